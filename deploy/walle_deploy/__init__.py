@@ -1,0 +1,1 @@
+"""The task deployment platform; for now only its place."""

@@ -1,0 +1,1 @@
+"""Assembles a pipeline from its definition and runs it."""

@@ -1,0 +1,273 @@
+"""The one error tree of walle_stream.
+
+Every error that leaves the library is one of these. The tree (a test holds it
+against the classes)::
+
+    WalleError
+    ├─ SpecFileError(ValueError)
+    ├─ ActorError
+    │  ├─ ActorDeadError
+    │  ├─ AskTimeoutError(TimeoutError)
+    │  └─ MailboxFullError
+    ├─ SourceError
+    │  ├─ SourceChangedError
+    │  └─ SourceNotFoundError(FileNotFoundError)
+    ├─ VmError
+    │  ├─ FrameError(ValueError)
+    │  ├─ ScriptError
+    │  ├─ VmCrashedError
+    │  └─ VmStartError
+    ├─ StoreError
+    │  ├─ FormatVersionError
+    │  ├─ StoreCorruptedError
+    │  ├─ StoreFullError
+    │  ├─ StoreLockedError
+    │  ├─ StoreMissingError(FileNotFoundError)
+    │  └─ TransactionStateError
+    └─ TunnelError
+       ├─ EnvelopeError(ValueError)
+       └─ TunnelClosedError
+
+Rules: the message names the ids and the values and ends with what the user can
+do; the same facts are attributes; every field goes to ``super().__init__`` with
+a default, so that an error survives pickling (VM, Ray and Kafka edges carry
+them); ``exit_code`` is what the command line exits with; ``is_retryable`` is
+read by the supervisor and the tunnel.
+"""
+
+from typing import ClassVar
+
+
+class WalleError(Exception):
+    """Base of every error raised by walle_stream.
+
+    Catch it to handle all of them; read the message for what to do.
+    """
+
+    exit_code: ClassVar[int] = 1
+    """Exit status of the ``walle`` command when this error ends it."""
+
+    is_retryable: ClassVar[bool] = False
+    """Whether the same call may succeed later without a change by the user."""
+
+    def __init__(self, message: str = "") -> None:
+        """Keep the message.
+
+        Args:
+            message: One line that names ids, values and the way out.
+        """
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        """Return the message, never the tuple of all fields."""
+        return self.message
+
+
+class SpecFileError(WalleError, ValueError):
+    """A YAML file (or an override of it) is not a valid definition.
+
+    Correct the file at the place named, ``walle validate FILE`` checks it.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str = "", file: str = "", line: int = 0, column: int = 0) -> None:
+        """Keep the place.
+
+        Args:
+            message: The whole line shown to the user, place included.
+            file: The file's name as the user gave it, or ``--set``.
+            line: Line, from 1; 0 when unknown.
+            column: Column, from 1; 0 when unknown.
+        """
+        super().__init__(message)
+        self.args = (message, file, line, column)
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class ActorError(WalleError):
+    """Base of the actor runtime's errors."""
+
+    exit_code: ClassVar[int] = 9
+
+
+class ActorDeadError(ActorError):
+    """A message was sent to an actor that has stopped.
+
+    The supervisor starts it again where it may; send to the new reference.
+    """
+
+    is_retryable: ClassVar[bool] = True
+
+
+class AskTimeoutError(ActorError, TimeoutError):
+    """An ``ask`` got no answer in time.
+
+    The actor may still handle the message: ask again only what is idempotent.
+    """
+
+    is_retryable: ClassVar[bool] = True
+
+
+class MailboxFullError(ActorError):
+    """A bounded mailbox had no room before the time-out.
+
+    The receiver is slower than the sender: send less, or raise the bound.
+    """
+
+    is_retryable: ClassVar[bool] = True
+
+
+class SourceError(WalleError):
+    """Base of the errors of event sources.
+
+    The source could not be read on; nothing that was committed is lost.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+
+class SourceChangedError(SourceError):
+    """The source is not the one that the data directory was made from.
+
+    Give the same source as before, or a new ``--data-dir``.
+    """
+
+
+class SourceNotFoundError(SourceError, FileNotFoundError):
+    """The source's file does not exist or cannot be opened.
+
+    Correct ``spec.source.path``.
+    """
+
+
+class VmError(WalleError):
+    """Base of the errors of the virtual machines that run task scripts."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class FrameError(VmError, ValueError):
+    """A guest wrote a result frame that is cut, too long or malformed.
+
+    The batch is refused as a whole; report the task's script.
+    """
+
+
+class ScriptError(VmError):
+    """A task's script cannot be loaded: missing, not Python, or no ``run``.
+
+    Correct the script at the file and line named.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str = "", task: str = "", file: str = "", line: int = 0) -> None:
+        """Keep the place.
+
+        Args:
+            message: The whole line shown to the user, place included.
+            task: Name of the task.
+            file: The script's file name as the user gave it.
+            line: Line, from 1; 0 when unknown.
+        """
+        super().__init__(message)
+        self.args = (message, task, file, line)
+        self.task = task
+        self.file = file
+        self.line = line
+
+
+class VmCrashedError(VmError):
+    """A virtual machine ended a call without its completion mark.
+
+    The machine is destroyed and the batch is run again in a new one.
+    """
+
+    is_retryable: ClassVar[bool] = True
+
+
+class VmStartError(VmError):
+    """An isolated interpreter could not be made on this Python.
+
+    Use CPython 3.13 or newer; the message says which part is missing.
+    """
+
+
+class StoreError(WalleError):
+    """Base of the errors of the data directory and its databases."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class FormatVersionError(StoreError):
+    """The data directory was written in a format that this version cannot read.
+
+    Use the version of walle_stream that wrote it, or a new ``--data-dir``.
+    """
+
+
+class StoreCorruptedError(StoreError):
+    """A database or one of its rows is damaged.
+
+    Restore the directory from a copy, or start again with a new one.
+    """
+
+
+class StoreFullError(StoreError):
+    """The disk is full: the last commit was refused as a whole.
+
+    Free some space and run the same command again: it continues.
+    """
+
+    exit_code: ClassVar[int] = 8
+    is_retryable: ClassVar[bool] = True
+
+
+class StoreLockedError(StoreError):
+    """Another process has the data directory open.
+
+    Stop that process, or give another ``--data-dir``.
+    """
+
+    exit_code: ClassVar[int] = 7
+    is_retryable: ClassVar[bool] = True
+
+
+class StoreMissingError(StoreError, FileNotFoundError):
+    """The directory given is not a data directory.
+
+    ``walle run`` makes one; check the path of ``--data-dir``.
+    """
+
+
+class TransactionStateError(StoreError):
+    """A transaction was used after it was committed or dropped.
+
+    A bug of the caller: begin a new transaction for every batch.
+    """
+
+
+class TunnelError(WalleError):
+    """Base of the errors of the device-cloud tunnel."""
+
+    exit_code: ClassVar[int] = 9
+
+
+class EnvelopeError(TunnelError, ValueError):
+    """A frame of the tunnel is cut, altered or of an unknown version.
+
+    The receiver refuses it; check that both sides run versions that meet.
+    """
+
+
+class TunnelClosedError(TunnelError):
+    """The tunnel was used after it was closed, or the other side is gone.
+
+    Frames that were not acknowledged stay in the outbox and are sent again.
+    """
+
+    is_retryable: ClassVar[bool] = True

@@ -1,0 +1,199 @@
+"""The seams: what the core needs from the outside, as protocols.
+
+Adapters live in ``walle_connectors`` and in users' own packages; each subclass
+of the conformance suites in ``walle_stream.testing`` proves one of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from walle_stream.events import Event
+
+type DeadLetterRoute = Literal["decode", "oversized", "invalid", "late", "task", "overflow"]
+"""Why a record or an event left the main path: the named routes.
+
+``decode``: not CSV or JSON; ``oversized``: over the record limit; ``invalid``:
+no device, time or page, or a failed expression; ``late``: below what was
+already released; ``task``: the script raised; ``overflow``: a page had more
+events than allowed."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A record or event that could not be processed, kept with the reason."""
+
+    route: DeadLetterRoute
+    reason: str
+    """One line for a person."""
+    origin: str
+    """Where it came from: ``file.csv:17``, or ``device@position`` in a stream."""
+    device_id: str = ""
+    task: str = ""
+    error: str = ""
+    """Class of the exception, when there was one."""
+    raw: str = ""
+    """The beginning of the record (at most 1,024 characters)."""
+    digest: str = ""
+    """blake2b-128 of the whole record, hexadecimal."""
+
+
+class SourceCounts(msgspec.Struct):
+    """What a batch adds to the counters of its partition.
+
+    ``source = accepted + duplicate + late + dead_letter``, always.
+    """
+
+    source_rows: int = 0
+    accepted_rows: int = 0
+    duplicate_rows: int = 0
+    late_rows: int = 0
+    dead_letter_rows: int = 0
+    raw_bytes: int = 0
+    """Bytes of the rows as the source had them (uncompressed)."""
+
+
+class SourceBatch(msgspec.Struct):
+    """Events of one partition, in its order, with the offset behind them."""
+
+    partition: int
+    events: list[Event]
+    offset: bytes
+    """Opaque resume token of the partition AFTER this batch; committed with
+    the batch's effects in one write batch and handed back at ``open``."""
+    counts: SourceCounts
+    dead_letters: list[DeadLetter]
+    is_end: bool = False
+    """The natural end of a bounded source lies behind these events: every
+    time-out fires. Never set because of a limit or a signal."""
+    size_bytes: int = 0
+    """Approximate memory of the batch, for back-pressure in bytes."""
+
+
+class SourceReader(Protocol):
+    """A source that was opened at its partitions' offsets."""
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Read on and return the batches that are ready.
+
+        Run by the source thread alone; may block on I/O. Each event of each
+        partition comes exactly once, in the partition's order, beginning
+        behind the offset given at ``open``. How events are cut into batches
+        is free and must not matter. An empty sequence with ``is_done`` false
+        means "nothing yet".
+
+        Raises:
+            SourceError: The source cannot be read on.
+        """
+        ...
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned, because reading stops here.
+
+        Called once, after a limit or a signal; releases nothing that waits
+        for its time. Not called when ``is_done`` became true by itself.
+        """
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end or the limit was reached and all was returned."""
+        ...
+
+    @property
+    def progress(self) -> float:
+        """Share of the source that was read, 0–1; below 0 when unknown."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections; may be called twice."""
+        ...
+
+
+class Source(Protocol):
+    """Where behaviour events come from."""
+
+    @property
+    def fingerprint(self) -> Mapping[str, str | int]:
+        """What identifies the source's content, kept in the data directory.
+
+        The host hands the stored one to ``check_fingerprint`` at every start.
+        """
+        ...
+
+    def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
+        """Refuse a source that is not the one the data directory was made from.
+
+        Raises:
+            SourceChangedError: The content differs.
+        """
+        ...
+
+    def open(
+        self,
+        offsets: Mapping[int, bytes],
+        partition_count: int,
+        batch_events: int,
+        limit: int | None = None,
+    ) -> SourceReader:
+        """Open at the partitions' committed offsets.
+
+        Args:
+            offsets: The last committed offset of each partition that has one;
+                a partition without begins at the beginning.
+            partition_count: Number of partitions of the data directory.
+            batch_events: Most events in one batch, ≥ 1.
+            limit: Most rows to read in this run; None for no limit.
+
+        Raises:
+            SourceError: The source cannot be opened, or an offset is not its.
+        """
+        ...
+
+
+class Uplink(Protocol):
+    """The device side of the tunnel's way up. Thread-safe."""
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        """Hand a frame over; it is durable only when ``acks`` names it.
+
+        Blocks while more than the bound of bytes is unacknowledged.
+
+        Args:
+            partition: The sending partition.
+            number: The frame's number in the partition's outbox.
+            frame: An envelope of ``walle_stream.wire``.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed.
+        """
+        ...
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return the numbers acknowledged since the last call; never blocks."""
+        ...
+
+    def close(self) -> None:
+        """Flush what can be flushed within the adapter's bound, then close."""
+        ...
+
+
+class UplinkReceiver(Protocol):
+    """The cloud side of the tunnel's way up. One thread."""
+
+    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return frames behind a position, in order, each with its position.
+
+        Never blocks for new frames; returns an empty sequence when none is
+        there. At least one frame is returned if there is one, whatever its
+        size.
+
+        Args:
+            position: The last position that the caller has merged, 0 for none.
+            max_bytes: Stop after this many bytes.
+        """
+        ...
+
+    def release(self, position: int) -> None:
+        """Allow the tunnel to forget frames up to this position (inclusive)."""
+        ...

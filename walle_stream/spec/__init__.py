@@ -1,0 +1,1 @@
+"""YAML definitions: models, loading with places, overrides, schemas."""

@@ -1,0 +1,1 @@
+"""One RocksDB per partition: keys, transactions, buffering tables."""

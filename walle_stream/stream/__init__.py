@@ -1,0 +1,1 @@
+"""The pure core: event in, commands out. No I/O, no clock, no thread."""

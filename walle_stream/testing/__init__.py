@@ -1,0 +1,1 @@
+"""Test kit that ships with the library: conformance suites, oracles, faults."""

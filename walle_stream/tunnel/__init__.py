@@ -1,0 +1,1 @@
+"""The device-cloud tunnel: outbox, session, receiver."""

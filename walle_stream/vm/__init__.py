@@ -1,0 +1,1 @@
+"""Isolated Python interpreters that run task scripts, and their pool."""

@@ -1,0 +1,1 @@
+"""What runs inside an isolated interpreter: standard library only."""

@@ -1,0 +1,1 @@
+"""Byte layouts that cross a process, a disk or a network."""
