@@ -4,10 +4,15 @@ Production code calls :func:`crash_point` where a death would be interesting;
 unless the environment asks for it, the call does nothing. ``WALLE_CRASH`` is
 ``NAME`` or ``NAME:N``: the process kills itself with SIGKILL when the point is
 reached for the N-th time (1 when left out). No handler and no clean-up runs.
+``WALLE_PHASE_FILE`` names a file in whose first byte the process keeps the
+number (from 1) of the point passed last, so that whoever kills it at a random
+moment can tell what it was doing.
 """
 
+import mmap
 import os
 import signal
+from pathlib import Path
 from typing import Final
 
 CRASH_POINTS: Final = (
@@ -27,12 +32,31 @@ CRASH_POINTS: Final = (
 """Every point, in the order in which a batch passes them."""
 
 
-def _armed() -> tuple[str, int]:
-    name, _, count = os.environ.get("WALLE_CRASH", "").partition(":")
-    return name, int(count) if count.isdigit() else 1
+class _Faults:
+    def __init__(self) -> None:
+        name, _, count = os.environ.get("WALLE_CRASH", "").partition(":")
+        self.name = name
+        self.left = int(count) if count.isdigit() else 1
+        self.phase: mmap.mmap | None = None
+        file = os.environ.get("WALLE_PHASE_FILE")
+        if file:
+            path = Path(file)
+            if not path.exists() or path.stat().st_size < 1:
+                path.write_bytes(b"\0")
+            with path.open("r+b") as opened:
+                self.phase = mmap.mmap(opened.fileno(), 1)
+        self.is_on = bool(name) or self.phase is not None
+
+    def reach(self, name: str) -> None:
+        if self.phase is not None:
+            self.phase[0] = CRASH_POINTS.index(name) + 1
+        if name == self.name:
+            self.left -= 1
+            if self.left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
-_name, _left = _armed()
+_faults = _Faults()
 
 
 def crash_point(name: str) -> None:
@@ -41,9 +65,5 @@ def crash_point(name: str) -> None:
     Args:
         name: One of ``CRASH_POINTS``.
     """
-    global _left  # noqa: PLW0603 - one countdown for the whole process
-    if name != _name:
-        return
-    _left -= 1
-    if _left <= 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if _faults.is_on:
+        _faults.reach(name)

@@ -197,3 +197,39 @@ class UplinkReceiver(Protocol):
     def release(self, position: int) -> None:
         """Allow the tunnel to forget frames up to this position (inclusive)."""
         ...
+
+
+class DownlinkSender(Protocol):
+    """The cloud side of the tunnel's way down. Thread-safe."""
+
+    def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
+        """Hand over a message for a device; durable when this returns.
+
+        Args:
+            partition: The device's partition.
+            device_id: The device.
+            kind: What it is, for the receiver.
+            payload: JSON.
+
+        Returns:
+            Its sequence number: per device, contiguous from 1.
+        """
+        ...
+
+
+class Downlink(Protocol):
+    """The device side of the tunnel's way down. Thread-safe."""
+
+    def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return messages of a partition behind a position; never blocks.
+
+        Args:
+            partition: Whose devices.
+            position: The last position committed with the devices' state.
+            max_bytes: Stop after this many bytes; at least one is returned.
+        """
+        ...
+
+    def release(self, partition: int, position: int) -> None:
+        """Allow the tunnel to forget messages up to this position (inclusive)."""
+        ...

@@ -1,0 +1,117 @@
+"""The main job's speed over the KuaiRand feed, a plain Python loop beside it.
+
+Prints events per CPU-second of ``walle run`` (all threads and processes, start
+included) and of the same features made by ``csv.DictReader`` and dicts in the
+same rounds, and writes JSON with machine, versions and medians.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FEED = ROOT.parent / "shared" / "data" / "kuairand" / "feed.csv.gz"
+SAMPLE = ROOT / "configs" / "samples" / "kuairand_feed.csv.gz"
+
+
+def run_walle(feed: Path) -> dict[str, float]:
+    """Run the pipeline in a fresh data directory, return its report."""
+    folder = tempfile.mkdtemp(prefix="walle-bench-")
+    try:
+        command = [sys.executable, "-m", "walle_stream.cli", "run", str(ROOT / "configs/ipv.yaml")]
+        command += ["--set", f"spec.source.path={feed}", "--data-dir", folder + "/d", "--json"]
+        before = os.times()
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        after = os.times()
+    finally:
+        shutil.rmtree(folder)
+    report = json.loads(done.stdout.splitlines()[-1])
+    process_cpu_s = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+    return {
+        "events": report["events"],
+        "features": report["features"],
+        "events_per_cpu_second": report["events_per_cpu_second"],
+        "events_per_process_cpu_second": report["events"] / process_cpu_s,
+        "exit_to_commit_p50_ms": report["exit_to_commit_ms"]["p50"],
+        "exit_to_commit_p99_ms": report["exit_to_commit_ms"]["p99"],
+        "wall_s": report["wall_s"],
+    }
+
+
+def run_plain(feed: Path) -> dict[str, float]:
+    """Make the same features in plain Python: no VM, no state on disk, no cloud."""
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); from pathlib import Path;"
+        "from naive_ipv import recompute; start = time.process_time();"
+        "counts, features = recompute(Path(sys.argv[2]));"
+        "print(counts['events'], sum(map(len, features.values())), time.process_time() - start)"
+    )
+    command = [sys.executable, "-c", code, str(ROOT / "tests/integration"), str(feed)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    events, features, cpu_s = done.stdout.split()
+    return {
+        "events": int(events),
+        "features": int(features),
+        "events_per_cpu_second": int(events) / float(cpu_s),
+    }
+
+
+def main() -> int:
+    """Run the rounds and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--feed", type=Path, default=FEED if FEED.exists() else SAMPLE)
+    parser.add_argument("--json", type=Path, default=ROOT / "bench/results/pipeline.json")
+    options = parser.parse_args()
+    ours, plain = [], []
+    for number in range(1, options.rounds + 1):
+        ours.append(run_walle(options.feed))
+        plain.append(run_plain(options.feed))
+        print(
+            f"round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, "
+            f"plain loop {plain[-1]['events_per_cpu_second']:,.0f} events per CPU-second",
+            flush=True,
+        )
+    walle = statistics.median(r["events_per_cpu_second"] for r in ours)
+    whole = statistics.median(r["events_per_process_cpu_second"] for r in ours)
+    loop = statistics.median(r["events_per_cpu_second"] for r in plain)
+    result = {
+        "bench": "pipeline",
+        "feed": options.feed.name,
+        "events": ours[0]["events"],
+        "features": ours[0]["features"],
+        "rounds": options.rounds,
+        "seed": 0,
+        "walle_events_per_cpu_second": round(walle),
+        "walle_events_per_process_cpu_second": round(whole),
+        "plain_loop_events_per_cpu_second": round(loop),
+        "ratio": round(walle / loop, 3),
+        "exit_to_commit_p50_ms": statistics.median(r["exit_to_commit_p50_ms"] for r in ours),
+        "exit_to_commit_p99_ms": statistics.median(r["exit_to_commit_p99_ms"] for r in ours),
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("walle-stream", "rocksdict", "msgspec")},
+        },
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    print(f"median: walle {walle:,.0f} ({whole:,.0f} with the start of the process), ", end="")
+    print(f"plain loop {loop:,.0f}, ratio {walle / loop:.2f}")
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

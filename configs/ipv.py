@@ -1,0 +1,81 @@
+"""Item page view (IPV): what a user did on one item's page, made when it is left.
+
+One feature per view of a video page, folded per device in the order of exits.
+The 128-byte encoding beside it is 32 little-endian float32: what a ranking
+model needs at once, without parsing. It is a fixed function for now; a trained
+encoder takes its place later.
+"""
+
+import hashlib
+import math
+import struct
+
+FEED_ACTIONS = ("like", "follow", "comment", "forward", "hate", "profile")
+
+
+def run(ctx, page):
+    """Fold one finished page view into the device's history and emit it."""
+    if not page.is_complete:
+        return  # an exit whose enter was never seen: there is nothing to measure
+    enter = page.events[0]
+    leave = page.trigger
+    item_id = enter.item
+    dwell_ms = page.dwell_ms
+    duration_ms = enter.get("duration_ms", 0)
+
+    clicks = {}
+    for event in page.events:
+        if event.kind == "click":
+            clicks[event.widget] = clicks.get(event.widget, 0) + 1
+
+    # [session index, page index, exit time of the view folded last]
+    session = ctx.state.get("session")
+    if session is None:
+        session_index, page_index = 0, 0
+    elif page.enter_time_ms - session[2] > ctx.config["session_gap_ms"]:
+        session_index, page_index = session[0] + 1, 0
+    else:
+        session_index, page_index = session[0], session[1] + 1
+    ctx.state.put("session", [session_index, page_index, page.exit_time_ms])
+
+    views_key = f"views:{item_id}"
+    view_count = ctx.state.get(views_key, 0) + 1
+    ctx.state.put(views_key, view_count)
+
+    feature = {
+        "device_id": ctx.device_id,
+        "item_id": item_id,
+        "page_instance": page.instance,
+        "entry": enter["entry"],
+        "enter_time_ms": page.enter_time_ms,
+        "exit_time_ms": page.exit_time_ms,
+        "dwell_ms": dwell_ms,
+        "play_ratio": round(dwell_ms / duration_ms, 4) if duration_ms else None,
+        "clicks": clicks,
+        "profile_stay_ms": leave.get("profile_stay_ms", 0),
+        "comment_stay_ms": leave.get("comment_stay_ms", 0),
+        "session_index": session_index,
+        "page_index": page_index,
+        "item_view_count": view_count,
+    }
+    ctx.emit(feature, encoding=encode(feature))
+
+
+def encode(feature):
+    """Return 32 float32: 16 behaviour values, 16 of the item's hash."""
+    clicks = feature["clicks"]
+    behaviour = [
+        math.log1p(feature["dwell_ms"]),
+        feature["play_ratio"] or 0.0,
+        math.log1p(feature["profile_stay_ms"]),
+        math.log1p(feature["comment_stay_ms"]),
+        math.log1p(feature["session_index"]),
+        math.log1p(feature["page_index"]),
+        math.log1p(feature["item_view_count"]),
+        float(sum(clicks.values())),
+        *[float(clicks.get(action, 0)) for action in FEED_ACTIONS],
+        feature["enter_time_ms"] // 3_600_000 % 24 / 24,
+        feature["enter_time_ms"] // 86_400_000 % 7 / 7,
+    ]
+    item = hashlib.blake2b(feature["item_id"].encode(), digest_size=16).digest()
+    return struct.pack("<32f", *behaviour, *[(byte - 127.5) / 127.5 for byte in item])

@@ -1,0 +1,49 @@
+"""The tunnel without a broker: a durable log in RocksDB, in the data directory.
+
+Default of every pipeline, so that the first command works on a fresh machine.
+The same seams (``Uplink``, ``UplinkReceiver``, ``Downlink``) lead over a broker
+in other connectors; runtime and tunnel change, pipelines do not.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from walle_connectors.embedded.features import FeatureStore
+from walle_connectors.embedded.log import EmbeddedTunnel
+
+
+class EmbeddedModel(BaseModel):
+    """Keys under ``spec.tunnel`` of this connector: none of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EmbeddedConnector:
+    """Entry point ``embedded``."""
+
+    name: Final = "embedded"
+    model: Final = EmbeddedModel
+
+    def open_tunnel(self, path: Path, max_bytes: int) -> EmbeddedTunnel:
+        """Open the log, making it if it is not there; blocks.
+
+        Args:
+            path: Its folder in the data directory.
+            max_bytes: Bound of the frames that the cloud side has not merged.
+        """
+        return EmbeddedTunnel(path, max_bytes)
+
+    def open_features(self, path: Path, *, read_only: bool = False) -> FeatureStore:
+        """Open the cloud side's feature table; blocks.
+
+        Args:
+            path: Its folder in the data directory.
+            read_only: Beside the process that writes it.
+        """
+        return FeatureStore(path, read_only=read_only)
+
+
+CONNECTOR: Final = EmbeddedConnector()
+"""What the entry point names."""

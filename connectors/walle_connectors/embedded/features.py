@@ -1,0 +1,193 @@
+r"""The cloud side's feature table, with what it has seen, in one RocksDB.
+
+Keys, integers big-endian::
+
+    \x00 position | counts | format        single rows
+    \x01 INCARNATION u32 partition         highest epoch, u64
+    \x02 DEVICE                            DeviceSeen, MessagePack
+    \x10 DEVICE \x00 u32 generation u64 seq   (task, version, feature, encoding), MessagePack
+
+Features, receiver state and the tunnel's position commit in ONE write batch:
+that is what makes the effect exactly-once.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import msgspec
+from rocksdict import Rdict, WriteBatch
+
+from walle_stream.errors import EnvelopeError, FormatVersionError
+from walle_stream.faults import crash_point
+from walle_stream.store.rocks import map_rocks_errors, open_rocks
+from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
+from walle_stream.wire.envelope import decode_uplink
+from walle_stream.wire.frame import FeatureRecord, decode_body
+
+FORMAT_VERSION: Final = b"1"
+"""Version of the layout above."""
+
+_U64: Final = Struct(">Q")
+_FEATURE: Final = Struct(">IQ")
+_U32: Final = Struct(">I")
+_CACHE_DEVICES: Final = 50_000
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_seen = msgspec.msgpack.Decoder(DeviceSeen).decode
+_decode_feature = msgspec.msgpack.Decoder(tuple[str, str, bytes, bytes]).decode
+_decode_counts = msgspec.msgpack.Decoder(MergeCounts).decode
+
+
+class FeatureStore:
+    """The feature table. One writing thread; readers open it read-only."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open it, making it if it is not there; blocks.
+
+        Args:
+            path: Its folder.
+            read_only: Beside the process that writes it.
+
+        Raises:
+            FormatVersionError: It has another layout version.
+            StoreError: It cannot be opened.
+        """
+        if not read_only:
+            path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._database: Rdict = open_rocks(path, read_only=read_only)
+        self._seen: dict[str, DeviceSeen] = {}
+        with map_rocks_errors(path):
+            version = self._database.get(b"\x00format")
+            if version is None and not read_only:
+                self._database[b"\x00format"] = FORMAT_VERSION
+            elif version not in {None, FORMAT_VERSION}:
+                raise FormatVersionError(
+                    f"{path} has format {version!r}, this version reads {FORMAT_VERSION!r}"
+                )
+            stored = self._database.get(b"\x00position")
+            self.position = int(_U64.unpack(stored)[0]) if stored else 0
+            counts = self._database.get(b"\x00counts")
+            self.stats = _decode_counts(counts) if counts else MergeCounts()
+            self._fence = Fence(self._epochs())
+
+    def merge(self, frames: Sequence[tuple[int, bytes]]) -> MergeCounts:
+        """Merge frames in one write batch; blocks.
+
+        Args:
+            frames: (position, envelope) from the tunnel, ascending.
+
+        Returns:
+            The cumulative counts.
+
+        Raises:
+            StoreError: Nothing of them was written.
+        """
+        batch = WriteBatch(raw_mode=True)
+        counts = msgspec.structs.replace(self.stats)
+        touched: dict[str, DeviceSeen] = {}
+        position = self.position
+        for position, data in frames:  # noqa: B007 - the last one is written below
+            counts.frames += 1
+            try:
+                envelope = decode_uplink(data)
+                records = decode_body(envelope.body)
+            except EnvelopeError:
+                counts.frames_refused += 1
+                continue
+            if not self._fence.admits(envelope.incarnation, envelope.partition, envelope.epoch):
+                counts.frames_refused += 1
+                continue
+            batch.put(
+                b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
+                _U64.pack(envelope.epoch),
+            )
+            self._merge_records(batch, records, envelope.incarnation, touched, counts)
+        for device_id, seen in touched.items():
+            batch.put(b"\x02" + device_id.encode(), _encode(seen))
+        batch.put(b"\x00position", _U64.pack(position))
+        batch.put(b"\x00counts", _encode(counts))
+        crash_point("cloud.before")
+        with map_rocks_errors(self._path):
+            self._database.write(batch)
+        crash_point("cloud.after")
+        self.position, self.stats = position, counts
+        if len(self._seen) > _CACHE_DEVICES:
+            self._seen.clear()
+        return counts
+
+    def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
+        """Iterate over features by device and sequence number.
+
+        Args:
+            device_id: Only this device's; None for all.
+
+        Yields:
+            Features; those of a later incarnation come behind an earlier's.
+        """
+        prefix = b"\x10" if device_id is None else b"\x10" + device_id.encode() + b"\x00"
+        with map_rocks_errors(self._path):
+            iterator = self._database.iter()
+            iterator.seek(prefix)
+            while iterator.valid():
+                key: bytes = iterator.key()
+                if not key.startswith(prefix):
+                    return
+                end = len(key) - _FEATURE.size - 1
+                _, number = _FEATURE.unpack_from(key, end + 1)
+                task, version, feature, encoding = _decode_feature(iterator.value())
+                yield FeatureRecord(key[1:end].decode(), task, version, number, feature, encoding)
+                iterator.next()
+
+    def close(self) -> None:
+        """Release the database; may be called twice."""
+        self._database.close()
+
+    def _merge_records(
+        self,
+        batch: WriteBatch,
+        records: list[FeatureRecord],
+        incarnation: str,
+        touched: dict[str, DeviceSeen],
+        counts: MergeCounts,
+    ) -> None:
+        pack = _FEATURE.pack
+        for record in records:
+            device_id = record.device_id
+            seen = touched.get(device_id)
+            if seen is None:
+                seen = touched[device_id] = self._device(device_id)
+                if not seen.incarnations:
+                    counts.devices += 1
+            verdict, generation = seen.judge(incarnation, record.sequence_number)
+            if verdict is Verdict.SEEN:
+                counts.duplicates_dropped += 1
+                continue
+            if verdict is Verdict.GAP:
+                counts.gaps += 1
+            counts.features += 1
+            batch.put(
+                b"\x10" + device_id.encode() + b"\x00" + pack(generation, record.sequence_number),
+                _encode((record.task, record.task_version, record.feature, record.encoding)),
+            )
+
+    def _device(self, device_id: str) -> DeviceSeen:
+        seen = self._seen.get(device_id)
+        if seen is None:
+            with map_rocks_errors(self._path):
+                stored = self._database.get(b"\x02" + device_id.encode())
+            seen = self._seen[device_id] = _decode_seen(stored) if stored else DeviceSeen([], [])
+        return seen
+
+    def _epochs(self) -> dict[tuple[str, int], int]:
+        epochs = {}
+        iterator = self._database.iter()
+        iterator.seek(b"\x01")
+        while iterator.valid() and iterator.key()[:1] == b"\x01":
+            key: bytes = iterator.key()
+            partition = int(_U32.unpack_from(key, len(key) - 4)[0])
+            epochs[key[1:-4].decode(), partition] = int(_U64.unpack(iterator.value())[0])
+            iterator.next()
+        return epochs

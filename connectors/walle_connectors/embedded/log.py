@@ -1,0 +1,227 @@
+r"""The embedded tunnel: both directions as logs in one RocksDB.
+
+Keys, integers big-endian::
+
+    \x01 u64 position                  uplink envelope
+    \x02 u32 partition u64 position    downlink envelope
+    \x03 DEVICE                        last downlink sequence number, u64
+
+An append is durable (write-ahead log) when it returns, so it acknowledges at
+once. The last entry of each way is never deleted: positions go on behind it.
+"""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from struct import Struct
+from threading import Condition
+from typing import Final
+
+from rocksdict import Rdict, WriteBatch
+
+from walle_stream.errors import TunnelClosedError
+from walle_stream.store.rocks import map_rocks_errors, open_rocks
+from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
+
+_U64: Final = Struct(">Q")
+_DOWN: Final = Struct(">IQ")
+_INCARNATION_KEY: Final = b"\x00incarnation"
+
+
+class EmbeddedTunnel:
+    """Implements every tunnel port over one database. Thread-safe."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        """Open the log, making it if it is not there; blocks.
+
+        Args:
+            path: Its folder.
+            max_bytes: Bound of the frames not yet released; a sender waits
+                beyond it.
+
+        Raises:
+            StoreError: The database cannot be opened.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._database: Rdict = open_rocks(path)
+        self._max_bytes = max_bytes
+        self._condition = Condition()
+        self._is_closed = False
+        self._acks: dict[int, list[int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._bytes = 0
+        self._first = 0
+        self._next = 1
+        self._load()
+
+    # The way up
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        """Append a frame; see ``Uplink.send``."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: (
+                    self._is_closed
+                    or not self._bytes
+                    or self._bytes + len(frame) <= self._max_bytes
+                )
+            )
+            if self._is_closed:
+                raise TunnelClosedError(
+                    f"the tunnel {self._path} is closed: frame {number} of partition {partition} "
+                    "stays in the outbox"
+                )
+            position = self._next
+            with map_rocks_errors(self._path):
+                self._database[b"\x01" + _U64.pack(position)] = frame
+            self._next = position + 1
+            self._sizes[position] = len(frame)
+            self._bytes += len(frame)
+            self._acks.setdefault(partition, []).append(number)
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements; see ``Uplink.acks``."""
+        with self._condition:
+            return self._acks.pop(partition, ())
+
+    def receive_up(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return frames behind a position; see ``UplinkReceiver.receive``."""
+        if position + 1 >= self._next:
+            return ()
+        return self._read(b"\x01", _U64.pack(position + 1), max_bytes)
+
+    def release_up(self, position: int) -> None:
+        """Forget frames; see ``UplinkReceiver.release``."""
+        with self._condition, map_rocks_errors(self._path):
+            if position >= self._first and not self._is_closed:
+                # the end of a range is exclusive: the last entry stays
+                self._database.delete_range(
+                    b"\x01" + _U64.pack(self._first), b"\x01" + _U64.pack(position)
+                )
+                for done in range(self._first, position + 1):
+                    self._bytes -= self._sizes.pop(done, 0)
+                self._first = position
+                self._condition.notify_all()
+
+    # The way down
+
+    def send_down(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
+        """Append a message for a device; see ``DownlinkSender.send``."""
+        counter = b"\x03" + device_id.encode()
+        with self._condition, map_rocks_errors(self._path):
+            if self._is_closed:
+                raise TunnelClosedError(f"the tunnel {self._path} is closed")
+            number = _parse(self._database.get(counter)) + 1
+            envelope = DownlinkEnvelope(device_id, number, self.incarnation, kind, payload)
+            batch = WriteBatch(raw_mode=True)
+            batch.put(counter, _U64.pack(number))
+            position = self._next_down(partition)
+            batch.put(b"\x02" + _DOWN.pack(partition, position), encode_downlink(envelope))
+            self._database.write(batch)
+            return number
+
+    def receive_down(
+        self, partition: int, position: int, max_bytes: int
+    ) -> Sequence[tuple[int, bytes]]:
+        """Return messages of a partition; see ``Downlink.receive``."""
+        prefix = b"\x02" + _DOWN.pack(partition, 0)[:4]
+        return self._read(prefix, _U64.pack(position + 1), max_bytes)
+
+    def release_down(self, partition: int, position: int) -> None:
+        """Forget messages; see ``Downlink.release``."""
+        with map_rocks_errors(self._path):
+            self._database.delete_range(
+                b"\x02" + _DOWN.pack(partition, 0), b"\x02" + _DOWN.pack(partition, position)
+            )
+
+    # Life
+
+    def close(self) -> None:
+        """Close both ways; waiting senders get ``TunnelClosedError``."""
+        with self._condition:
+            if not self._is_closed:
+                self._is_closed = True
+                self._condition.notify_all()
+                self._database.close()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of frames not yet released."""
+        return self._bytes
+
+    def _load(self) -> None:
+        with map_rocks_errors(self._path):
+            stored = self._database.get(_INCARNATION_KEY)
+            if stored is None:
+                stored = secrets.token_hex(8).encode()
+                self._database[_INCARNATION_KEY] = stored
+            self.incarnation = str(stored.decode())
+            iterator = self._database.iter()
+            iterator.seek(b"\x01")
+            while iterator.valid() and iterator.key()[:1] == b"\x01":
+                position = int(_U64.unpack_from(iterator.key(), 1)[0])
+                self._first = self._first or position
+                self._sizes[position] = len(iterator.value())
+                self._bytes += self._sizes[position]
+                self._next = position + 1
+                iterator.next()
+
+    def _next_down(self, partition: int) -> int:
+        iterator = self._database.iter()
+        iterator.seek_for_prev(b"\x02" + _DOWN.pack(partition, 2**64 - 1))
+        if iterator.valid() and iterator.key()[:5] == b"\x02" + _DOWN.pack(partition, 0)[:4]:
+            return int(_U64.unpack_from(iterator.key(), 5)[0]) + 1
+        return 1
+
+    def _read(self, prefix: bytes, start: bytes, max_bytes: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        size_bytes = 0
+        with map_rocks_errors(self._path):
+            iterator = self._database.iter()
+            iterator.seek(prefix + start)
+            while iterator.valid() and size_bytes < max_bytes:
+                key: bytes = iterator.key()
+                if not key.startswith(prefix):
+                    break
+                value: bytes = iterator.value()
+                found.append((int(_U64.unpack_from(key, len(prefix))[0]), value))
+                size_bytes += len(value)
+                iterator.next()
+        return found
+
+
+class EmbeddedReceiver:
+    """The cloud's end of the way up, as ``UplinkReceiver``."""
+
+    def __init__(self, tunnel: EmbeddedTunnel) -> None:
+        """Read from a tunnel."""
+        self._tunnel = tunnel
+
+    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return frames behind a position; see ``UplinkReceiver.receive``."""
+        return self._tunnel.receive_up(position, max_bytes)
+
+    def release(self, position: int) -> None:
+        """Forget frames; see ``UplinkReceiver.release``."""
+        self._tunnel.release_up(position)
+
+
+class EmbeddedDownlink:
+    """The devices' end of the way down, as ``Downlink``."""
+
+    def __init__(self, tunnel: EmbeddedTunnel) -> None:
+        """Read from a tunnel."""
+        self._tunnel = tunnel
+
+    def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return messages of a partition; see ``Downlink.receive``."""
+        return self._tunnel.receive_down(partition, position, max_bytes)
+
+    def release(self, partition: int, position: int) -> None:
+        """Forget messages; see ``Downlink.release``."""
+        self._tunnel.release_down(partition, position)
+
+
+def _parse(value: bytes | None) -> int:
+    return int(_U64.unpack(value)[0]) if value is not None else 0

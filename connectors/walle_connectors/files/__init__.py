@@ -1,0 +1,34 @@
+"""CSV and JSON Lines files as a source of events.
+
+The YAML keys under ``spec.source`` of ``connector: files`` are ``FilesModel``;
+``expressions`` documents the language of its values and ``reader`` what happens
+to each row.
+"""
+
+from typing import Final
+
+from walle_connectors.files.model import FilesModel
+from walle_connectors.files.source import FilesSource
+
+__all__ = ["CONNECTOR", "FilesConnector", "FilesModel", "FilesSource"]
+
+
+class FilesConnector:
+    """What the framework loads by the name ``files``."""
+
+    name: Final = "files"
+    """As in YAML."""
+    model: Final = FilesModel
+    """Its keys under ``spec.source``, besides ``connector``."""
+
+    def open(self, model: FilesModel) -> FilesSource:
+        """Return the source of a definition; the file is opened later.
+
+        Args:
+            model: Validated keys.
+        """
+        return FilesSource(model)
+
+
+CONNECTOR: Final = FilesConnector()
+"""The entry point."""

@@ -1,0 +1,178 @@
+"""What the generated row function calls: conversions and checks.
+
+Every function either returns a plain value or raises one of ``ROW_ERRORS``
+with a reason for a person; the row then becomes a dead letter. Results stay
+within what every later stage can store: integers of 64 bits, finite floats.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+INT_MAX: Final = 2**63 - 1
+"""Largest integer in an event; the smallest is its negative."""
+
+TIME_MAX_MS: Final = 2**53 - 1
+"""Latest time, epoch milliseconds; the earliest is 0."""
+
+EVENTS_PER_ROW_MAX: Final = 10_000
+"""Most values that ``each`` may repeat an event for."""
+
+ROW_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
+"""What an expression may raise on a row."""
+
+_TEXT_MAX: Final = 2**20
+_DEPTH_MAX: Final = 50
+_SHOWN: Final = 60
+_BOOLS: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def _show(value: object) -> str:
+    return repr(value[:_SHOWN] if isinstance(value, str) else value)[: _SHOWN + 20]
+
+
+def _bad(reason: str) -> NoReturn:
+    raise ValueError(reason)
+
+
+def _to_float(value: Any) -> float:
+    number = float(value)
+    return number if math.isfinite(number) else _bad(f"{_show(value)} is not a finite number")
+
+
+def _to_bool(text: str) -> bool:
+    value = _BOOLS.get(text.strip().lower())
+    return _bad(f"{_show(text)} is not a bool (1, 0, true, false)") if value is None else value
+
+
+def _to_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if type(value) is int:
+        return str(value)
+    return _bad(f"{_show(value)} is not text")
+
+
+def _optional_text(value: Any) -> str:
+    return "" if value is None else _to_text(value)
+
+
+def _to_list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        return _bad(f"{_show(value)} is not a list")
+    if len(value) > EVENTS_PER_ROW_MAX:
+        return _bad(f"it has {len(value)} values, at most {EVENTS_PER_ROW_MAX} are allowed")
+    return value
+
+
+def _missing(name: str) -> NoReturn:
+    raise LookupError(f"the row has no {name!r}")
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if -INT_MAX <= value <= INT_MAX else _big()
+    if kind is float:
+        return value if math.isfinite(value) else _bad("it is not a finite number")
+    if depth > _DEPTH_MAX:
+        _bad(f"it is nested more than {_DEPTH_MAX} deep")
+    for part in value.values() if kind is dict else value:
+        _plain(part, depth + 1)
+    return value
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        _bad("a list or an object cannot be part of the identity")
+    return value
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str | list) and len(value) > _TEXT_MAX:
+        _bad(f"it is longer than {_TEXT_MAX}")
+    return value
+
+
+def _big() -> NoReturn:
+    _bad("the number has more than 64 bits")
+
+
+def _bad_time(value: Any) -> NoReturn:
+    if value is None:
+        _bad("the row has no time")
+    if type(value) is not int:
+        _bad(f"{_show(value)} is not an integer of milliseconds")
+    _bad(f"{value} is outside 0 .. {TIME_MAX_MS} milliseconds")
+
+
+def _empty() -> NoReturn:
+    _bad("it is empty")
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        _bad(f"{_show(left)} * {_show(right)}: only numbers can be multiplied")
+    return left * right
+
+
+def _modulo(left: Any, right: Any) -> Any:
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        _bad(f"{_show(left)} % {_show(right)}: only numbers have a remainder")
+    return left % right
+
+
+def _lower(value: str) -> str:
+    return str.lower(value)
+
+
+def _upper(value: str) -> str:
+    return str.upper(value)
+
+
+def _strip(value: str) -> str:
+    return str.strip(value)
+
+
+def _split(value: str, separator: str) -> list[str]:
+    return str.split(value, separator)
+
+
+def _chosen(*pairs: tuple[str, Any]) -> list[str]:
+    return [name for name, is_set in pairs if is_set]
+
+
+RUNTIME: Final[Mapping[str, Any]] = {
+    "int": int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "str": str,
+    "len": len,
+    "abs": abs,
+    "round": round,
+    "min": min,
+    "max": max,
+    "lower": _lower,
+    "upper": _upper,
+    "strip": _strip,
+    "split": _split,
+    "flags": _chosen,
+    "type": type,
+    "to_text": _to_text,
+    "optional_text": _optional_text,
+    "to_list": _to_list,
+    "missing": _missing,
+    "plain": _plain,
+    "scalar": _scalar,
+    "bounded": _bounded,
+    "enumerate": enumerate,
+    "big": _big,
+    "bad_time": _bad_time,
+    "empty": _empty,
+    "multiply": _multiply,
+    "modulo": _modulo,
+    "ROW_ERRORS": ROW_ERRORS,
+}
+"""The global names of a generated function; it has no others."""

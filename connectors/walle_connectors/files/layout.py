@@ -1,0 +1,164 @@
+"""Where the values of columns and fields are found in a row.
+
+A CSV row is a list of texts; ``CsvLayout`` reads by position and converts to
+the declared type. A JSON Lines row is a struct that holds only the fields that
+expressions use; ``JsonLayout`` learns which these are while the mapping is
+compiled, and the decoder skips all others.
+"""
+
+import ast
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from walle_connectors.files.translate import Typed, ValueType
+
+_COLUMN_TYPES: Final[Mapping[str, ValueType]] = {
+    "str": "str",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+}
+
+
+class RowLayout(Protocol):
+    """How the row function reads a row."""
+
+    prologue: str
+    """First statements of the row function."""
+    constants: Mapping[str, Any]
+    """Names that the loading expressions need."""
+    has_types: bool
+    """Whether columns are converted, so that a column can be at fault."""
+
+    def load(self, name: str, temporary: Callable[[], str]) -> Typed:
+        """Return an expression for a value that must be there.
+
+        Args:
+            name: The column or field.
+            temporary: Makes a fresh local name.
+
+        Raises:
+            LookupError: No row can have it; says what there is.
+        """
+        ...
+
+    def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
+        """Return an expression for a value, null where it is missing.
+
+        Args:
+            name: The column or field.
+            temporary: Makes a fresh local name.
+        """
+        ...
+
+
+class CsvLayout:
+    """Rows are lists of texts in the order of the header."""
+
+    prologue = "pass"
+    has_types = True
+    constants: Mapping[str, Any] = {}
+
+    def __init__(self, types: Mapping[str, str], header: Sequence[str] | None) -> None:
+        """Begin.
+
+        Args:
+            types: Declared types of columns; others are text.
+            header: The file's columns; None when only the definition is
+                checked and any column may be there.
+        """
+        self._types = types
+        self._header = header
+
+    def load(self, name: str, temporary: Callable[[], str]) -> Typed:  # noqa: ARG002 - protocol
+        """Return an expression for a column's value."""
+        header = self._header
+        if header is None:
+            return self._converted(name, 0)
+        if name not in header:
+            found = difflib.get_close_matches(name, header, n=1)
+            hint = f"; did you mean {found[0]!r}?" if found else ""
+            raise LookupError(f"the file has no column {name!r}{hint}")
+        if header.count(name) > 1:
+            raise LookupError(f"the file has {header.count(name)} columns {name!r}")
+        return self._converted(name, header.index(name))
+
+    def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
+        """Return an expression for a column's value; an empty cell is missing."""
+        if self._header is not None and name not in self._header:
+            return ast.Constant(None), "none"
+        value, type_ = self.load(name, temporary)
+        place = 0 if self._header is None else self._header.index(name)
+        return ast.IfExp(_cell(place), value, ast.Constant(None)), type_
+
+    def _converted(self, name: str, place: int) -> Typed:
+        type_ = _COLUMN_TYPES[self._types.get(name, "str")]
+        if type_ == "str":
+            return _cell(place), type_
+        return ast.Call(ast.Name(type_, ast.Load()), [_cell(place)], []), type_
+
+
+class JsonLayout:
+    """Rows are structs with the used fields, or pairs of them when exploded."""
+
+    has_types = False
+
+    def __init__(self, explode: str | None) -> None:
+        """Begin.
+
+        Args:
+            explode: Name of the list whose elements are the rows, if any.
+        """
+        self.explode = explode
+        self.prologue = "r = fields" if explode is None else "r, p = fields"
+        self.constants = {"UNSET": msgspec.UNSET}
+        self.fields: dict[str, str] = {}
+        """Attribute of the struct for each field that is used."""
+
+    def load(self, name: str, temporary: Callable[[], str]) -> Typed:
+        """Return an expression for a field's value."""
+        missing = ast.Call(ast.Name("missing", ast.Load()), [ast.Constant(name)], [])
+        return self._field(name, temporary(), missing)
+
+    def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
+        """Return an expression for a field's value, null where it is missing."""
+        return self._field(name, temporary(), ast.Constant(None))
+
+    def _field(self, name: str, local: str, otherwise: ast.expr) -> Typed:
+        if name == self.explode:
+            raise LookupError(f"{name!r} is the list under explode: its elements are the rows")
+        attribute = self.fields.setdefault(name, f"f{len(self.fields)}")
+        for record in ("r",) if self.explode is None else ("p", "r"):
+            value = ast.Attribute(ast.Name(record, ast.Load()), attribute, ast.Load())
+            test = ast.Compare(
+                ast.NamedExpr(ast.Name(local, ast.Store()), value),
+                [ast.IsNot()],
+                [ast.Name("UNSET", ast.Load())],
+            )
+            otherwise = ast.IfExp(test, ast.Name(local, ast.Load()), otherwise)
+        return otherwise, "any"
+
+    def row_type(self) -> type[msgspec.Struct]:
+        """Return the struct of a row with the fields used so far."""
+        return self._struct("Row", [])
+
+    def parent_type(self, element: type[msgspec.Struct]) -> type[msgspec.Struct]:
+        """Return the struct of a record whose list has elements of a type."""
+        return self._struct("Record", [(self.explode or "", list[element])])  # type: ignore[valid-type]
+
+    def _struct(self, name: str, extra: list[tuple[str, Any]]) -> type[msgspec.Struct]:
+        fields: list[Any] = [("elements", type_) for _, type_ in extra]
+        names = {attribute: field for field, attribute in self.fields.items()}
+        names |= {"elements": field for field, _ in extra}
+        fields += [
+            (attribute, Any | msgspec.UnsetType, msgspec.UNSET)
+            for attribute in self.fields.values()
+        ]
+        return msgspec.defstruct(name, fields, rename=names, gc=True)
+
+
+def _cell(place: int) -> ast.Subscript:
+    return ast.Subscript(ast.Name("fields", ast.Load()), ast.Constant(place), ast.Load())

@@ -1,0 +1,417 @@
+"""Compiles the mapping of a source to one Python function per row.
+
+The function is built as a syntax tree: constant statement templates of this
+module, filled with translated expressions (``translate``). It sees no names
+but those of ``functions.RUNTIME``. What a row does not need is not computed:
+columns are converted and ``let`` values computed where the first expression
+that applies to the row needs them.
+
+Every expression has a line of its own in the function, so that the traceback
+of a failure names the YAML key without any cost on rows that succeed.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from walle_connectors.files.expressions import ExpressionError, parse_expression
+from walle_connectors.files.functions import INT_MAX, RUNTIME, TIME_MAX_MS
+from walle_connectors.files.layout import CsvLayout, JsonLayout, RowLayout
+from walle_connectors.files.translate import Translator, Typed, ValueType
+from walle_stream.events import Event
+
+if TYPE_CHECKING:
+    from walle_connectors.files.model import EventModel, FilesModel
+
+_REASON_MAX: Final = 300
+
+
+class InvalidRow(msgspec.Struct, frozen=True):
+    """A row that cannot become events."""
+
+    reason: str
+    """The YAML key and what failed."""
+    error: str
+    """Class of the exception."""
+    device_id: str | None = None
+    """The device, when the row got that far."""
+    known: tuple[int, Any] | None = None
+    """Time and identity, when these are fine and only an event failed."""
+
+
+type RowResult = tuple[str, int, Any, list[Event], list[tuple[int, Event]]] | InvalidRow
+"""Device, time, identity (None when not declared), the events at the row's
+time in order, and the other events in order, each with its time."""
+
+
+class MappingError(ValueError):
+    """An expression cannot be compiled; the message names its YAML key."""
+
+
+def compile_mapping(model: "FilesModel", layout: RowLayout) -> Callable[[Any], RowResult]:
+    """Build the row function.
+
+    Args:
+        model: The source's definition.
+        layout: Where the values of columns are found in a row; afterwards it
+            knows which are used.
+
+    Returns:
+        A function of one row as ``records`` yields it; it does not raise.
+
+    Raises:
+        MappingError: An expression is wrong.
+    """
+    return _Compiler(model, layout).build()
+
+
+def check_mapping(model: "FilesModel") -> None:
+    """Check every expression of a definition without its file.
+
+    Args:
+        model: The source's definition.
+
+    Raises:
+        MappingError: An expression is wrong.
+    """
+    layout: RowLayout = (
+        CsvLayout(model.columns, None) if model.format == "csv" else JsonLayout(model.explode)
+    )
+    compiler = _Compiler(model, layout)
+    compiler.build()
+    for name in model.let:  # also those that no event uses
+        compiler.compute_let(name, _Place([], {}))
+
+
+class _Place:
+    """Statements of one block, and the names known in it."""
+
+    def __init__(
+        self, body: list[ast.stmt], bound: Mapping[str, Typed], each: frozenset[str] = frozenset()
+    ) -> None:
+        self.body = body
+        self.bound = dict(bound)
+        self.each = each
+
+
+class _Names:
+    """Names at one expression: hoists what the expression surely needs."""
+
+    def __init__(self, compiler: "_Compiler", place: _Place, key: str) -> None:
+        self._compiler = compiler
+        self._place = place
+        self._key = key
+
+    def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
+        place, compiler = self._place, self._compiler
+        if name not in place.bound:
+            is_let = name in compiler.lets
+            if is_let and not compiler.is_computing(name, node):
+                place.bound[name] = compiler.compute_let(name, place)
+            else:
+                loaded, type_ = self._load(name, node)
+                if is_let or not is_sure:
+                    return loaded, type_
+                local = compiler.fresh("c")
+                key = f"column {name}" if compiler.layout.has_types else self._key
+                compiler.emit(place, key, "N = V", N=_store(local), V=loaded)
+                place.bound[name] = _load(local), type_
+        value, type_ = place.bound[name]
+        return deepcopy(value), type_
+
+    def _load(self, name: str, node: ast.expr) -> Typed:
+        try:
+            return self._compiler.layout.load(name, self.temporary)
+        except LookupError as error:
+            raise ExpressionError(str(error.args[0]), node) from None
+
+    def optional(self, name: str, node: ast.expr) -> Typed:
+        try:
+            return self._compiler.layout.load_optional(name, self.temporary)
+        except LookupError as error:
+            raise ExpressionError(str(error.args[0]), node) from None
+
+    def temporary(self) -> str:
+        return self._compiler.fresh("w")
+
+
+class _Compiler:
+    def __init__(self, model: "FilesModel", layout: RowLayout) -> None:
+        self.layout = layout
+        self.lets = dict(model.let)
+        self._model = model
+        self._keys: list[str] = []
+        self._count = 0
+        self._open_lets: list[str] = []
+
+    # The function as a whole
+
+    def build(self) -> Callable[[Any], RowResult]:
+        place = _Place([], {})
+        self.emit(place, "", self.layout.prologue)
+        self._header(place)
+        for number, event in enumerate(self._model.events):
+            self._event(place, f"events[{number}]", event)
+        self.emit(place, "", "return d, t, i, now, timed")
+        (function,) = self._template(
+            """
+            def row(fields):
+                d = t = i = now = None
+                try:
+                    pass
+                except ROW_ERRORS as error:
+                    return failed(error, d, t, i, now)
+            """,
+            "",
+        )
+        cast("ast.Try", cast("ast.FunctionDef", function).body[1]).body = place.body
+        code = compile(ast.Module([function], []), "<row function>", "exec")
+        names: dict[str, Any] = {
+            **RUNTIME,
+            **self.layout.constants,
+            "Event": Event,
+            "failed": self._failure_handler(),
+            "__builtins__": {},
+        }
+        exec(code, names)  # noqa: S102 - a tree of white-listed nodes, built here
+        return cast("Callable[[Any], RowResult]", names["row"])
+
+    def _header(self, place: _Place) -> None:
+        model = self._model
+        self._text(place, "device", model.device, "d")
+        self._time(place, "time", model.time, "t")
+        parts = [
+            self._scalar(place, f"identity[{number}]", text)
+            for number, text in enumerate(model.identity)
+        ]
+        if parts:
+            value = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+            self.emit(place, "identity", "i = V", V=value)
+        self.emit(place, "", "now = []\ntimed = []")
+
+    def _event(self, place: _Place, key: str, event: "EventModel") -> None:
+        if event.each is None:
+            self._one_event(place, key, event)
+            return
+        each = event.each
+        values, type_ = self._expression(place, f"{key}.each.in", each.in_)
+        if type_ not in {"list", "strs", "any"}:
+            raise MappingError(f"{key}.each.in: it is not a list")
+        name, index = self.fresh("x"), self.fresh("x")
+        loop = self.emit(
+            place,
+            f"{key}.each.in",
+            "for I, N in enumerate(to_list(V), 1):\n    pass",
+            I=_store(index),
+            N=_store(name),
+            V=values,
+        )
+        body = cast("ast.For", loop[0]).body
+        body.clear()
+        element_type: ValueType = "str" if type_ == "strs" else "any"
+        bound: dict[str, Typed] = {each.name: (_load(name), element_type)}
+        if each.index is not None:
+            bound[each.index] = _load(index), "int"
+        inner = _Place(body, {**place.bound, **bound}, frozenset(bound))
+        self._one_event(inner, key, event)
+
+    def _one_event(self, place: _Place, key: str, event: "EventModel") -> None:
+        if event.when is not None:
+            test, _ = self._expression(place, f"{key}.when", event.when)
+            branch = self.emit(place, f"{key}.when", "if V:\n    pass", V=test)
+            body = cast("ast.If", branch[0]).body
+            body.clear()
+            place = _Place(body, place.bound, place.each)
+        at: ast.expr = _load("t")
+        if event.at is not None:
+            at = self._time(place, f"{key}.at", event.at, self.fresh("w"))
+        page = self._text(place, f"{key}.page", event.page, self.fresh("w"), is_empty_refused=True)
+        id_: ast.expr = ast.Constant(event.kind)
+        if event.id is not None:
+            id_ = self._text(place, f"{key}.id", event.id, self.fresh("w"), is_empty_refused=True)
+        parts = {
+            "ID": id_,
+            "KIND": ast.Constant(event.kind),
+            "PAGE": page,
+            "INSTANCE": self._optional_text(place, f"{key}.instance", event.instance),
+            "AT": at,
+            "UID": self._optional_text(place, f"{key}.uid", event.uid),
+            "CONTENTS": self._contents(place, f"{key}.contents", event.contents),
+        }
+        made = "Event(d, ID, KIND, PAGE, INSTANCE, AT, t, CONTENTS, UID)"
+        if event.at is None:
+            self.emit(place, key, f"now.append({made})", **parts)
+        else:
+            source = f"e = {made}\nif AT == t:\n    now.append(e)\nelse:\n    timed.append((AT, e))"
+            self.emit(place, key, source, **parts)
+
+    def _contents(self, place: _Place, key: str, contents: Mapping[str, str]) -> ast.Dict:
+        values: list[ast.expr] = []
+        for name, text in contents.items():
+            inner_key = f"{key}.{name}"
+            value, type_ = self._expression(place, inner_key, text)
+            if isinstance(value, ast.Constant) or type_ in {"str", "bool", "none", "strs"}:
+                values.append(self._bind(place, inner_key, value))
+            elif type_ == "int":
+                local = self._bind(place, inner_key, value)
+                check = f"if not {-INT_MAX} <= V <= {INT_MAX}:\n    big()"
+                self.emit(place, inner_key, check, V=deepcopy(local))
+                values.append(local)
+            else:
+                values.append(self._bind(place, inner_key, _call("plain", value)))
+        return ast.Dict([ast.Constant(name) for name in contents], values)
+
+    # Parts of a row
+
+    def _text(
+        self, place: _Place, key: str, text: str, local: str, *, is_empty_refused: bool = False
+    ) -> ast.expr:
+        value, type_ = self._expression(place, key, text)
+        if type_ not in {"str", "int", "any"}:
+            raise MappingError(f"{key}: it is not text: use str(...)")
+        if isinstance(value, ast.Constant) and value.value and type_ == "str" and local != "d":
+            return value
+        if type_ != "str":
+            value = _call("str" if type_ == "int" else "to_text", value)
+        self.emit(place, key, "N = V", N=_store(local), V=value)
+        if is_empty_refused:
+            self.emit(place, key, "if not N:\n    empty()", N=_load(local))
+        return _load(local)
+
+    def _optional_text(self, place: _Place, key: str, text: str | None) -> ast.expr:
+        if text is None:
+            return ast.Constant("")
+        value, type_ = self._expression(place, key, text)
+        if type_ not in {"str", "int", "any", "none"}:
+            raise MappingError(f"{key}: it is not text: use str(...)")
+        if type_ != "str":
+            value = _call("str" if type_ == "int" else "optional_text", value)
+        return self._bind(place, key, value)
+
+    def _time(self, place: _Place, key: str, text: str, local: str) -> ast.expr:
+        value, type_ = self._expression(place, key, text)
+        if type_ not in {"int", "any"}:
+            raise MappingError(
+                f"{key}: it is not an integer of milliseconds: give the column the type int, "
+                "or use int(...)"
+            )
+        self.emit(place, key, "N = V", N=_store(local), V=value)
+        is_int = "" if type_ == "int" else "type(N) is not int or "
+        check = f"if {is_int}not 0 <= N <= {TIME_MAX_MS}:\n    bad_time(N)"
+        self.emit(place, key, check, N=_load(local))
+        return _load(local)
+
+    def _scalar(self, place: _Place, key: str, text: str) -> ast.expr:
+        value, type_ = self._expression(place, key, text)
+        if type_ in {"list", "strs"}:
+            raise MappingError(f"{key}: a list cannot be part of the identity")
+        return self._bind(place, key, _call("scalar", value) if type_ == "any" else value)
+
+    def _bind(self, place: _Place, key: str, value: ast.expr) -> ast.expr:
+        if isinstance(value, ast.Constant | ast.Name):
+            return value
+        local = self.fresh("w")
+        self.emit(place, key, "N = V", N=_store(local), V=value)
+        return _load(local)
+
+    def _expression(self, place: _Place, key: str, text: str) -> Typed:
+        try:
+            tree = parse_expression(text)
+            return Translator(_Names(self, place, key)).translate(tree)
+        except ExpressionError as error:
+            raise MappingError(f"{key}: {error}") from error
+
+    def is_computing(self, name: str, node: ast.expr) -> bool:
+        """Return whether a ``let`` value's own expression names it: the column is meant."""
+        if name in self._open_lets[:-1]:
+            raise ExpressionError(f"let.{name} needs itself", node)
+        return name in self._open_lets
+
+    def compute_let(self, name: str, place: _Place) -> Typed:
+        """Compute a ``let`` value in this block, before the statement at hand."""
+        # an element of each has no meaning in a let value: hide it meanwhile
+        hidden = {each: place.bound.pop(each) for each in place.each if each in place.bound}
+        self._open_lets.append(name)
+        key = f"let.{name}"
+        value, type_ = self._expression(place, key, self.lets[name])
+        self._open_lets.pop()
+        place.bound.update(hidden)
+        if type_ in {"str", "list", "strs", "any"}:
+            value = _call("bounded", value)
+        local = self.fresh("v")
+        self.emit(place, key, "N = V", N=_store(local), V=value)
+        return _load(local), type_
+
+    # Trees
+
+    def fresh(self, prefix: str) -> str:
+        """Return a local name that nothing else has."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def emit(self, place: _Place, key: str, source: str, **parts: ast.expr) -> list[ast.stmt]:
+        """Append statements to a block; failures in them are reported under a key."""
+        statements = self._template(source, key, **parts)
+        place.body.extend(statements)
+        return statements
+
+    def _template(self, source: str, key: str, **parts: ast.expr) -> list[ast.stmt]:
+        filled = _Filler(parts).visit(ast.parse(_dedent(source)))
+        if not self._keys or self._keys[-1] != key:
+            self._keys.append(key)
+        line = len(self._keys)
+        for node in ast.walk(filled):
+            if isinstance(node, ast.stmt | ast.expr | ast.excepthandler):
+                node.lineno = node.end_lineno = line
+                node.col_offset = node.end_col_offset = 0
+        return cast("ast.Module", ast.fix_missing_locations(filled)).body
+
+    def _failure_handler(self) -> Callable[..., InvalidRow]:
+        keys = tuple(self._keys)
+
+        def failed(
+            error: BaseException, device: Any, time_ms: Any, identity: Any, events: Any
+        ) -> InvalidRow:
+            line = 0 if error.__traceback__ is None else error.__traceback__.tb_lineno
+            key = keys[line - 1] if 0 < line <= len(keys) else ""
+            text = str(error.args[0]) if error.args else type(error).__name__
+            reason = f"{key}: {text}" if key else text
+            return InvalidRow(
+                " ".join(reason.split())[:_REASON_MAX],
+                type(error).__name__,
+                device if isinstance(device, str) else None,
+                None if events is None else (time_ms, identity),
+            )
+
+        return failed
+
+
+class _Filler(ast.NodeTransformer):
+    """Puts trees in the place of a template's names."""
+
+    def __init__(self, parts: Mapping[str, ast.expr]) -> None:
+        self._parts = parts
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._parts.get(node.id, node)
+
+
+def _dedent(source: str) -> str:
+    lines = source.strip("\n").split("\n")
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return "\n".join(line[indent:] for line in lines)
+
+
+def _call(name: str, *values: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(values), [])
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _store(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())

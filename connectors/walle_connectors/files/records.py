@@ -1,0 +1,269 @@
+"""Cuts a byte stream into records, in bounded memory.
+
+``CsvRecords`` and ``JsonRecords`` yield one ``Record`` per row, also for rows
+that cannot be read (their values are a ``BrokenRow``), so that a broken line
+is a fact about the line and never an end of the source. No more than the bound
+of one record is held, however long a line is.
+
+A quote that opens a CSV field may reach over lines. When the record that it
+opens turns out broken, or does not end within the bound, only its first line
+is broken; the lines after it are read anew, so that one stray quote costs one
+row and not the rest of the file.
+"""
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from walle_connectors.files.layout import JsonLayout
+from walle_stream.ports import DeadLetterRoute
+
+_CHUNK_BYTES: Final = 65_536
+_DIGEST_BYTES: Final = 16
+_BLANK_BYTES: Final = 3
+
+
+class BrokenRow(msgspec.Struct, frozen=True):
+    """In the place of a row's values: why there are none."""
+
+    route: DeadLetterRoute
+    reason: str
+    error: str = ""
+    """Class of the exception, when there was one."""
+    digest: str = ""
+    """Of the whole record when it was not held whole."""
+
+
+type Record = tuple[Any, int, bytes, int, int]
+"""Values or ``BrokenRow``; bytes of the source that it took; its text (the
+beginning if it was too long); line number from 1; place in the exploded list
+from 0, or -1."""
+
+
+def text_digest(text: bytes) -> str:
+    """Return the blake2b-128 of a record, hexadecimal."""
+    return blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+class _Lines:
+    """Physical lines with a bound, and the way back for lines read ahead."""
+
+    __slots__ = ("_readline", "_returned", "max_bytes", "number")
+
+    def __init__(self, stream: BinaryIO, max_bytes: int) -> None:
+        self.number = 0
+        self.max_bytes = max_bytes
+        self._readline = stream.readline
+        self._returned: deque[bytes] = deque()
+
+    def next(self) -> bytes:
+        """Return the next line, b"" at the end; over the bound it is only a part."""
+        self.number += 1
+        if self._returned:
+            return self._returned.popleft()
+        return self._readline(self.max_bytes + 1)
+
+    def give_back(self, lines: list[bytes]) -> None:
+        """Undo the reading of these lines."""
+        self._returned.extendleft(reversed(lines))
+        self.number -= len(lines)
+
+    def oversized(self, line: bytes) -> Record:
+        """Read over the rest of a line that is too long."""
+        digest = blake2b(line, digest_size=_DIGEST_BYTES)
+        size = len(line)
+        part = line
+        while part and not part.endswith(b"\n"):
+            part = self._readline(_CHUNK_BYTES)
+            digest.update(part)
+            size += len(part)
+        reason = f"the record has {size} bytes, at most {self.max_bytes} are allowed"
+        row = BrokenRow("oversized", reason, digest=digest.hexdigest())
+        return row, size, line[:_CHUNK_BYTES], self.number, -1
+
+
+class CsvRecords:
+    """Rows of a CSV stream as lists of texts."""
+
+    def __init__(self, stream: BinaryIO, delimiter: str, quote: str, max_bytes: int) -> None:
+        """Begin at the stream's position.
+
+        Args:
+            stream: Decompressed bytes with a bounded ``readline``.
+            delimiter: One character.
+            quote: One character, or empty when quotes mean nothing.
+            max_bytes: Longest record with its line ends.
+        """
+        self._lines = _Lines(stream, max_bytes)
+        self._delimiter = delimiter
+        self._quote = quote.encode()
+        self._feed = _Feed(self._lines)
+        # a process-wide limit of the csv module, only ever raised: records are bounded here
+        csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
+        self._parser = (
+            csv.reader(self._feed, delimiter=delimiter, quotechar=quote, strict=True)
+            if quote
+            else None
+        )
+
+    def header(self) -> list[str] | None:
+        """Read the first record that is not blank as names; None at the end."""
+        for values, *_ in self._records(None):
+            return values if isinstance(values, list) else None
+        return None
+
+    def rows(self, width: int) -> Iterator[Record]:
+        """Yield the rows.
+
+        Args:
+            width: Number of columns that every row must have.
+        """
+        return self._records(width)
+
+    def _records(self, width: int | None) -> Iterator[Record]:
+        lines, delimiter = self._lines, self._delimiter
+        # no line holds two line ends: then the quick way is taken always
+        quote = self._quote if self._parser is not None else b"\n\n"
+        next_line, max_bytes = lines.next, lines.max_bytes
+        while line := next_line():
+            size, number = len(line), lines.number
+            if size > max_bytes:
+                yield lines.oversized(line)
+                continue
+            values: list[str] | BrokenRow
+            if quote in line:
+                values, line = self._quoted(line)  # noqa: PLW2901 - the record may have more lines
+            elif size < _BLANK_BYTES and not line.strip(b"\r\n"):
+                continue
+            else:
+                try:
+                    values = line.decode().rstrip("\r\n").split(delimiter)
+                except UnicodeDecodeError as error:
+                    values = BrokenRow("decode", f"not UTF-8: {error}", "UnicodeDecodeError")
+            if values.__class__ is list and len(values) != width and width is not None:
+                reason = f"the row has {len(values)} columns, the header has {width}"
+                values = BrokenRow("decode", reason)
+            yield values, len(line), line, number, -1
+
+    def _quoted(self, line: bytes) -> tuple[list[str] | BrokenRow, bytes]:
+        feed = self._feed
+        feed.begin(line)
+        try:
+            values = next(self._parser or iter(()))
+        except (csv.Error, UnicodeDecodeError) as error:
+            self._lines.give_back(feed.taken[1:])
+            reason = feed.stop_reason or f"not CSV: {error}"
+            return BrokenRow("decode", reason, type(error).__name__), line
+        return values, b"".join(feed.taken)
+
+
+class _Feed:
+    """Gives the csv parser the lines of one record, as many as it asks for."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self.taken: list[bytes] = []
+        self.size = 0
+        self.stop_reason = ""
+        self._lines = lines
+        self._is_fresh = False
+
+    def begin(self, line: bytes) -> None:
+        """Start a record."""
+        self.taken = [line]
+        self.size = len(line)
+        self.stop_reason = ""
+        self._is_fresh = True
+
+    def __iter__(self) -> "_Feed":
+        return self
+
+    def __next__(self) -> str:
+        if self._is_fresh:
+            self._is_fresh = False
+            return self.taken[0].decode()
+        line = self._lines.next()
+        if not line:
+            self._lines.number -= 1
+            self.stop_reason = "a quote is not closed before the end of the file"
+            raise StopIteration
+        self.taken.append(line)
+        self.size += len(line)
+        if self.size > self._lines.max_bytes:
+            self.stop_reason = f"a quote is not closed within {self._lines.max_bytes} bytes"
+            raise StopIteration
+        return line.decode()
+
+
+class JsonRecords:
+    """Rows of a JSON Lines stream as structs of the used fields."""
+
+    def __init__(self, stream: BinaryIO, layout: JsonLayout, max_bytes: int) -> None:
+        """Begin at the stream's position.
+
+        Args:
+            stream: Decompressed bytes with a bounded ``readline``.
+            layout: Which fields are used, and the list to explode.
+            max_bytes: Longest record with its line end.
+        """
+        self._lines = _Lines(stream, max_bytes)
+        self._row_type = layout.row_type()
+        self._explode = layout.explode
+        self._record_type = (
+            self._row_type if self._explode is None else layout.parent_type(self._row_type)
+        )
+        self._decoder = msgspec.json.Decoder(self._record_type)
+        self._anything = msgspec.json.Decoder()
+
+    def rows(self) -> Iterator[Record]:
+        """Yield the rows."""
+        lines, decode, explode = self._lines, self._decoder.decode, self._explode
+        while line := lines.next():
+            if len(line) > lines.max_bytes:
+                yield lines.oversized(line)
+            elif not line.isspace():
+                try:
+                    values: Any = decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    yield from self._broken(line, error)
+                    continue
+                if explode is None:
+                    yield values, len(line), line, lines.number, -1
+                else:
+                    yield from self._exploded([(row, values) for row in values.elements], line)
+
+    def _exploded(self, rows: list[Any], line: bytes) -> Iterator[Record]:
+        # the line's bytes are counted once, with its first row
+        for place, values in enumerate(rows):
+            yield values, 0 if place else len(line), line, self._lines.number, place
+
+    def _broken(self, line: bytes, error: Exception) -> Iterator[Record]:
+        row = BrokenRow("decode", f"not a JSON record: {error}", type(error).__name__)
+        record = self._any_record(line) if isinstance(error, msgspec.ValidationError) else None
+        if record is not None and self._explode is not None:
+            # a record, but not with a list of objects: see which part is at fault
+            elements = record.pop(self._explode, None)
+            if isinstance(elements, list):
+                yield from self._exploded(self._converted(record, elements), line)
+                return
+            row = BrokenRow("invalid", f"the record has no list {self._explode!r}")
+        yield row, len(line), line, self._lines.number, -1
+
+    def _any_record(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            record = self._anything.decode(line)
+        except msgspec.DecodeError:  # such as a number beyond all ranges
+            return None
+        return record if isinstance(record, dict) else None
+
+    def _converted(self, record: dict[str, Any], elements: list[Any]) -> list[Any]:
+        parent = msgspec.convert(record, self._row_type)
+        return [
+            (msgspec.convert(element, self._row_type), parent)
+            if isinstance(element, dict)
+            else BrokenRow("invalid", f"an element of {self._explode!r} is not an object")
+            for element in elements
+        ]

@@ -1,0 +1,146 @@
+"""The file source: a definition that can be opened, and its fingerprint."""
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final
+
+from walle_connectors.files.layout import CsvLayout, JsonLayout
+from walle_connectors.files.mapping import MappingError, compile_mapping
+from walle_connectors.files.model import FilesModel
+from walle_connectors.files.reader import FilesReader
+from walle_connectors.files.records import CsvRecords, JsonRecords
+from walle_connectors.files.stream import READ_ERRORS, FileStream
+from walle_stream.errors import SourceChangedError, SourceError
+
+HEAD_BYTES: Final = 65_536
+"""How much of the file's decompressed beginning the fingerprint covers."""
+
+_DIGEST_BYTES: Final = 16
+
+
+class FilesSource:
+    """Events from one CSV or JSON Lines file."""
+
+    def __init__(self, model: FilesModel) -> None:
+        """Keep the definition; the file is not touched.
+
+        Args:
+            model: The source's definition.
+        """
+        self._model = model
+
+    @property
+    def fingerprint(self) -> Mapping[str, str | int]:
+        """The file's beginning and the mapping; not where the file is.
+
+        Raises:
+            SourceError: The file cannot be read.
+        """
+        head = self._head(HEAD_BYTES)
+        return {
+            "format": self._model.format,
+            "head_bytes": len(head),
+            "head_digest": _digest(head),
+            "mapping": _mapping_digest(self._model),
+        }
+
+    def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
+        """Refuse another file or mapping; a file that grew is the same one.
+
+        Args:
+            stored: A fingerprint from before.
+
+        Raises:
+            SourceChangedError: The beginning or the mapping differs.
+            SourceError: The file cannot be read.
+        """
+        size = int(stored.get("head_bytes", 0))
+        head = self._head(size)
+        if len(head) < size:
+            self._refuse(f"it has {len(head)} bytes, before it had at least {size}")
+        if _digest(head) != stored.get("head_digest"):
+            self._refuse(f"its first {size} bytes are others than before")
+        if stored.get("format") != self._model.format:
+            self._refuse(f"its format is {self._model.format}, before {stored.get('format')}")
+        if _mapping_digest(self._model) != stored.get("mapping"):
+            self._refuse("spec.source maps it to events in another way than before")
+
+    def open(
+        self,
+        offsets: Mapping[int, bytes],
+        partition_count: int,
+        batch_events: int,
+        limit: int | None = None,
+    ) -> FilesReader:
+        """Open the file at the partitions' offsets.
+
+        Args:
+            offsets: The last committed offset of each partition that has one.
+            partition_count: Number of partitions of the data directory.
+            batch_events: Most events in one batch, ≥ 1.
+            limit: Most rows to read in this run; None for no limit.
+
+        Raises:
+            SourceError: The file cannot be opened, lacks a column that the
+                mapping uses, or an offset is not of a file source.
+        """
+        model = self._model
+        stream = FileStream(model.path)
+        try:
+            stream.skip_mark()
+            if model.format == "csv":
+                csv = CsvRecords(stream.bytes, model.delimiter, model.quote, model.max_record_bytes)
+                header = csv.header()
+                if header is None:
+                    raise SourceError(f"source {stream.name!r} has no readable header line")
+                build = compile_mapping(model, CsvLayout(model.columns, header))
+                records = csv.rows(len(header))
+            else:
+                layout = JsonLayout(model.explode)
+                build = compile_mapping(model, layout)
+                records = JsonRecords(stream.bytes, layout, model.max_record_bytes).rows()
+            return FilesReader(
+                stream=stream,
+                records=records,
+                build=build,
+                order=model.order,
+                offsets=offsets,
+                partition_count=partition_count,
+                batch_events=batch_events,
+                limit=limit,
+            )
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, MappingError):
+                raise SourceError(f"source {stream.name!r}: spec.source.{error}") from error
+            if isinstance(error, READ_ERRORS):
+                raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
+            raise
+
+    def _head(self, size: int) -> bytes:
+        stream = FileStream(self._model.path)
+        try:
+            return stream.bytes.read(size)
+        except READ_ERRORS as error:
+            raise SourceError(
+                f"source {stream.name!r} cannot be read ({error}): repair the file"
+            ) from error
+        finally:
+            stream.close()
+
+    def _refuse(self, difference: str) -> None:
+        raise SourceChangedError(
+            f"source {str(self._model.path)!r} is not the one that the data directory was made "
+            f"from: {difference}. Give the same source, or a new --data-dir"
+        )
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _mapping_digest(model: FilesModel) -> str:
+    # without defaults: a key that a later version adds does not change old sources
+    mapping = model.model_dump(mode="json", exclude={"path"}, exclude_defaults=True)
+    return _digest(json.dumps(mapping, sort_keys=True).encode())

@@ -1,0 +1,69 @@
+"""The bytes of a file, decompressed, with the share that was read."""
+
+import gzip
+import io
+import os
+import zlib
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from walle_stream.errors import SourceNotFoundError
+
+READ_ERRORS: Final = (OSError, EOFError, zlib.error)
+"""What reading may raise: the disk's errors, and cut or damaged gzip data."""
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_BOM: Final = b"\xef\xbb\xbf"
+_BUFFER_BYTES: Final = 262_144
+
+
+class FileStream:
+    """An open file; gzip is recognised by its first bytes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file at its beginning, behind a byte order mark.
+
+        Args:
+            path: As the user gave it.
+
+        Raises:
+            SourceNotFoundError: It cannot be opened.
+        """
+        self.name = path.name
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise SourceNotFoundError(
+                f"source {str(path)!r} cannot be opened ({error.strerror}): correct "
+                "spec.source.path"
+            ) from error
+        self._size = os.fstat(self._file.fileno()).st_size
+        is_gzip = self._file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        self._file.seek(0)
+        self._gzip = gzip.GzipFile(fileobj=self._file, mode="rb") if is_gzip else None
+        raw = cast("io.RawIOBase", self._file if self._gzip is None else self._gzip)
+        self.bytes: BinaryIO = io.BufferedReader(raw, _BUFFER_BYTES)
+        """Decompressed; ``readline`` takes a bound."""
+
+    def skip_mark(self) -> None:
+        """Go behind a byte order mark, if there is one.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if cast("io.BufferedReader", self.bytes).peek(len(_BOM)).startswith(_BOM):
+            self.bytes.read(len(_BOM))
+
+    @property
+    def progress(self) -> float:
+        """Share of the file that was read, 0–1."""
+        if self._file.closed or not self._size:
+            return 1.0
+        return min(self._file.tell() / self._size, 1.0)
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self.bytes.close()
+        if self._gzip is not None:
+            self._gzip.close()
+        self._file.close()

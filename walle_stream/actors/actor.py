@@ -1,0 +1,189 @@
+"""Actors: one thread, one mailbox, one message at a time.
+
+An actor owns its state; nobody else touches it. ``tell`` needs no answer,
+``ask`` waits for one: every asker gets an answer or ``ActorDeadError``, also
+those whose message was still waiting when the actor died. Devices are not
+actors of this kind (a thread each would not scale): they are *virtual* actors
+inside a :class:`~walle_stream.actors.device_host.DeviceHost`.
+"""
+
+import logging
+from threading import Thread, current_thread
+from typing import Any
+
+from walle_stream.actors.mailbox import MAILBOX_MAX_BYTES, Envelope, Mailbox, Reply
+from walle_stream.errors import ActorDeadError, AskTimeoutError
+
+_log = logging.getLogger(__name__)
+
+
+class Actor:
+    """Base of all actors; override the hooks. All run in the actor's thread."""
+
+    name = "actor"
+    """Shown in logs and errors, and the thread's name."""
+
+    idle_interval_s: float | None = None
+    """How long to wait for a message before ``on_idle``; None waits for ever."""
+
+    def on_start(self) -> None:
+        """Open what the actor needs; before any message. May block.
+
+        Raising ends the actor: every ask fails, ``ActorRef.failure`` holds it.
+        """
+
+    def on_message(self, message: Any) -> Any:
+        """Handle one message and return the answer, if it was asked.
+
+        May block. Raising reaches ``on_failure`` and, for an ask, the asker.
+
+        Args:
+            message: What was sent.
+        """
+
+    def on_idle(self) -> None:
+        """Run when no message came for ``idle_interval_s``; may block."""
+
+    def on_failure(self, error: BaseException) -> bool:
+        """Decide after ``on_message`` or ``on_idle`` raised.
+
+        Args:
+            error: What was raised.
+
+        Returns:
+            True to go on with the next message, False (the default) to stop.
+        """
+        _log.debug("actor %s stops: %s", self.name, error)
+        return False
+
+    def on_stop(self) -> None:
+        """Release what ``on_start`` opened; last, also after a failure."""
+
+
+class ActorRef:
+    """The handle through which others talk to a running actor. Thread-safe."""
+
+    def __init__(self, actor: Actor, mailbox_max_bytes: int = MAILBOX_MAX_BYTES) -> None:
+        """Start the actor in its own thread.
+
+        Args:
+            actor: A fresh actor; from now on only its thread touches it.
+            mailbox_max_bytes: Bound of its mailbox, bytes.
+        """
+        self.name = actor.name
+        self.failure: BaseException | None = None
+        self._actor = actor
+        self._mailbox = Mailbox(mailbox_max_bytes)
+        self._thread = Thread(target=self._run, name=actor.name, daemon=True)
+        self._thread.start()
+
+    def tell(self, message: Any, size_bytes: int = 0) -> None:
+        """Send without waiting for an answer; blocks while the mailbox is full.
+
+        Args:
+            message: Anything; from now on the actor's.
+            size_bytes: What it counts for in the mailbox's bound.
+
+        Raises:
+            ActorDeadError: The actor has stopped.
+        """
+        try:
+            self._mailbox.put(Envelope(message, size_bytes))
+        except ActorDeadError as error:
+            raise self._dead() from error
+
+    def ask(self, message: Any, timeout_s: float | None = None) -> Any:
+        """Send and wait for the answer.
+
+        Args:
+            message: Anything; from now on the actor's.
+            timeout_s: Longest wait in seconds; None waits for ever.
+
+        Returns:
+            What ``on_message`` returned.
+
+        Raises:
+            ActorDeadError: The actor stopped before it answered.
+            AskTimeoutError: No answer came in time.
+        """
+        reply = Reply()
+        try:
+            self._mailbox.put(Envelope(message, 0, reply), timeout_s)
+        except ActorDeadError as error:
+            raise self._dead() from error
+        has_answer, value = reply.wait(timeout_s)
+        if not has_answer:
+            raise AskTimeoutError(
+                f"actor {self.name} gave no answer to {type(message).__name__} in {timeout_s} s"
+            )
+        if reply.error is not None:
+            raise reply.error
+        return value
+
+    def stop(self) -> None:
+        """Let the actor handle what waits, then end it; does not wait."""
+        self._mailbox.close()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end of the actor's thread.
+
+        Args:
+            timeout_s: Longest wait in seconds; None waits for ever.
+
+        Returns:
+            Whether it has ended.
+        """
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the actor's thread still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def mailbox_bytes(self) -> int:
+        """Bytes of the messages that wait."""
+        return self._mailbox.size_bytes
+
+    def _dead(self) -> ActorDeadError:
+        why = f": {self.failure}" if self.failure else ""
+        return ActorDeadError(f"actor {self.name} has stopped{why}")
+
+    def _run(self) -> None:
+        actor = self._actor
+        try:
+            actor.on_start()
+            self._loop(actor)
+        except BaseException as error:  # noqa: BLE001 - the actor loop is the last place to see it
+            self.failure = error
+        finally:
+            self._mailbox.close()
+            self._refuse_waiting()
+            try:
+                actor.on_stop()
+            except BaseException as error:  # noqa: BLE001 - same
+                self.failure = self.failure or error
+            _log.debug("actor %s ended in %s", self.name, current_thread().name)
+
+    def _loop(self, actor: Actor) -> None:
+        mailbox = self._mailbox
+        while True:
+            envelope = mailbox.take(actor.idle_interval_s)
+            if envelope is None and mailbox.is_closed:
+                return
+            try:
+                value = actor.on_message(envelope.message) if envelope else actor.on_idle()
+            except BaseException as error:
+                if envelope is not None and envelope.reply is not None:
+                    envelope.reply.set(None, error)
+                if not actor.on_failure(error):
+                    raise
+            else:
+                if envelope is not None and envelope.reply is not None:
+                    envelope.reply.set(value)
+
+    def _refuse_waiting(self) -> None:
+        while (envelope := self._mailbox.take(0)) is not None:
+            if envelope.reply is not None:
+                envelope.reply.set(None, self._dead())

@@ -1,0 +1,263 @@
+"""The host of one partition: where the pure machine meets store, VM and tunnel.
+
+One batch is one turn of this object::
+
+    deliver -> machine.handle -> VmPool.run -> machine.complete
+            -> ONE write batch -> session.offer
+
+Whatever fails before the write batch leaves the store as it was: ``restart``
+opens the partition again from its last commit and the turn is tried again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
+from walle_stream.actors.latency import Latencies
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.task_states import TaskStates
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ActorDeadError
+from walle_stream.faults import crash_point
+from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.stream.machine import PartitionMachine, RunTask
+from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.pool import VmPool
+from walle_stream.wire.frame import FeatureRecord, encode_body
+from walle_stream.wire.rows import Counters, PartitionHead
+
+ACTIVE_DEVICES_DEFAULT: Final = 10_000
+"""Devices of a partition kept in memory when the pipeline does not say."""
+
+
+class PartitionPlan(msgspec.Struct, frozen=True):
+    """What all partitions of a run share."""
+
+    triggers: Mapping[str, tuple[tuple[str, ...], ...]]
+    """For each task its trigger conditions."""
+    versions: Mapping[str, str]
+    """For each task its version."""
+    policy: SequencePolicy
+    compression: str = "zstd"
+    active_devices: int = ACTIVE_DEVICES_DEFAULT
+
+
+class PartitionStatus(msgspec.Struct):
+    """Figures of one partition, for reports and metrics."""
+
+    number: int
+    counters: Counters
+    latencies: Latencies
+    active_devices: int
+    outbox_bytes: int
+    watermark_ms: int
+    run_events: int
+
+
+class PartitionHost:
+    """Runs the turns of one partition. One thread, the device host's."""
+
+    def __init__(
+        self,
+        number: int,
+        plan: PartitionPlan,
+        pool: VmPool,
+        open_rows: Callable[[], PartitionRows],
+        open_session: Callable[[PartitionRows], UplinkSession],
+    ) -> None:
+        """Open the partition at its last commit; blocks on the store.
+
+        Args:
+            number: Which partition.
+            plan: What all partitions share.
+            pool: Where task scripts run.
+            open_rows: Opens the partition's database; also after a failure.
+            open_session: Opens the way up for an opened database: re-sends
+                what the outbox holds.
+        """
+        self.number = number
+        self.latencies = Latencies()
+        self.run_events = 0
+        self._plan = plan
+        self._pool = pool
+        self._open_rows = open_rows
+        self._open_session = open_session
+        self._rows: PartitionRows | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Drop what is in memory and open the partition at its last commit."""
+        self.abandon()
+        rows = self._rows = self._open_rows()
+        self._head = rows.head()
+        self.offset = rows.offset()
+        machine = self._machine = PartitionMachine(self._plan.triggers, self._plan.policy)
+        machine.watermark_ms = self._head.watermark_ms
+        for device_id, deadline_ms in rows.timers():
+            machine.arm(device_id, deadline_ms)
+        self._states = TaskStates(rows.task_state)
+        self._session = self._open_session(rows)
+
+    # A turn
+
+    def deliver(self, batch: SourceBatch, delivered_ms: float) -> None:
+        """Handle a batch to its commit; blocks on VM, store and tunnel.
+
+        Args:
+            batch: The next batch of this partition.
+            delivered_ms: Monotonic clock when the source handed it over.
+
+        Raises:
+            WalleError: Nothing of the batch was committed.
+        """
+        machine, rows = self._machine, self._opened()
+        for device_id in machine.absent(batch.events, is_end=batch.is_end):
+            machine.activate(device_id, *rows.device(device_id))
+        runs = machine.handle(batch.events, is_end=batch.is_end)
+        dead_letters = list(batch.dead_letters)
+        dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
+        # commit into a copy: a failed commit must leave the counters as they were
+        head = msgspec.structs.replace(
+            self._head, counters=msgspec.structs.replace(self._head.counters)
+        )
+        results = self._run_tasks(runs, head.counters, dead_letters) if runs else []
+        records = [
+            FeatureRecord(run.device_id, run.task, self._plan.versions[run.task], number, *emit)
+            for run, number, emit in machine.complete(results)
+        ]
+        exits = machine.counts.page_sequences
+        self._count(head, batch, records)
+        frame = self._commit(head, batch, records, dead_letters)
+        self.run_events += len(batch.events)
+        if exits:
+            self.latencies.add(monotonic_ms() - delivered_ms, exits)
+        if frame is not None:
+            self._session.offer(*frame)
+        self._states.forget(machine.passivate(self._plan.active_devices))
+
+    def _run_tasks(
+        self, runs: list[RunTask], counters: Counters, dead_letters: list[DeadLetter]
+    ) -> list[tuple[RunTask, list[tuple[bytes, bytes]]]]:
+        by_task: dict[str, dict[str, list[RunTask]]] = {}
+        for run in runs:
+            by_task.setdefault(run.task, {}).setdefault(run.device_id, []).append(run)
+        results: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
+        crash_point("vm.before")
+        for task, by_device in by_task.items():
+            groups = [
+                (
+                    device_id,
+                    self._states.get(device_id, task),
+                    [(run.position, run.clock_ms, run.page) for run in device_runs],
+                )
+                for device_id, device_runs in by_device.items()
+            ]
+            for group in self._pool.run(task, groups):
+                if group.state:
+                    self._states.apply(group.device_id, task, group.state)
+                    self._opened().put_task_state(group.device_id, task, group.state)
+                for run, result in zip(by_device[group.device_id], group.runs, strict=True):
+                    if result.ok:
+                        results.append((run, result.emits))
+                    else:
+                        counters.task_failures += 1
+                        dead_letters.append(run_dead_letter(run, result))
+        crash_point("vm.after")
+        counters.task_runs += len(runs)
+        return results
+
+    def _count(self, head: PartitionHead, batch: SourceBatch, records: list[FeatureRecord]) -> None:
+        counters, source, stream = head.counters, batch.counts, self._machine.counts
+        counters.source_rows += source.source_rows
+        counters.accepted_rows += source.accepted_rows
+        counters.duplicate_rows += source.duplicate_rows
+        counters.late_rows += source.late_rows
+        counters.dead_letter_rows += source.dead_letter_rows
+        counters.raw_bytes += source.raw_bytes
+        counters.devices += stream.new_devices
+        counters.events += stream.events
+        counters.late_events += stream.late_events
+        counters.duplicate_events += stream.duplicate_events
+        counters.page_sequences += stream.page_sequences
+        counters.timed_out_pages += stream.timed_out_pages
+        counters.reentered_pages += stream.reentered_pages
+        counters.overflowed_pages += stream.overflowed_pages
+        counters.missing_enters += stream.missing_enters
+        counters.features += len(records)
+        counters.feature_bytes += sum(len(record.feature) for record in records)
+        counters.encoded_bytes += sum(len(record.encoding) for record in records)
+        counters.commits += 1
+        head.watermark_ms = self._machine.watermark_ms
+
+    def _commit(
+        self,
+        head: PartitionHead,
+        batch: SourceBatch,
+        records: list[FeatureRecord],
+        dead_letters: list[DeadLetter],
+    ) -> tuple[int, bytes] | None:
+        rows, machine = self._opened(), self._machine
+        frame = None
+        if records:
+            frame = (head.next_frame, encode_body(records, self._plan.compression))
+            head.next_frame += 1
+            head.counters.uplink_frames += 1
+            head.counters.uplink_bytes += self._session.size_bytes(frame[1])
+        for delta in machine.delta():
+            rows.put_device(delta)
+        for record in records:
+            rows.put_feature(record)
+        rows.put_outbox(frame, self._session.collect())
+        rows.put_dead_letters(head, dead_letters)
+        rows.commit(head, batch.offset)
+        machine.mark_committed()
+        self._head, self.offset = head, batch.offset
+        return frame
+
+    # Between turns
+
+    def idle(self) -> None:
+        """Send what waits and forget what was acknowledged."""
+        self._session.pump()
+
+    def close(self, deadline_ms: float) -> None:
+        """Wait for acknowledgements, forget those frames, close the database.
+
+        Args:
+            deadline_ms: Monotonic clock at which waiting ends; frames without
+                acknowledgement stay in the outbox and are sent again.
+        """
+        rows = self._opened()
+        self._session.flush(deadline_ms)
+        acknowledged = self._session.collect()
+        if acknowledged:
+            rows.put_outbox(None, acknowledged)
+            rows.commit(self._head, self.offset)
+        crash_point("close.before")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the database and forget what was not committed."""
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
+
+    def status(self) -> PartitionStatus:
+        """Return the partition's figures; also after ``close``."""
+        return PartitionStatus(
+            self.number,
+            self._head.counters,
+            self.latencies,
+            self._machine.active_count,
+            self._session.in_flight_bytes,
+            self._head.watermark_ms,
+            self.run_events,
+        )
+
+    def _opened(self) -> PartitionRows:
+        if self._rows is None:
+            raise ActorDeadError(f"partition {self.number} is closed")
+        return self._rows

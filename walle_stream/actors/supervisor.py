@@ -1,0 +1,67 @@
+"""Supervision: a failed turn is tried again from the last commit, a few times.
+
+A turn (one batch of one partition) either commits or leaves the store as it
+was. So the remedy for a retryable failure is always the same: open the
+partition again from its last commit and handle the same batch again.
+"""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from walle_stream.errors import WalleError
+
+_log = logging.getLogger(__name__)
+
+
+class RestartPolicy(msgspec.Struct, frozen=True):
+    """How often a turn may be tried again before the failure goes up."""
+
+    max_restarts: int = 3
+    """Restarts in a row without a commit between them, ≥ 0."""
+
+
+class Supervisor:
+    """Runs turns, restarts what failed, gives up when it keeps failing."""
+
+    def __init__(self, name: str, restart: Callable[[], None], policy: RestartPolicy) -> None:
+        """Supervise one partition.
+
+        Args:
+            name: What is supervised, for logs.
+            restart: Brings it back to its last commit; may block.
+            policy: How often.
+        """
+        self.restarts = 0
+        """Restarts so far, for metrics; not part of any state."""
+        self._name = name
+        self._restart = restart
+        self._policy = policy
+
+    def run(self, turn: Callable[[], None]) -> None:
+        """Run a turn, after a restart again if it failed in a retryable way.
+
+        Args:
+            turn: Idempotent until it has committed; may block.
+
+        Raises:
+            WalleError: The turn failed for good, or too often.
+        """
+        for attempt in range(self._policy.max_restarts + 1):
+            try:
+                turn()
+            except WalleError as error:
+                if not error.is_retryable or attempt == self._policy.max_restarts:
+                    raise
+                self.restarts += 1
+                _log.warning(
+                    "%s failed (%s), restart %d of %d from its last commit",
+                    self._name,
+                    error,
+                    attempt + 1,
+                    self._policy.max_restarts,
+                )
+                self._restart()
+            else:
+                return

@@ -1,0 +1,67 @@
+"""Finds connectors: entry points of the group ``walle_stream.connectors``.
+
+The framework never imports an adapter by name; a user's own package joins by
+declaring an entry point, or the YAML names a dotted path ``package.module:NAME``.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from walle_stream.errors import SpecFileError
+
+GROUP: Final = "walle_stream.connectors"
+"""Entry point group of connectors."""
+
+
+def load_connector(name: str) -> Any:
+    """Load a connector by its name in YAML.
+
+    Args:
+        name: An entry point's name, or a dotted path ``package.module:NAME``.
+
+    Raises:
+        SpecFileError: There is none of that name, or it cannot be imported.
+    """
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise SpecFileError(f"connector {name!r} cannot be imported: {error}") from error
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            return point.load()
+        except ImportError as error:
+            raise SpecFileError(
+                f"connector {name!r} cannot be imported ({error}): install its extra"
+            ) from error
+    known = ", ".join(sorted(connector_names()))
+    raise SpecFileError(f"there is no connector {name!r}: known are {known}")
+
+
+def connector_names() -> tuple[str, ...]:
+    """Return the names of all installed connectors."""
+    return tuple(point.name for point in entry_points(group=GROUP))
+
+
+class ConnectorModels(Mapping[str, type[BaseModel]]):
+    """The YAML models of all connectors, loaded one by one when asked for."""
+
+    def __getitem__(self, name: str) -> type[BaseModel]:
+        """Return the model of a connector's keys."""
+        if ":" not in name and name not in connector_names():
+            raise KeyError(name)
+        model: type[BaseModel] = load_connector(name).model
+        return model
+
+    def __iter__(self) -> Any:
+        """Iterate over the names of installed connectors."""
+        return iter(connector_names())
+
+    def __len__(self) -> int:
+        """Return how many connectors are installed."""
+        return len(connector_names())

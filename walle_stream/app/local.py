@@ -1,0 +1,211 @@
+"""Runtime ``local``: a whole pipeline in one process.
+
+Threads: the caller reads the source; each device host runs its partitions; the
+cloud actor merges. Nothing here decides anything about data: it opens parts,
+passes batches on, and closes in an order that loses nothing.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event as Flag
+
+import msgspec
+
+from walle_stream.actors.actor import ActorRef
+from walle_stream.actors.cloud import CloudActor, Drain
+from walle_stream.actors.device_host import Close, Deliver, DeviceHost, GetOffsets, GetStatus
+from walle_stream.actors.latency import Latencies
+from walle_stream.actors.partition import PartitionHost, PartitionStatus
+from walle_stream.actors.supervisor import RestartPolicy
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.report import CloudReport, RunReport
+from walle_stream.clock import monotonic_ms, process_cpu_s
+from walle_stream.errors import ActorDeadError
+from walle_stream.ports import SourceBatch, SourceReader
+from walle_stream.wire.rows import Counters
+
+_log = logging.getLogger(__name__)
+
+FLUSH_TIMEOUT_S = 5.0
+"""Longest wait for acknowledgements at the end of a run."""
+
+type OnProgress = Callable[[float, int], None]
+"""Called about ten times a second with (share of the source read, events)."""
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """How to run; what to run is in the definition."""
+
+    data_dir: Path
+    hosts: int
+    limit: int | None = None
+
+
+class LocalRun:
+    """One run of a pipeline in this process. Use once."""
+
+    def __init__(self, assembly: Assembly, options: RunOptions) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            assembly: The pipeline's parts.
+            options: How to run it.
+        """
+        self._assembly = assembly
+        self._options = options
+        self._stop = Flag()
+        self._stopped_by = "end"
+        self._hosts: list[ActorRef] = []
+        self._cloud: ActorRef | None = None
+        self.run_events = 0
+        self.is_ready = False
+
+    def stop(self, reason: str) -> None:
+        """Ask the run to stop: finish what was read, commit, flush, end.
+
+        Callable from a signal handler. The source releases nothing early, so
+        the next run continues as if there had been no stop.
+
+        Args:
+            reason: Named in the report, e.g. ``SIGTERM``.
+        """
+        if not self._stop.is_set():
+            self._stopped_by = reason
+            self._stop.set()
+
+    def run(self, on_progress: OnProgress | None = None) -> RunReport:
+        """Run to the end of the source, to the limit or to ``stop``; blocks.
+
+        Args:
+            on_progress: See ``OnProgress``; called in this thread.
+
+        Returns:
+            What was done.
+
+        Raises:
+            WalleError: A part failed for good; what was committed stays.
+        """
+        started_ms, started_cpu_s = monotonic_ms(), process_cpu_s()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        with ExitStack() as stack:
+            assembly = self._assembly
+            assembly.open(stack, self._options)
+            self._start_actors(stack)
+            offsets: dict[int, bytes] = {}
+            for host in self._hosts:
+                offsets.update(host.ask(GetOffsets()))
+            reader = assembly.open_source(offsets, self._options.limit)
+            stack.callback(reader.close)
+            self.is_ready = True
+            self._read(reader, on_progress or (lambda _ratio, _events: None))
+            statuses = self._close_hosts()
+            cloud = self._close_cloud()
+        return self._report(
+            statuses, cloud, (monotonic_ms() - started_ms) / 1000.0, process_cpu_s() - started_cpu_s
+        )
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the figures of all partitions, for metrics; waits for a turn."""
+        statuses: list[PartitionStatus] = []
+        for host in self._hosts:
+            statuses.extend(host.ask(GetStatus(), 1.0))
+        return statuses
+
+    def _start_actors(self, stack: ExitStack) -> None:
+        assembly = self._assembly
+        self._cloud = ActorRef(CloudActor(assembly.cloud_store, assembly.uplink_receiver))
+        stack.callback(self._end, self._cloud)
+        count = assembly.partition_count
+        host_count = min(self._options.hosts, count)
+        for index in range(host_count):
+            numbers = range(index, count, host_count)
+            host = DeviceHost(f"host-{index}", _opener(assembly, numbers), RestartPolicy())
+            ref = ActorRef(host, assembly.mailbox_bytes)
+            self._hosts.append(ref)
+            stack.callback(self._end, ref)
+
+    def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
+        shown_ms = 0.0
+        while not self._stop.is_set() and not reader.is_done:
+            self._deliver(reader.read())
+            now_ms = monotonic_ms()
+            if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second
+                shown_ms = now_ms
+                self._check_cloud()
+                on_progress(reader.progress, self.run_events)
+        if self._stop.is_set():
+            self._deliver(reader.drain())
+        elif self._options.limit is not None and not reader.is_end:
+            self._stopped_by = "limit"
+
+    def _deliver(self, batches: Sequence[SourceBatch]) -> None:
+        hosts, count = self._hosts, len(self._hosts)
+        for batch in batches:
+            self.run_events += len(batch.events)
+            try:
+                hosts[batch.partition % count].tell(
+                    Deliver(batch, monotonic_ms()), batch.size_bytes
+                )
+            except ActorDeadError as error:
+                raise _cause(hosts[batch.partition % count], error) from error
+
+    def _check_cloud(self) -> None:
+        if self._cloud is not None and self._cloud.failure is not None:
+            raise self._cloud.failure
+
+    def _close_hosts(self) -> list[PartitionStatus]:
+        statuses: list[PartitionStatus] = []
+        for host in self._hosts:
+            try:
+                statuses.extend(host.ask(Close(FLUSH_TIMEOUT_S)))
+            except ActorDeadError as error:
+                raise _cause(host, error) from error
+        return statuses
+
+    def _close_cloud(self) -> CloudReport:
+        cloud = self._cloud
+        if cloud is None:
+            raise ActorDeadError("the cloud actor was not started")
+        try:
+            report: CloudReport = msgspec.convert(
+                cloud.ask(Drain()), CloudReport, from_attributes=True
+            )
+        except ActorDeadError as error:
+            raise _cause(cloud, error) from error
+        return report
+
+    def _end(self, ref: ActorRef) -> None:
+        ref.stop()
+        ref.join(FLUSH_TIMEOUT_S)
+
+    def _report(
+        self, statuses: list[PartitionStatus], cloud: CloudReport, wall_s: float, cpu_s: float
+    ) -> RunReport:
+        counters, latencies = Counters(), Latencies()
+        for status in statuses:
+            counters.add(status.counters)
+            latencies.merge(status.latencies)
+        return RunReport(
+            pipeline=self._assembly.name,
+            data_dir=str(self._options.data_dir),
+            stopped_by=self._stopped_by,
+            counters=counters,
+            cloud=cloud,
+            exit_to_commit_ms=latencies.report(),
+            run_events=sum(status.run_events for status in statuses),
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+        )
+
+
+def _opener(assembly: Assembly, numbers: range) -> Callable[[], list[PartitionHost]]:
+    return lambda: [assembly.open_partition(number) for number in numbers]
+
+
+def _cause(ref: ActorRef, error: ActorDeadError) -> BaseException:
+    return ref.failure if ref.failure is not None else error

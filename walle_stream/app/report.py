@@ -1,0 +1,62 @@
+"""What a run did, as one object: the last line of ``walle run --json``.
+
+Counters are cumulative for the data directory (they are part of every commit);
+times are of this run. The field names are stable for other programs.
+"""
+
+import msgspec
+
+from walle_stream.actors.latency import LatencyMs
+from walle_stream.wire.rows import Counters
+
+
+class CloudReport(msgspec.Struct, frozen=True):
+    """What the cloud side holds, cumulative for the data directory."""
+
+    features: int
+    devices: int
+    duplicates_dropped: int
+    gaps: int
+    frames_refused: int
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """The result of one run of a pipeline."""
+
+    pipeline: str
+    data_dir: str
+    stopped_by: str
+    """``end`` (the source's natural end), ``limit``, ``SIGINT`` or ``SIGTERM``."""
+    counters: Counters
+    cloud: CloudReport
+    exit_to_commit_ms: LatencyMs
+    """From the delivery of a page exit to its device's host to the return of
+    the write batch that holds its features."""
+    run_events: int
+    """Events of this run alone."""
+    wall_s: float
+    cpu_s: float
+    """CPU seconds of all threads and processes of this run."""
+
+    @property
+    def events_per_cpu_second(self) -> float:
+        """Events of this run by its CPU seconds; 0 when nothing was read."""
+        return self.run_events / self.cpu_s if self.cpu_s > 0 else 0.0
+
+    def to_json(self) -> bytes:
+        """Return the stable JSON object, one line without the line's end."""
+        counters = msgspec.structs.asdict(self.counters)
+        return msgspec.json.encode(
+            {
+                "pipeline": self.pipeline,
+                "data_dir": self.data_dir,
+                "stopped_by": self.stopped_by,
+                **counters,
+                "cloud": self.cloud,
+                "exit_to_commit_ms": self.exit_to_commit_ms,
+                "run_events": self.run_events,
+                "wall_s": round(self.wall_s, 3),
+                "cpu_s": round(self.cpu_s, 3),
+                "events_per_cpu_second": round(self.events_per_cpu_second, 1),
+            }
+        )

@@ -1,0 +1,36 @@
+"""Files that travel with the package: example pipelines and templates."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from walle_stream.errors import SpecFileError
+
+
+def find_definition(name: str) -> Path:
+    """Find a pipeline file: a path, or the name of one that ships with us.
+
+    Args:
+        name: What the user gave, ``my/pipeline.yaml`` or ``ipv``.
+
+    Returns:
+        The path of an existing file, or the path as given (the loader then
+        says what is wrong with it).
+    """
+    path = Path(name)
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return path
+    shipped = shipped_configs() / f"{name}.yaml"
+    return shipped if shipped.exists() else path
+
+
+def shipped_configs() -> Path:
+    """Return the folder of the example pipelines, in a wheel or a checkout.
+
+    Raises:
+        SpecFileError: The installation is incomplete.
+    """
+    package = Path(str(files("walle_stream")))
+    for folder in (package / "configs", package.parent / "configs"):
+        if (folder / "ipv.yaml").exists():
+            return folder
+    raise SpecFileError("the example pipelines are not installed: install walle-stream again")

@@ -1,0 +1,36 @@
+"""Sub-commands about definitions: validate, schema, init."""
+
+import argparse
+import json
+from pathlib import Path
+
+from walle_stream.app.assembly import validate_file
+from walle_stream.app.connectors import ConnectorModels
+from walle_stream.app.resources import find_definition
+from walle_stream.app.scaffold import make_project
+from walle_stream.spec.schema import json_schema
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Check a file, its tasks and their scripts; say what it defines."""
+    summary = validate_file(find_definition(options.file), options.set)
+    if options.json:
+        print(json.dumps(summary))
+    else:
+        print(f"{options.file}: valid, {summary['kind']} {summary['name']!r}")
+    return 0
+
+
+def schema_export(_options: argparse.Namespace) -> int:
+    """Print the JSON Schema."""
+    print(json.dumps(json_schema(ConnectorModels()), indent=2, sort_keys=True))
+    return 0
+
+
+def init(options: argparse.Namespace) -> int:
+    """Make a new pipeline."""
+    folder = Path(options.name)
+    for path in make_project(folder):
+        print(f"  {path}")
+    print(f"made {folder}: `walle run {folder}/pipeline.yaml`, `pytest {folder}`")
+    return 0

@@ -1,0 +1,131 @@
+"""The command line's grammar; each sub-command's code is imported when it runs."""
+
+import argparse
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from walle_stream import __version__
+
+COMMANDS_GROUP: Final = "walle_stream.commands"
+"""Entry point group of further sub-commands: ``add(subparsers)``."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser; every sub-command sets ``run``, a function of the options."""
+    parser = argparse.ArgumentParser(
+        prog="walle", description="Event-driven streaming on actors: features made at the device."
+    )
+    parser.add_argument("--version", action="version", version=f"walle {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_run(commands)
+    _add_features(commands)
+    _add_definitions(commands)
+    _add_state(commands)
+    for point in entry_points(group=COMMANDS_GROUP):
+        point.load()(commands)
+    return parser
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser("run", help="run a pipeline to the end of its source, or continue it")
+    run.add_argument(
+        "file", metavar="FILE", help="pipeline YAML, or the name of a shipped one: ipv, otto"
+    )
+    run.add_argument(
+        "--hosts", type=_positive, help="device hosts that share the partitions (default: YAML's)"
+    )
+    run.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    run.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="D",
+        help="where state, features and log live (default: walle-data/NAME)",
+    )
+    run.add_argument(
+        "--limit", type=_positive, metavar="N", help="read at most N more rows, then stop"
+    )
+    run.add_argument(
+        "--json", action="store_true", help="the last line of stdout is one JSON object"
+    )
+    run.add_argument(
+        "--metrics", metavar="ADDR", help="serve /metrics, /healthz, /readyz, e.g. :9090"
+    )
+    run.add_argument("--log-format", choices=("text", "json"), default="text")
+    run.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
+    )
+    run.set_defaults(run=_later("run", "run"))
+
+
+def _add_features(commands: Any) -> None:
+    features = commands.add_parser("features", help="read the cloud side's feature table")
+    verbs = features.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="every feature, by device and sequence number")
+    listing.add_argument("--limit", type=_positive, metavar="N", help="at most N features")
+    listing.set_defaults(run=_later("query", "features_list"))
+    get = verbs.add_parser("get", help="the features of one device")
+    get.add_argument("device", metavar="DEVICE")
+    get.set_defaults(run=_later("query", "features_get"))
+    for verb in (listing, get):
+        verb.add_argument("--task", help="only this task's")
+        _add_data_dir(verb)
+
+
+def _add_state(commands: Any) -> None:
+    letters = commands.add_parser("dead-letters", help="records that could not be processed")
+    verbs = letters.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="every dead letter with its reason")
+    listing.add_argument("--route", help="only this route: decode, oversized, invalid, late, task")
+    _add_data_dir(listing)
+    listing.set_defaults(run=_later("query", "dead_letters_list"))
+
+    state = commands.add_parser("state", help="what the devices hold")
+    verbs = state.add_subparsers(title="verbs", metavar="VERB", required=True)
+    export = verbs.add_parser("export", help="devices, task state and features as JSON lines")
+    export.add_argument(
+        "--canonical",
+        action="store_true",
+        help="only what must be equal in every run over the same source",
+    )
+    _add_data_dir(export)
+    export.set_defaults(run=_later("query", "state_export"))
+
+
+def _add_definitions(commands: Any) -> None:
+    validate = commands.add_parser("validate", help="check a pipeline or task file")
+    validate.add_argument("file", metavar="FILE")
+    validate.add_argument("--set", action="append", default=[], metavar="A.B=C")
+    validate.add_argument("--json", action="store_true")
+    validate.set_defaults(run=_later("definitions", "validate"))
+
+    schema = commands.add_parser("schema", help="JSON Schema of the YAML files, for editors")
+    verbs = schema.add_subparsers(title="verbs", metavar="VERB", required=True)
+    export = verbs.add_parser("export", help="print it")
+    export.set_defaults(run=_later("definitions", "schema_export"))
+
+    init = commands.add_parser("init", help="make a new pipeline with task, script and test")
+    init.add_argument("name", metavar="NAME", help="folder to make")
+    init.set_defaults(run=_later("definitions", "init"))
+
+
+def _add_data_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-dir", type=Path, required=True, metavar="D")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+
+
+def _later(module: str, function: str) -> Any:
+    def run(options: argparse.Namespace) -> int:
+        return int(getattr(import_module(f"walle_stream.cli.{module}"), function)(options))
+
+    return run
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    return value

@@ -1,0 +1,48 @@
+"""Sub-commands that read a data directory; a run may be going on meanwhile."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from itertools import islice
+
+import msgspec
+
+from walle_stream.app.query import canonical_state, dead_letters, features_lines, full_state
+
+
+def features_list(options: argparse.Namespace) -> int:
+    """Print every feature, by device and sequence number."""
+    _print(islice(features_lines(options.data_dir, task=options.task), options.limit))
+    return 0
+
+
+def features_get(options: argparse.Namespace) -> int:
+    """Print the features of one device."""
+    _print(features_lines(options.data_dir, device_id=options.device, task=options.task))
+    return 0
+
+
+def dead_letters_list(options: argparse.Namespace) -> int:
+    """Print every dead letter."""
+    for letter in dead_letters(options.data_dir):
+        if options.route in {None, letter.route}:
+            if options.json:
+                print(msgspec.json.encode(letter).decode())
+            else:
+                task = f" task {letter.task!r}" if letter.task else ""
+                print(f"{letter.route:<10}{letter.origin}{task}: {letter.reason}")
+    return 0
+
+
+def state_export(options: argparse.Namespace) -> int:
+    """Print the state of all devices as JSON lines."""
+    export = canonical_state if options.canonical else full_state
+    _print(export(options.data_dir))
+    return 0
+
+
+def _print(lines: Iterable[bytes]) -> None:
+    write = sys.stdout.buffer.write
+    for line in lines:
+        write(line + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,120 @@
+"""What a person sees: the progress bar and the table of a run."""
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from walle_stream.app.report import RunReport
+
+console = Console(stderr=True, highlight=False)
+"""Progress and messages go to stderr, results to stdout."""
+
+
+class RunProgress:
+    """The progress bar of a run; silent when stderr is no terminal."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        """Prepare.
+
+        Args:
+            is_shown: False never draws, whatever stderr is.
+        """
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[events]:,} events"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not (is_shown and sys.stderr.isatty()),
+            transient=True,
+        )
+        self._task = self._progress.add_task("reading", total=1.0, events=0)
+
+    def __enter__(self) -> Self:
+        """Start drawing."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop drawing and leave the terminal clean."""
+        self._progress.stop()
+
+    def update(self, ratio: float, events: int) -> None:
+        """Show where the run is.
+
+        Args:
+            ratio: Share of the source that was read, 0–1; below 0 if unknown.
+            events: Events read in this run.
+        """
+        if ratio >= 0:
+            self._progress.update(self._task, completed=ratio, events=events)
+        else:
+            self._progress.update(self._task, events=events)
+
+
+def run_table(report: RunReport) -> Table:
+    """Make the table that ends a run.
+
+    Args:
+        report: The run's result.
+    """
+    counters = report.counters
+    table = Table(title=f"pipeline {report.pipeline}", title_justify="left", show_header=False)
+    table.add_column("what", style="bold")
+    table.add_column("value", justify="right")
+    table.add_column("note", style="dim")
+
+    def row(name: str, value: str, note: str = "") -> None:
+        table.add_row(name, value, note)
+
+    row(
+        "rows",
+        f"{counters.source_rows:,}",
+        f"{counters.accepted_rows:,} accepted, {counters.duplicate_rows:,} duplicate, "
+        f"{counters.late_rows:,} late, {counters.dead_letter_rows:,} dead letters",
+    )
+    row("devices", f"{counters.devices:,}", f"{report.cloud.devices:,} with a feature")
+    row("events", f"{counters.events:,}")
+    row("pages", f"{counters.page_sequences:,}", f"{counters.timed_out_pages:,} timed out")
+    row("tasks fired", f"{counters.task_runs:,}", f"{counters.task_failures:,} failed")
+    row("features", f"{counters.features:,}", f"{report.cloud.features:,} in the cloud")
+    row("raw bytes", _bytes(counters.raw_bytes))
+    row("feature bytes", _bytes(counters.feature_bytes), _saving(counters.feature_bytes, report))
+    row("encoded bytes", _bytes(counters.encoded_bytes), _saving(counters.encoded_bytes, report))
+    row("sent up", _bytes(counters.uplink_bytes), _saving(counters.uplink_bytes, report))
+    latency = report.exit_to_commit_ms
+    row("exit to commit", f"{_ms(latency.p50)} / {_ms(latency.p99)}", "p50 / p99 of this run")
+    row(
+        "events per CPU second",
+        f"{report.events_per_cpu_second:,.0f}",
+        f"{report.run_events:,} events, {report.cpu_s:.2f} s CPU, {report.wall_s:.2f} s",
+    )
+    return table
+
+
+def _saving(size_bytes: int, report: RunReport) -> str:
+    raw = report.counters.raw_bytes
+    return f"{1 - size_bytes / raw:.1%} below raw" if raw else ""
+
+
+def _bytes(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":  # noqa: PLR2004 - the unit's step
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return ""
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f} ms"

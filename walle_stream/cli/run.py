@@ -1,0 +1,83 @@
+"""``walle run``: assemble, run, show."""
+
+import argparse
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun, RunOptions
+from walle_stream.app.logs import configure_logging
+from walle_stream.app.metrics import serve_metrics
+from walle_stream.app.query import features_sample
+from walle_stream.app.report import RunReport
+from walle_stream.app.resources import find_definition
+from walle_stream.cli.render import RunProgress, run_table
+
+SAMPLE_FEATURES = 3
+"""Features shown to a person at the end of a run."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a pipeline.
+
+    Args:
+        options: Parsed arguments of the sub-command.
+
+    Returns:
+        0, also after a first SIGINT or SIGTERM: everything was committed.
+
+    Raises:
+        WalleError: A part failed for good.
+    """
+    overrides = list(options.set)
+    assembly = Assembly.load(find_definition(options.file), overrides)
+    configure_logging(options.log_format, options.log_level, assembly.masked_values)
+    data_dir = options.data_dir or Path("walle-data") / assembly.name
+    current = LocalRun(
+        assembly, RunOptions(data_dir, options.hosts or assembly.host_count, options.limit)
+    )
+    _handle_signals(current)
+    with ExitStack() as stack:
+        if options.metrics:
+            serve_metrics(stack, options.metrics, current)
+        progress = stack.enter_context(RunProgress(is_shown=not options.json))
+        report = current.run(progress.update)
+    _show(report, data_dir, is_json=options.json)
+    return 0
+
+
+def _handle_signals(current: LocalRun) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        for again in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(again, _exit_at_once)
+        current.stop(signal.Signals(number).name)
+
+    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGTERM, on_signal)
+
+
+def _exit_at_once(_number: int, _frame: FrameType | None) -> None:
+    import os  # noqa: PLC0415 - only for the second signal
+
+    os._exit(130)
+
+
+def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
+    if report.stopped_by.startswith("SIG"):
+        print(
+            f"walle: stopped by {report.stopped_by}, everything read is committed: "
+            "run the same command to continue",
+            file=sys.stderr,
+        )
+    if is_json:
+        print(report.to_json().decode())
+        return
+    for line in features_sample(data_dir, SAMPLE_FEATURES):
+        print(line.decode())
+    Console(highlight=False).print(run_table(report))
+    print(f"features: walle features list --data-dir {data_dir}")

@@ -1,0 +1,237 @@
+"""The data directory: one owner, one format, one source.
+
+``meta.json`` is written atomically and last, so a directory that was killed
+while it was made is recognised and made again. The lock is the kernel's: it
+goes with its process, however that dies.
+"""
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from walle_stream import __version__
+from walle_stream.errors import (
+    FormatVersionError,
+    StoreCorruptedError,
+    StoreError,
+    StoreLockedError,
+    StoreMissingError,
+)
+
+DATA_DIR_VERSION: Final = 1
+"""Format version of the directory's layout."""
+
+_PARTS: Final = frozenset({"LOCK", "meta.json", "meta.json.new", "partitions", "tunnel", "cloud"})
+_RETRY_S: Final = 0.05
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What is fixed when a data directory is made."""
+
+    format_version: int
+    partition_count: int
+    incarnation: str
+    """Random id of this directory's devices, 16 hexadecimal digits."""
+    pipeline: str
+    source: dict[str, str | int]
+    """The source's fingerprint."""
+    created_by: str
+
+
+class DataDir:
+    """An opened data directory. Close it; ``with`` does."""
+
+    def __init__(self, path: Path, meta: Meta, lock: int | None) -> None:
+        """Wrap; use ``open`` or ``open_read_only``."""
+        self.path = path
+        self.meta = meta
+        self._lock = lock
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        partition_count: int,
+        pipeline: str,
+        source: Mapping[str, str | int],
+        lock_timeout_s: float = 0.0,
+    ) -> "DataDir":
+        """Open a data directory for writing, or make it.
+
+        Args:
+            path: Its folder; parents are made.
+            partition_count: Fixed when it is made.
+            pipeline: The pipeline's name, fixed when it is made.
+            source: The source's fingerprint, kept when it is made.
+            lock_timeout_s: How long to wait for an owner that is dying.
+
+        Raises:
+            FormatVersionError: It has another format or partition count.
+            StoreLockedError: Another process owns it.
+            StoreError: It cannot be made, or is another pipeline's.
+        """
+        _make_folder(path)
+        lock = _lock(path, lock_timeout_s)
+        try:
+            meta = _read_meta(path)
+            if meta is None:
+                meta = Meta(
+                    DATA_DIR_VERSION,
+                    partition_count,
+                    secrets.token_hex(8),
+                    pipeline,
+                    dict(source),
+                    __version__,
+                )
+                _write_meta(path, meta)
+            _check(path, meta, partition_count, pipeline)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(path, meta, lock)
+
+    @classmethod
+    def open_read_only(cls, path: Path) -> "DataDir":
+        """Open a data directory for reading, beside a process that writes.
+
+        Args:
+            path: Its folder.
+
+        Raises:
+            FormatVersionError: It has another format.
+            StoreMissingError: It is no data directory.
+        """
+        meta = _read_meta(path) if path.is_dir() else None
+        if meta is None:
+            raise StoreMissingError(
+                f"{path} is no data directory: check --data-dir, `walle run` makes one"
+            )
+        return cls(path, meta, None)
+
+    def partition_path(self, number: int) -> Path:
+        """Return the folder of a partition's database."""
+        return self.path / "partitions" / f"{number:02d}"
+
+    @property
+    def tunnel_path(self) -> Path:
+        """The folder of the embedded tunnel."""
+        return self.path / "tunnel"
+
+    @property
+    def cloud_path(self) -> Path:
+        """The folder of the cloud side's feature table."""
+        return self.path / "cloud"
+
+    def close(self) -> None:
+        """Give the lock back; may be called twice."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        foreign = {entry.name for entry in path.iterdir()} - _PARTS
+    except OSError as error:
+        raise StoreError(f"the data directory {path} cannot be made: {error}") from error
+    if foreign and not (path / "meta.json").exists():
+        raise StoreError(
+            f"{path} holds other files ({', '.join(sorted(foreign)[:3])}) and is no data "
+            "directory: give an empty or new --data-dir"
+        )
+
+
+def _lock(path: Path, timeout_s: float) -> int:
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(f"the data directory {path} cannot be locked: {error}") from error
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline_s:
+                time.sleep(_RETRY_S)
+                continue
+            owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            os.close(lock)
+            raise StoreLockedError(
+                f"the data directory {path} is in use by process {owner or 'unknown'}: stop it, "
+                "or give another --data-dir"
+            ) from None
+        try:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+        except OSError:
+            pass  # the pid serves the message of another process only (the disk may be full)
+        return lock
+
+
+def _read_meta(path: Path) -> Meta | None:
+    try:
+        content = (path / "meta.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        raw = msgspec.json.decode(content, type=dict)
+        if raw.get("format_version") != DATA_DIR_VERSION:
+            raise FormatVersionError(
+                f"{path} has format {raw.get('format_version')}, this version reads "
+                f"{DATA_DIR_VERSION}: use the version of walle_stream that wrote it, or a new "
+                "--data-dir"
+            )
+        return msgspec.json.decode(content, type=Meta)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreCorruptedError(
+            f"{path / 'meta.json'} is damaged ({error}): restore it or use a new --data-dir"
+        ) from error
+
+
+def _write_meta(path: Path, meta: Meta) -> None:
+    new = path / "meta.json.new"
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.write(descriptor, msgspec.json.encode(meta) + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        new.rename(path / "meta.json")
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StoreError(f"the data directory {path} cannot be made: {error}") from error
+
+
+def _check(path: Path, meta: Meta, partition_count: int, pipeline: str) -> None:
+    if meta.partition_count != partition_count:
+        raise FormatVersionError(
+            f"{path} was made with {meta.partition_count} partitions, the pipeline has "
+            f"{partition_count}: set spec.runtime.partitions={meta.partition_count}, or give a "
+            "new --data-dir"
+        )
+    if meta.pipeline != pipeline:
+        raise StoreError(
+            f"{path} belongs to pipeline {meta.pipeline!r}, not {pipeline!r}: give another "
+            "--data-dir"
+        )

@@ -1,0 +1,88 @@
+"""Open pages: the page-level sequence of a visit while it lasts.
+
+Rows of events are tuples of plain values, projected to the contents that the
+installed tasks read; they are what the store appends and what the VMs get.
+"""
+
+from typing import Any
+
+from walle_stream.events import Event
+
+type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
+"""(id, kind, event_time_ms, ingest_time_ms, contents)."""
+
+type PageInput = tuple[str, str, str, int | None, EventRow, list[EventRow]]
+"""(page_id, page_instance, cause, enter_time_ms, waking event, events)."""
+
+
+class OpenPage:
+    """One visit of a page, from its enter on."""
+
+    __slots__ = (
+        "cause",
+        "enter_time_ms",
+        "events",
+        "last_event_time_ms",
+        "last_ingest_ms",
+        "ordinal",
+        "page_id",
+        "page_instance",
+        "persisted_count",
+    )
+
+    def __init__(self, page_id: str, page_instance: str, ordinal: int, enter_time_ms: int) -> None:
+        """Open a page.
+
+        Args:
+            page_id: The page.
+            page_instance: Which visit.
+            ordinal: The device's counter of entered pages.
+            enter_time_ms: Event time of the enter.
+        """
+        self.page_id = page_id
+        self.page_instance = page_instance
+        self.ordinal = ordinal
+        self.enter_time_ms = enter_time_ms
+        self.events: list[EventRow] = []
+        self.last_event_time_ms = enter_time_ms
+        self.last_ingest_ms = 0
+        self.cause = "open"
+        """Why it ended: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
+        self.persisted_count = 0
+        """How many of its rows the store has."""
+
+
+def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
+    """Project an event to a row.
+
+    Args:
+        event: The event.
+        fields: Names of contents to keep; None keeps all.
+    """
+    contents = event.contents
+    if fields is not None and contents:
+        contents = {name: contents[name] for name in contents if name in fields}
+    return (event.id, event.kind, event.event_time_ms, event.ingest_time_ms, contents or None)
+
+
+def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | None) -> PageInput:
+    """Return what a task's script sees when an event wakes it.
+
+    Args:
+        event: The waking event.
+        page: The page it belongs to; None when the page was never entered:
+            then the event stands alone, with the cause ``none``.
+        fields: As in ``event_row``.
+    """
+    if page is None:
+        row = event_row(event, fields)
+        return (event.page_id, event.page_instance, "none", None, row, [row])
+    events = page.events if page.cause != "open" else list(page.events)
+    return (
+        page.page_id,
+        page.page_instance,
+        page.cause,
+        page.enter_time_ms,
+        events[-1],
+        events,
+    )

@@ -1,0 +1,35 @@
+"""For users' own tests: run a pipeline in the test's process, get its features."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun, RunOptions
+from walle_stream.app.query import features_lines
+
+
+def run_pipeline(
+    file: Path, data_dir: Path, overrides: Sequence[str] = (), limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Run a pipeline to the end of its source; blocks.
+
+    Args:
+        file: The pipeline's YAML.
+        data_dir: Where state goes; an existing one is continued.
+        overrides: Like ``--set``, each ``a.b=c``.
+        limit: Most rows to read.
+
+    Returns:
+        What the cloud side holds, by device and sequence number: dicts with
+        ``device_id``, ``task``, ``task_version``, ``sequence_number``,
+        ``feature``.
+
+    Raises:
+        WalleError: As ``walle run`` would report it.
+    """
+    assembly = Assembly.load(file, list(overrides))
+    LocalRun(assembly, RunOptions(data_dir, assembly.host_count, limit)).run()
+    return [msgspec.json.decode(line) for line in features_lines(data_dir)]

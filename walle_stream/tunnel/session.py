@@ -1,0 +1,100 @@
+"""The device side of the tunnel for one partition: outbox in, acknowledgements out.
+
+The outbox is in the partition's database: a frame enters it in the commit that
+made it and leaves it in a later commit, after it was acknowledged. So a death
+at any moment loses nothing; what is sent twice the receiver drops.
+"""
+
+from collections.abc import Iterable
+from threading import Event as Flag
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.faults import crash_point
+from walle_stream.ports import Uplink
+from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink, uplink_size_bytes
+
+_POLL_S = 0.005
+
+
+class UplinkSession:
+    """Bookkeeping of the frames in flight. One thread, the device host's."""
+
+    def __init__(
+        self,
+        uplink: Uplink,
+        partition: int,
+        epoch: int,
+        incarnation: str,
+        outbox: Iterable[tuple[int, bytes]] = (),
+    ) -> None:
+        """Open the session and send again what the outbox holds; may block.
+
+        Args:
+            uplink: The way up.
+            partition: Which partition.
+            epoch: Of this opening, higher than any before.
+            incarnation: Of the data directory.
+            outbox: (number, body) of the frames without acknowledgement.
+        """
+        self._uplink = uplink
+        self._partition = partition
+        self._epoch = epoch
+        self._incarnation = incarnation
+        self._in_flight: dict[int, int] = {}
+        self._acknowledged: list[int] = []
+        self.in_flight_bytes = 0
+        """Bytes of the frames without acknowledgement, envelopes included."""
+        for number, body in outbox:
+            self.offer(number, body)
+
+    def offer(self, number: int, body: bytes) -> None:
+        """Send a frame that is committed to the outbox.
+
+        Blocks while the tunnel has too much in flight: back-pressure.
+
+        Args:
+            number: Its number in the outbox.
+            body: As stored.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed.
+        """
+        envelope = UplinkEnvelope(self._partition, self._epoch, self._incarnation, number, body)
+        self._in_flight[number] = uplink_size_bytes(body)
+        self.in_flight_bytes += self._in_flight[number]
+        crash_point("send.before")
+        self._uplink.send(self._partition, number, encode_uplink(envelope))
+        crash_point("send.after")
+
+    def pump(self) -> None:
+        """Take acknowledgements; never blocks."""
+        for number in self._uplink.acks(self._partition):
+            size_bytes = self._in_flight.pop(number, None)
+            if size_bytes is not None:
+                self.in_flight_bytes -= size_bytes
+                self._acknowledged.append(number)
+
+    def collect(self) -> list[int]:
+        """Return the frames whose rows the next commit deletes, each once."""
+        self.pump()
+        if not self._acknowledged:
+            return []
+        crash_point("ack.before")
+        acknowledged, self._acknowledged = self._acknowledged, []
+        return acknowledged
+
+    def flush(self, deadline_ms: float) -> bool:
+        """Wait until everything is acknowledged; blocks.
+
+        Args:
+            deadline_ms: Monotonic clock at which waiting ends.
+
+        Returns:
+            Whether nothing is in flight any more.
+        """
+        self.pump()
+        tick = Flag()
+        while self._in_flight and monotonic_ms() < deadline_ms:
+            tick.wait(_POLL_S)
+            self.pump()
+        return not self._in_flight

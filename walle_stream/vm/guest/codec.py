@@ -1,0 +1,75 @@
+"""JSON as features and state are written: compact, UTF-8, insertion order.
+
+Encoding happens at the moment of ``emit`` and ``put``, decoding at every
+``get``: a value that a script changes later changes nothing that was written,
+so results cannot depend on which runs shared a batch.
+"""
+
+from json import JSONDecodeError
+from json.decoder import JSONDecoder
+from json.encoder import JSONEncoder
+from typing import Any, Final
+
+try:
+    from json.encoder import c_make_encoder, encode_basestring
+except ImportError:  # an interpreter without the C accelerator: slower, the same bytes
+    c_make_encoder = None
+
+
+def _refuse(value: object) -> Any:
+    raise TypeError(
+        f"a {type(value).__name__!r} object is not JSON: use dict, list, str, int, float, bool "
+        "and None"
+    )
+
+
+# no markers: a list that contains itself ends as RecursionError instead
+_encoder: Final = JSONEncoder(
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,
+    separators=(",", ":"),
+    default=_refuse,
+)
+_scan: Final = JSONDecoder().scan_once
+
+# the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us
+_encode: Final = (
+    c_make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)  # noqa: FBT003 - its C signature
+    if c_make_encoder is not None
+    else None
+)
+
+
+def encode_json(value: Any) -> bytes:
+    """Encode a plain value.
+
+    Args:
+        value: JSON values; keys that are int, float, bool or None become text.
+
+    Returns:
+        UTF-8 without spaces.
+
+    Raises:
+        TypeError: A value is not JSON.
+        ValueError: NaN, infinity, or text that is not valid Unicode.
+        RecursionError: Nested too deep, or a container contains itself.
+    """
+    chunks = _encode(value, 0) if _encode is not None else _encoder.iterencode(value)
+    return "".join(chunks).encode()
+
+
+def decode_json(data: bytes) -> Any:
+    """Decode what ``encode_json`` wrote, anew at each call.
+
+    Args:
+        data: UTF-8 of one JSON value.
+
+    Raises:
+        JSONDecodeError: The bytes are not JSON: the store was damaged.
+    """
+    text = data.decode()
+    try:
+        return _scan(text, 0)[0]
+    except StopIteration as error:
+        raise JSONDecodeError("stored state is not JSON", text, int(error.value or 0)) from None

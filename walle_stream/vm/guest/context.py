@@ -1,0 +1,207 @@
+"""What a run can do: the ``ctx`` of ``run(ctx, page)``.
+
+Made anew for every run and dropped with it.
+"""
+
+import marshal
+from hashlib import blake2b
+from random import Random
+from typing import Any, Final
+
+from walle_stream.vm.guest.codec import encode_json
+from walle_stream.vm.guest.state import State
+
+LOG_MAX_LINES: Final = 100
+"""Most log lines of one run; of more, only their number is kept."""
+
+LOG_MAX_CHARACTERS: Final = 2_000
+"""Longest log line; the rest is cut off."""
+
+OUTPUT_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes that one run may emit, features and encodings together."""
+
+LEVELS: Final = ("info", "warning", "error")
+"""Levels of log lines, in the order of their codes in frames."""
+
+
+class Clock:
+    """Event time."""
+
+    __slots__ = ("_now_ms",)
+
+    def __init__(self, now_ms: int) -> None:
+        """Stop the clock.
+
+        Args:
+            now_ms: Event time of the waking event, epoch milliseconds.
+        """
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """Return the event time of the waking event, epoch milliseconds."""
+        return self._now_ms
+
+
+class Log:
+    """Lines for the operator; kept even when the run fails."""
+
+    __slots__ = ("_dropped_count", "_lines")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lines: list[tuple[int, str]] = []
+        self._dropped_count = 0
+
+    def info(self, text: object) -> None:
+        """Log a line.
+
+        Args:
+            text: Any value; its text is kept.
+        """
+        self._add(0, text)
+
+    def warning(self, text: object) -> None:
+        """Log a line that someone should see.
+
+        Args:
+            text: Any value; its text is kept.
+        """
+        self._add(1, text)
+
+    def error(self, text: object) -> None:
+        """Log a line about a failure.
+
+        Args:
+            text: Any value; its text is kept.
+        """
+        self._add(2, text)
+
+    def print(self, *values: object, sep: str | None = " ", end: str | None = "\n", **_: object) -> None:
+        """Log a line as ``print`` would write it; the builtin of scripts.
+
+        Args:
+            *values: What to print.
+            sep: Between the values.
+            end: Behind the last one; line ends are dropped.
+            **_: ``file`` and ``flush`` are ignored.
+        """
+        text = (" " if sep is None else sep).join([str(value) for value in values])
+        self._add(0, text + ("" if end is None else end).rstrip("\r\n"))
+
+    def _add(self, level: int, text: object) -> None:
+        if len(self._lines) < LOG_MAX_LINES:
+            self._lines.append((level, str(text)[:LOG_MAX_CHARACTERS]))
+        else:
+            self._dropped_count += 1
+
+    def _taken(self) -> list[tuple[int, str]]:
+        lines = self._lines
+        if self._dropped_count:
+            return [*lines, (1, f"{self._dropped_count} more lines were dropped")]
+        return lines
+
+
+class Context:
+    """One run's access to its device, its task and its output."""
+
+    __slots__ = (
+        "_clock_ms",
+        "_config",
+        "_emitted",
+        "_output_bytes",
+        "_packed_config",
+        "_position",
+        "_random",
+        "device_id",
+        "log",
+        "state",
+        "task",
+    )
+
+    def __init__(
+        self,
+        device_id: str,
+        task: str,
+        state: State,
+        position: int,
+        clock_ms: int,
+        packed_config: bytes,
+    ) -> None:
+        """Begin a run.
+
+        Args:
+            device_id: The device whose event woke the task.
+            task: The task's name.
+            state: The device's state of this task.
+            position: Trigger position: which of the device's events it was.
+            clock_ms: Event time of that event.
+            packed_config: The task's config, marshalled by the host.
+        """
+        self.device_id = device_id
+        """The device whose event woke the task."""
+        self.task = task
+        """The task's name."""
+        self.state = state
+        """What the task keeps for this device between runs."""
+        self.log = Log()
+        """Lines for the operator."""
+        self._position = position
+        self._clock_ms = clock_ms
+        self._packed_config = packed_config
+        self._config: dict[str, Any] | None = None
+        self._random: Random | None = None
+        self._emitted: list[bytes] = []
+        self._output_bytes = 0
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The task's config; a fresh copy per run, changing it changes nothing else."""
+        if self._config is None:
+            self._config = marshal.loads(self._packed_config)  # noqa: S302 - made by the host
+        return self._config
+
+    @property
+    def clock(self) -> Clock:
+        """Event time: the only clock of a guest."""
+        return Clock(self._clock_ms)
+
+    @property
+    def random(self) -> Random:
+        """Random numbers, the same when the run is repeated.
+
+        Seeded by device, task and trigger position.
+        """
+        if self._random is None:
+            seed = f"{self.device_id}\0{self.task}\0{self._position}".encode()
+            digest = blake2b(seed, digest_size=16).digest()
+            self._random = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
+        return self._random
+
+    def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
+        """Send a feature to the cloud, if the run succeeds.
+
+        Encoded at once: what the script does to it later is not sent.
+
+        Args:
+            feature: JSON values; written compactly, keys in insertion order.
+            encoding: A short binary form to travel beside the feature.
+
+        Raises:
+            TypeError: The feature is not a dict of JSON values, or the
+                encoding is not bytes.
+            ValueError: NaN or infinity, invalid text, or more output than
+                ``OUTPUT_MAX_BYTES`` in this run.
+        """
+        if not isinstance(feature, dict):
+            raise TypeError(f"a feature is a dict, not {type(feature).__name__}")
+        body = encode_json(feature)
+        if encoding is None:
+            encoding = b""
+        elif type(encoding) is not bytes:
+            if not isinstance(encoding, (bytes, bytearray, memoryview)):
+                raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
+            encoding = bytes(encoding)
+        self._output_bytes += len(body) + len(encoding)
+        if self._output_bytes > OUTPUT_MAX_BYTES:
+            raise ValueError(f"a run may emit {OUTPUT_MAX_BYTES} bytes, this one has more")
+        self._emitted += (body, encoding)

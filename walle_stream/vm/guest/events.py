@@ -1,0 +1,197 @@
+"""Events and lists of events as a script sees them.
+
+An :class:`Event` is a thin view on the row that the host sent (a tuple of plain
+values); making one costs about 0.1 us, so a page of events is no heavier than
+its rows.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Any, Final, SupportsIndex, overload
+
+type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
+"""(id, kind, event_time_ms, ingest_time_ms, contents), as the host sends it."""
+
+
+class Event:
+    """One behaviour event; cannot be changed."""
+
+    __slots__ = ("_page", "_row")
+
+    def __init__(self, row: EventRow, page: tuple[str, str]) -> None:
+        """Look at a row.
+
+        Args:
+            row: The event's plain values.
+            page: The page's id and instance.
+        """
+        self._row = row
+        self._page = page
+
+    @property
+    def id(self) -> str:
+        """The event id that triggers match; the kind unless the source has a finer one."""
+        return self._row[0]
+
+    @property
+    def kind(self) -> str:
+        """``page_enter``, ``page_scroll``, ``exposure``, ``click`` or ``page_exit``."""
+        return self._row[1]
+
+    @property
+    def event_time_ms(self) -> int:
+        """When it happened by the device's clock, epoch milliseconds."""
+        return self._row[2]
+
+    @property
+    def ingest_time_ms(self) -> int:
+        """When it was first stored, epoch milliseconds."""
+        return self._row[3]
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The event's fields, ``item`` and ``widget`` among them; private to the run."""
+        return self._row[4] or {}
+
+    @property
+    def page_id(self) -> str:
+        """The page of the app."""
+        return self._page[0]
+
+    @property
+    def page_instance(self) -> str:
+        """Which visit of the page."""
+        return self._page[1]
+
+    @property
+    def item(self) -> Any:
+        """``contents["item"]``, or None."""
+        contents = self._row[4]
+        return contents.get("item") if contents else None
+
+    @property
+    def widget(self) -> Any:
+        """``contents["widget"]``, or None."""
+        contents = self._row[4]
+        return contents.get("widget") if contents else None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field of the contents.
+
+        Args:
+            name: The field.
+            default: What to return when the event has no such field.
+        """
+        contents = self._row[4]
+        return contents.get(name, default) if contents else default
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field of the contents; KeyError when the event has none."""
+        return (self._row[4] or {})[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether the contents have a field."""
+        return name in (self._row[4] or {})
+
+    def __repr__(self) -> str:
+        """Show kind, time and contents."""
+        return f"Event({self.id!r}, {self.kind!r}, {self.event_time_ms}, {self.contents!r})"
+
+
+_PROPERTIES: Final[dict[str, Callable[[Event], Any]]] = {
+    "id": lambda event: event.id,
+    "kind": lambda event: event.kind,
+    "event_time_ms": lambda event: event.event_time_ms,
+    "ingest_time_ms": lambda event: event.ingest_time_ms,
+    "page_id": lambda event: event.page_id,
+    "page_instance": lambda event: event.page_instance,
+}
+
+
+def _reader(field: str | Callable[[Event], Any]) -> Callable[[Event], Any]:
+    if callable(field):
+        return field
+    name = field
+    return _PROPERTIES.get(name) or (lambda event: event.get(name))
+
+
+class EventList(tuple[Event, ...]):
+    """Events in order, with Walle's four operators; cannot be changed."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Event: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> "EventList": ...
+
+    def __getitem__(self, index: SupportsIndex | slice, /) -> "Event | EventList":
+        """Return one event, or a slice as a list with operators."""
+        found = tuple.__getitem__(self, index)
+        return EventList(found) if isinstance(found, tuple) else found
+
+    def key_by(self, field: str | Callable[[Event], Hashable]) -> "dict[Any, EventList]":
+        """Group by a field.
+
+        Args:
+            field: A property of the event (``kind``, ``id``, ...), else a field
+                of its contents (None where it is missing), or a function of
+                the event.
+
+        Returns:
+            For each value the events that have it, in order; values in the
+            order of their first event.
+        """
+        read = _reader(field)
+        groups: dict[Any, list[Event]] = {}
+        for event in self:
+            groups.setdefault(read(event), []).append(event)
+        return {key: EventList(events) for key, events in groups.items()}
+
+    def time_window(self, start_ms: int, end_ms: int) -> "EventList":
+        """Keep the events of a period.
+
+        Args:
+            start_ms: First event time, inclusive, epoch milliseconds.
+            end_ms: End of the period, exclusive.
+        """
+        return EventList([event for event in self if start_ms <= event.event_time_ms < end_ms])
+
+    def filter(
+        self,
+        kind: str | Collection[str] | None = None,
+        id: str | Collection[str] | None = None,  # noqa: A002 - the event's own word
+        where: Callable[[Event], Any] | None = None,
+        **contents: Any,
+    ) -> "EventList":
+        """Keep the events that meet every condition given.
+
+        Args:
+            kind: A kind, or several of which one must be the event's.
+            id: An event id, or several.
+            where: A function of the event.
+            **contents: Fields of the contents and the value each must have.
+        """
+        events: Iterable[Event] = self
+        if kind is not None:
+            kinds = (kind,) if isinstance(kind, str) else kind
+            events = [event for event in events if event.kind in kinds]
+        if id is not None:
+            ids = (id,) if isinstance(id, str) else id
+            events = [event for event in events if event.id in ids]
+        for name, value in contents.items():
+            events = [event for event in events if name in event and event[name] == value]
+        if where is not None:
+            events = [event for event in events if where(event)]
+        return EventList(events)
+
+    def map(self, function: Callable[[Event], Any]) -> list[Any]:
+        """Apply a function to each event.
+
+        Args:
+            function: Of one event.
+
+        Returns:
+            What it returned, in order.
+        """
+        return [function(event) for event in self]

@@ -1,0 +1,116 @@
+"""Standard modules as a script gets them: read-only proxies.
+
+A proxy holds the public names of its module and nothing else: no other module,
+no mutable container. Proxies are made when a VM is bound to a task, so that no
+import runs during a call. All runs of a VM see the same proxies.
+"""
+
+import builtins
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Never
+
+from walle_stream.vm.guest.rules import ALLOWED_MODULES, WITHHELD, hint, is_refused_name
+
+type Importer = Callable[..., ModuleType]
+"""What ``__import__`` is: (name, globals, locals, fromlist, level) -> module."""
+
+_LEAKING_TYPES: Final = (ModuleType, dict, list, set, bytearray)
+_CAPSULE: Final = "PyCapsule"
+
+
+class ReadOnlyModule(ModuleType):
+    """Stands for a standard module inside a script."""
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        """Refuse: what one run sets, another would see."""
+        raise AttributeError(f"module {self.__name__!r} is read-only, {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> Never:
+        """Refuse: what one run deletes, another would miss."""
+        raise AttributeError(f"module {self.__name__!r} is read-only, {name!r} cannot be deleted")
+
+    def __getattr__(self, name: str) -> Never:
+        """Explain that the name is not there, or not for scripts."""
+        raise AttributeError(f"module {self.__name__!r} has no {name!r} for a task's script")
+
+
+def exported_names(name: str) -> dict[str, Any]:
+    """Return what a script gets of an allowed module.
+
+    Args:
+        name: A key of ``ALLOWED_MODULES``.
+
+    Returns:
+        Values by name.
+    """
+    module = import_module(name)
+    only = ALLOWED_MODULES[name]
+    names: Iterable[str]
+    if only is None:
+        names = getattr(module, "__all__", None) or [
+            public for public in vars(module) if not public.startswith("_")
+        ]
+    else:
+        names = only
+    exported = {}
+    for public in sorted(names):
+        value = getattr(module, public, None)
+        if (
+            public in WITHHELD
+            or not hasattr(module, public)
+            or is_refused_name(public)
+            or (only is None and isinstance(value, _LEAKING_TYPES))
+            or type(value).__name__ == _CAPSULE
+        ):
+            continue
+        exported[public] = value
+    return exported
+
+
+def make_importer(
+    names: Iterable[str], replacements: Mapping[str, Mapping[str, object]]
+) -> Importer:
+    """Import modules and return the ``__import__`` that hands their proxies out.
+
+    Args:
+        names: Allowed modules that the script imports.
+        replacements: By module, values that take the place of its own.
+    """
+    proxies: dict[str, ModuleType] = {}
+    for name in sorted(names):
+        proxy = ReadOnlyModule(name)
+        vars(proxy).update(exported_names(name))
+        vars(proxy).update(replacements.get(name, {}))
+        for hidden in ("__loader__", "__spec__"):
+            vars(proxy).pop(hidden, None)
+        proxies[name] = proxy
+        parent, _, child = name.rpartition(".")
+        if parent:
+            if parent not in proxies:
+                proxies[parent] = ReadOnlyModule(parent)
+            vars(proxies[parent])[child] = proxy
+
+    def import_(
+        name: str,
+        globals_: Mapping[str, object] | None = None,  # noqa: ARG001 - the builtin's signature
+        locals_: Mapping[str, object] | None = None,  # noqa: ARG001 - the same
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        found = None if level else proxies.get(name)
+        if found is None:
+            raise ImportError(
+                f"a task's script may not import {name!r}{hint(name)}", name=str(name)
+            )
+        if fromlist:
+            return found
+        return proxies[name.partition(".")[0]]
+
+    return import_
+
+
+def real_builtin(name: str) -> Any:
+    """Return a builtin of this interpreter by name."""
+    return getattr(builtins, name)

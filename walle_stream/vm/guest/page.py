@@ -1,0 +1,134 @@
+"""The page-level sequence that a run works on."""
+
+from collections.abc import Callable, Collection, Hashable
+from typing import Any
+
+from walle_stream.vm.guest.events import Event, EventList, EventRow
+
+type PageInput = tuple[str, str, str, int | None, EventRow, list[EventRow]]
+"""(page_id, page_instance, cause, enter_time_ms, waking event, events)."""
+
+
+class Page:
+    """One visit of a page, from its enter to the event that woke the task."""
+
+    __slots__ = ("_events", "_input", "_trigger")
+
+    def __init__(self, given: PageInput) -> None:
+        """Look at a page.
+
+        Args:
+            given: What the host sent.
+        """
+        self._input = given
+        self._events: EventList | None = None
+        self._trigger: Event | None = None
+
+    @property
+    def page_id(self) -> str:
+        """The page of the app."""
+        return self._input[0]
+
+    @property
+    def instance(self) -> str:
+        """Which visit of the page."""
+        return self._input[1]
+
+    @property
+    def cause(self) -> str:
+        """Why the visit ended.
+
+        ``exit``: the user left; ``timeout``: no event for too long;
+        ``reenter``: entered again without an exit; ``overflow``: too many
+        events. ``open``: it has not ended yet; ``none``: the page was never
+        entered, and its only event is the one that woke the task.
+        """
+        return self._input[2]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the page was entered and has ended, by whatever cause."""
+        return self._input[3] is not None and self._input[2] not in {"open", "none"}
+
+    @property
+    def enter_time_ms(self) -> int | None:
+        """Event time of the enter; None when it was never seen."""
+        return self._input[3]
+
+    @property
+    def exit_time_ms(self) -> int | None:
+        """Event time of the end; None while the page is open, or never entered."""
+        given = self._input
+        return None if given[2] in {"open", "none"} else given[4][2]
+
+    @property
+    def dwell_ms(self) -> int | None:
+        """From enter to end, ≥ 0; None unless the page is complete."""
+        enter_ms, exit_ms = self._input[3], self.exit_time_ms
+        return None if enter_ms is None or exit_ms is None else exit_ms - enter_ms
+
+    @property
+    def trigger(self) -> Event:
+        """The event that woke the task; the page's exit for a task on exits."""
+        if self._trigger is None:
+            given = self._input
+            self._trigger = Event(given[4], given[:2])
+        return self._trigger
+
+    @property
+    def events(self) -> EventList:
+        """The page's events in order, the waking one last."""
+        if self._events is None:
+            given = self._input
+            page = given[:2]
+            self._events = EventList([Event(row, page) for row in given[5]])
+        return self._events
+
+    def key_by(self, field: str | Callable[[Event], Hashable]) -> dict[Any, EventList]:
+        """Group the page's events, see ``EventList.key_by``.
+
+        Args:
+            field: A property or field of the contents, or a function.
+        """
+        return self.events.key_by(field)
+
+    def time_window(self, start_ms: int, end_ms: int) -> EventList:
+        """Keep the page's events of a period.
+
+        Args:
+            start_ms: First event time, inclusive, epoch milliseconds.
+            end_ms: End of the period, exclusive.
+        """
+        return self.events.time_window(start_ms, end_ms)
+
+    def filter(
+        self,
+        kind: str | Collection[str] | None = None,
+        id: str | Collection[str] | None = None,  # noqa: A002 - the event's own word
+        where: Callable[[Event], Any] | None = None,
+        **contents: Any,
+    ) -> EventList:
+        """Keep the page's events that meet every condition given.
+
+        Args:
+            kind: A kind, or several of which one must be the event's.
+            id: An event id, or several.
+            where: A function of the event.
+            **contents: Fields of the contents and the value each must have.
+        """
+        return self.events.filter(kind, id, where, **contents)
+
+    def map(self, function: Callable[[Event], Any]) -> list[Any]:
+        """Apply a function to each of the page's events.
+
+        Args:
+            function: Of one event.
+
+        Returns:
+            What it returned, in order.
+        """
+        return self.events.map(function)
+
+    def __repr__(self) -> str:
+        """Show page, visit and cause."""
+        return f"Page({self.page_id!r}, {self.instance!r}, cause={self.cause!r})"

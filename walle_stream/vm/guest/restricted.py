@@ -1,0 +1,175 @@
+"""Builtins as a script gets them, and the guards around attributes.
+
+The host's gate rewrites three things in a script before it is compiled, so
+that they pass a guard at run time: every attribute that is set or deleted
+(``store_target``), and the attributes ``format`` and ``format_map``
+(``format_attribute``), whose templates can walk attributes by name. The
+rewritten code names the guards by words that no script can spell.
+"""
+
+import dataclasses
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, Final
+
+from _string import formatter_parser  # the parser behind str.format itself
+
+from walle_stream.vm.guest.modules import Importer, real_builtin
+from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
+
+SCRIPT_MODULE: Final = "task"
+"""``__name__`` in a script: what its classes and functions say of themselves."""
+
+STORE_GUARD: Final = "@store"
+"""Name of ``store_target`` in rewritten code."""
+
+FORMAT_GUARD: Final = "@format"
+"""Name of ``format_attribute`` in rewritten code."""
+
+FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
+"""Attributes that rewritten code reads through ``format_attribute``."""
+
+
+def store_target(target: Any) -> Any:
+    """Return an object if a script may set its attributes.
+
+    Args:
+        target: What stands left of the dot.
+
+    Raises:
+        AttributeError: It is not an instance of a class of the script, nor one
+            of its classes or functions: it could outlive the run.
+    """
+    kind = type(target)
+    if kind.__module__ == SCRIPT_MODULE or (
+        isinstance(target, (type, FunctionType)) and target.__module__ == SCRIPT_MODULE
+    ):
+        return target
+    raise AttributeError(
+        f"a {kind.__name__!r} object is read-only for a task's script: it may set attributes of "
+        "its own classes, functions and their instances only"
+    )
+
+
+def format_attribute(value: Any, name: str) -> Any:
+    """Read ``format`` or ``format_map``; text gets a checked one.
+
+    Args:
+        value: What stands left of the dot.
+        name: One of ``FORMAT_ATTRIBUTES``.
+    """
+    method = getattr(value, name)
+    if isinstance(value, str):
+
+        def format_this(*args: Any, **fields: Any) -> str:
+            _check_template(value)
+            return str(method(*args, **fields))
+
+        return format_this
+    if isinstance(value, type) and issubclass(value, str):
+
+        def format_that(template: str, *args: Any, **fields: Any) -> str:
+            _check_template(template)
+            return str(method(template, *args, **fields))
+
+        return format_that
+    return method
+
+
+def _check_template(template: str) -> None:
+    for _, field, spec, _ in formatter_parser(template):
+        if field:
+            for part in field.replace("[", ".").replace("]", ".").split("."):
+                _check_name(part)
+        if spec:
+            _check_template(spec)
+
+
+def _check_name(name: object) -> str:
+    if type(name) is not str:
+        raise TypeError("attribute name must be text")
+    if is_refused_name(name):
+        raise AttributeError(f"a task's script may not use the attribute {name!r}{hint(name)}")
+    return name
+
+
+def _getattr(target: Any, name: str, *default: Any) -> Any:
+    if _check_name(name) in FORMAT_ATTRIBUTES:
+        return format_attribute(target, name)
+    return getattr(target, name, *default)
+
+
+def _hasattr(target: Any, name: str) -> bool:
+    return hasattr(target, _check_name(name))
+
+
+def _setattr(target: Any, name: str, value: Any) -> None:
+    setattr(store_target(target), _check_name(name), value)
+
+
+def _delattr(target: Any, name: str) -> None:
+    delattr(store_target(target), _check_name(name))
+
+
+class _IsType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, type)
+
+
+class _Type(metaclass=_IsType):
+    # ``type`` without its three-argument form, which makes any class at all
+
+    def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
+        return type(value)
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return type[item]
+
+
+def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
+    if class_ is None:
+        return lambda given: _dataclass(given, **options)
+    return dataclasses.dataclass(store_target(class_), **options)
+
+
+def _total_ordering(class_: type[Any]) -> type[Any]:
+    return functools.total_ordering(store_target(class_))
+
+
+def _abstractmethod(function: Callable[..., Any]) -> Callable[..., Any]:
+    return abstractmethod(store_target(function))
+
+
+def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda wrapper: functools.update_wrapper(store_target(wrapper), wrapped)
+
+
+REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
+    "abc": {"abstractmethod": _abstractmethod},
+    "dataclasses": {"dataclass": _dataclass},
+    "functools": {"total_ordering": _total_ordering, "wraps": _wraps},
+}
+"""By module, what a script gets instead of functions that write to a class."""
+
+
+def make_builtins(importer: Importer) -> dict[str, Any]:
+    """Return the ``__builtins__`` of a script.
+
+    All runs of a VM share it: a script cannot reach the dictionary. ``print``
+    is not in it, each run has its own.
+
+    Args:
+        importer: What ``import`` calls.
+    """
+    restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
+    restricted["__import__"] = importer
+    restricted["delattr"] = _delattr
+    restricted["getattr"] = _getattr
+    restricted["hasattr"] = _hasattr
+    restricted["setattr"] = _setattr
+    restricted["type"] = _Type
+    restricted[STORE_GUARD] = store_target
+    restricted[FORMAT_GUARD] = format_attribute
+    return restricted

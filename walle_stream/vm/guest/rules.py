@@ -1,0 +1,228 @@
+"""What a script may name: modules, builtins and attributes.
+
+One table for both sides: the host's gate refuses a script that breaks a rule
+when it is loaded, with file and line; the guest refuses the same when it runs.
+
+The rules keep scripts apart from each other and from the host (nothing mutable
+that outlives a run is reachable, nor are frames, modules and the type graph)
+and keep their results repeatable (no wall clock, no salted hash, no address).
+They stop mistakes and accidents; they are no promise against a hostile script,
+which belongs in its own process.
+"""
+
+from typing import Final
+
+ALLOWED_MODULES: Final[dict[str, frozenset[str] | None]] = {
+    "__future__": None,
+    "abc": frozenset({"ABC", "abstractmethod"}),
+    "array": None,
+    "base64": None,
+    "binascii": None,
+    "bisect": None,
+    "collections": None,
+    "collections.abc": None,
+    "copy": frozenset({"Error", "copy", "deepcopy", "replace"}),
+    "dataclasses": frozenset(
+        {
+            "FrozenInstanceError",
+            "InitVar",
+            "KW_ONLY",
+            "MISSING",
+            "asdict",
+            "astuple",
+            "dataclass",
+            "field",
+            "fields",
+            "is_dataclass",
+            "replace",
+        }
+    ),
+    # the contexts are one mutable object per thread: a VM's runs would share them
+    "decimal": frozenset(
+        {
+            "Context",
+            "Decimal",
+            "DecimalException",
+            "DivisionByZero",
+            "Inexact",
+            "InvalidOperation",
+            "Overflow",
+            "ROUND_05UP",
+            "ROUND_CEILING",
+            "ROUND_DOWN",
+            "ROUND_FLOOR",
+            "ROUND_HALF_DOWN",
+            "ROUND_HALF_EVEN",
+            "ROUND_HALF_UP",
+            "ROUND_UP",
+            "Rounded",
+            "Underflow",
+        }
+    ),
+    "datetime": frozenset({"UTC", "date", "datetime", "time", "timedelta", "timezone", "tzinfo"}),
+    "enum": frozenset({"Enum", "Flag", "IntEnum", "IntFlag", "StrEnum", "auto", "unique"}),
+    "fractions": frozenset({"Fraction"}),
+    "functools": frozenset(
+        {
+            "cache",
+            "cached_property",
+            "cmp_to_key",
+            "lru_cache",
+            "partial",
+            "partialmethod",
+            "reduce",
+            "total_ordering",
+            "wraps",
+        }
+    ),
+    "hashlib": None,
+    "heapq": None,
+    "hmac": frozenset({"compare_digest", "digest", "new"}),
+    "itertools": None,
+    "json": frozenset({"JSONDecodeError", "JSONDecoder", "JSONEncoder", "dumps", "loads"}),
+    "math": None,
+    "numbers": None,
+    "operator": None,
+    "re": None,
+    "statistics": None,
+    "string": None,
+    "struct": None,
+    "textwrap": None,
+    "typing": frozenset(
+        {
+            "Any",
+            "Callable",
+            "ClassVar",
+            "Final",
+            "Iterable",
+            "Iterator",
+            "Literal",
+            "Mapping",
+            "NamedTuple",
+            "Optional",
+            "Sequence",
+            "TYPE_CHECKING",
+            "TypedDict",
+            "Union",
+            "cast",
+        }
+    ),
+    "unicodedata": None,
+    "zlib": None,
+}
+"""Modules a script may import; with the names it gets, or None for all public
+ones that are neither modules nor mutable containers nor in ``WITHHELD``."""
+
+WITHHELD: Final = frozenset(
+    {
+        "Formatter",  # string: walks attributes by name
+        "attrgetter",  # operator: the same
+        "methodcaller",  # operator: the same
+        "file_digest",  # hashlib: reads files
+        "main",  # base64: a command
+        "purge",  # re: empties a cache that all runs share
+    }
+)
+"""Public names of allowed modules that a script does not get."""
+
+ALLOWED_BUILTINS: Final = frozenset(
+    {
+        *("ArithmeticError", "AssertionError", "AttributeError", "BaseException"),
+        *("BaseExceptionGroup", "BufferError", "EOFError", "Ellipsis", "Exception"),
+        *("ExceptionGroup", "False", "FloatingPointError", "GeneratorExit", "ImportError"),
+        *("IndentationError", "IndexError", "KeyError", "KeyboardInterrupt", "LookupError"),
+        *("MemoryError", "ModuleNotFoundError", "NameError", "None", "NotImplemented"),
+        *("NotImplementedError", "OSError", "OverflowError", "RecursionError", "RuntimeError"),
+        *("StopAsyncIteration", "StopIteration", "SyntaxError", "SystemError", "SystemExit"),
+        *("TimeoutError", "True", "TypeError", "UnboundLocalError", "UnicodeDecodeError"),
+        *("UnicodeEncodeError", "UnicodeError", "UnicodeTranslateError", "UserWarning"),
+        *("ValueError", "Warning", "ZeroDivisionError"),
+        *("__build_class__", "__debug__"),
+        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr"),
+        *("classmethod", "complex", "dict", "divmod", "enumerate", "filter", "float", "format"),
+        *("frozenset", "hex", "int", "isinstance", "issubclass", "iter", "len", "list", "map"),
+        *("max", "memoryview", "min", "next", "object", "oct", "ord", "pow", "property", "range"),
+        *("repr", "reversed", "round", "set", "slice", "sorted", "staticmethod", "str", "sum"),
+        *("super", "tuple", "zip"),
+    }
+)
+"""Builtins that a script gets as they are."""
+
+REPLACED_BUILTINS: Final = frozenset(
+    {"__import__", "delattr", "getattr", "hasattr", "print", "setattr", "type"}
+)
+"""Builtins that a script gets in a restricted form (``restricted``, ``modules``)."""
+
+ALLOWED_DUNDERS: Final = frozenset(
+    {
+        *("__abs__", "__add__", "__and__", "__bool__", "__bytes__", "__call__", "__ceil__"),
+        *("__class_getitem__", "__contains__", "__debug__", "__delitem__", "__divmod__"),
+        *("__doc__", "__enter__", "__eq__", "__exit__", "__file__", "__float__", "__floor__"),
+        *("__floordiv__", "__format__", "__ge__", "__getitem__", "__gt__", "__hash__"),
+        *("__iadd__", "__iand__", "__ifloordiv__", "__imod__", "__imul__", "__index__"),
+        *("__init__", "__int__", "__invert__", "__ior__", "__isub__", "__iter__", "__itruediv__"),
+        *("__ixor__", "__le__", "__len__", "__lshift__", "__lt__", "__match_args__", "__matmul__"),
+        *("__missing__", "__mod__", "__mul__", "__name__", "__ne__", "__neg__", "__next__"),
+        *("__or__", "__pos__", "__post_init__", "__pow__", "__radd__", "__rand__", "__repr__"),
+        *("__reversed__", "__rfloordiv__", "__rmod__", "__rmul__", "__ror__", "__round__"),
+        *("__rpow__", "__rshift__", "__rsub__", "__rtruediv__", "__rxor__", "__setitem__"),
+        *("__slots__", "__str__", "__sub__", "__truediv__", "__trunc__", "__xor__"),
+    }
+)
+"""Double-underscore names that a script may define and use."""
+
+REFUSED_ATTRIBUTES: Final = frozenset(
+    {
+        # frames and code lead from a script into its caller
+        *("gi_frame", "gi_code", "gi_yieldfrom", "cr_frame", "cr_code", "cr_await", "cr_origin"),
+        *("ag_frame", "ag_code", "ag_await", "tb_frame", "tb_next", "tb_lasti"),
+        *("f_back", "f_builtins", "f_code", "f_generator", "f_globals", "f_locals", "f_trace"),
+        # abstract base classes and dispatchers of the library outlive a run
+        "register",
+        # the wall clock
+        *("now", "today", "utcnow"),
+    }
+)
+"""Attribute names that a script may not use on any object."""
+
+_HINTS: Final = {
+    "now": "use ctx.clock.now_ms(): a guest's clock is event time",
+    "today": "use ctx.clock.now_ms(): a guest's clock is event time",
+    "utcnow": "use ctx.clock.now_ms(): a guest's clock is event time",
+    "hash": "it differs between processes: use hashlib",
+    "id": "it differs between runs",
+    "open": "a script reads no files",
+    "input": "a script has no terminal",
+    "time": "use ctx.clock.now_ms(): a guest's clock is event time",
+    "random": "use ctx.random: the same numbers when a run is repeated",
+    "logging": "use ctx.log",
+}
+
+
+def is_refused_name(name: str) -> bool:
+    """Tell whether a script may not use this identifier or attribute.
+
+    Args:
+        name: An identifier.
+
+    Returns:
+        True for frames, wall clock and registries, for double-underscore names
+        outside ``ALLOWED_DUNDERS``, and for ``_sunder_`` names except an
+        enumeration member's ``_name_`` and ``_value_``.
+    """
+    if name in REFUSED_ATTRIBUTES:
+        return True
+    if not (name.startswith("_") and name.endswith("_")) or len(name) < 3:  # noqa: PLR2004 - _ and __ are plain names
+        return False
+    if name.startswith("__"):
+        return name not in ALLOWED_DUNDERS
+    return name not in {"_name_", "_value_"}
+
+
+def hint(name: str) -> str:
+    """Return what to use instead, as the end of a message; may be empty.
+
+    Args:
+        name: A refused module, builtin or attribute.
+    """
+    return f" ({_HINTS[name]})" if name in _HINTS else ""

@@ -1,0 +1,115 @@
+"""Envelopes: what the tunnel puts around a body when it is sent.
+
+The outbox holds bodies; the epoch belongs to whoever sends now, so a frame that
+a new owner sends again carries the new epoch (fencing at the receiver).
+
+Up, version 1, little-endian: ``u8 'U'  u8 version  u32 partition  u64 epoch
+8s incarnation  u64 number  BODY``. Down: ``u8 'D'  u8 version`` and a
+MessagePack array (device, sequence number, incarnation, kind, payload).
+"""
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from walle_stream.errors import EnvelopeError
+
+ENVELOPE_VERSION: Final = 1
+"""Version of both envelopes."""
+
+_UP: Final = Struct("<BBIQ8sQ")
+_UP_MARK: Final = 0x55
+_DOWN_MARK: Final = 0x44
+
+
+class UplinkEnvelope(msgspec.Struct, gc=False):
+    """A body on its way to the cloud."""
+
+    partition: int
+    epoch: int
+    """Of the partition's owner; grows with every opening."""
+    incarnation: str
+    """Of the data directory, 16 hexadecimal digits."""
+    number: int
+    """Of the frame, in the partition's outbox."""
+    body: bytes
+
+
+class DownlinkEnvelope(msgspec.Struct, array_like=True):
+    """A message on its way to a device."""
+
+    device_id: str
+    sequence_number: int
+    """Per device, contiguous from 1 per incarnation."""
+    incarnation: str
+    """Of the cloud side."""
+    kind: str
+    payload: bytes
+    """JSON."""
+
+
+def encode_uplink(envelope: UplinkEnvelope) -> bytes:
+    """Encode an envelope."""
+    return (
+        _UP.pack(
+            _UP_MARK,
+            ENVELOPE_VERSION,
+            envelope.partition,
+            envelope.epoch,
+            bytes.fromhex(envelope.incarnation),
+            envelope.number,
+        )
+        + envelope.body
+    )
+
+
+def decode_uplink(data: bytes) -> UplinkEnvelope:
+    """Decode an envelope.
+
+    Args:
+        data: Bytes from the tunnel, not trusted.
+
+    Raises:
+        EnvelopeError: They are cut or of another kind or version.
+    """
+    if len(data) < _UP.size:
+        raise EnvelopeError(f"an uplink envelope of {len(data)} bytes is cut")
+    mark, version, partition, epoch, incarnation, number = _UP.unpack_from(data)
+    if mark != _UP_MARK or version != ENVELOPE_VERSION:
+        raise EnvelopeError(
+            f"an uplink envelope has mark {mark} and version {version}, this side reads "
+            f"{_UP_MARK} and {ENVELOPE_VERSION}"
+        )
+    return UplinkEnvelope(partition, epoch, incarnation.hex(), number, data[_UP.size :])
+
+
+def uplink_size_bytes(body: bytes) -> int:
+    """Return the size of a body in its envelope, bytes."""
+    return _UP.size + len(body)
+
+
+_down_encoder = msgspec.msgpack.Encoder()
+_down_decoder = msgspec.msgpack.Decoder(DownlinkEnvelope)
+
+
+def encode_downlink(envelope: DownlinkEnvelope) -> bytes:
+    """Encode a message for a device."""
+    return bytes((_DOWN_MARK, ENVELOPE_VERSION)) + _down_encoder.encode(envelope)
+
+
+def decode_downlink(data: bytes) -> DownlinkEnvelope:
+    """Decode a message for a device.
+
+    Args:
+        data: Bytes from the tunnel, not trusted.
+
+    Raises:
+        EnvelopeError: They are cut or of another kind or version.
+    """
+    if data[:2] != bytes((_DOWN_MARK, ENVELOPE_VERSION)):
+        raise EnvelopeError("a downlink message has another mark or version than this side reads")
+    try:
+        return _down_decoder.decode(data[2:])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise EnvelopeError(f"a downlink message is malformed: {error}") from error

@@ -1,0 +1,112 @@
+"""Values of the rows that a partition's database holds, as MessagePack.
+
+Who writes and reads them: the partition host, in the commit of a batch. Each
+is an array whose first element is the layout's version, an integer; a reader
+refuses what it does not know (``FormatVersionError``).
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream.errors import FormatVersionError, StoreCorruptedError
+
+ROW_VERSION: Final = 1
+"""Version of every layout in this module."""
+
+
+class Counters(msgspec.Struct, omit_defaults=False):
+    """What happened in a partition since the data directory was made.
+
+    Part of every commit, so it is exactly as true as the features are.
+    ``source_rows = accepted_rows + duplicate_rows + late_rows + dead_letter_rows``.
+    """
+
+    source_rows: int = 0
+    accepted_rows: int = 0
+    duplicate_rows: int = 0
+    late_rows: int = 0
+    dead_letter_rows: int = 0
+    devices: int = 0
+    events: int = 0
+    late_events: int = 0
+    duplicate_events: int = 0
+    page_sequences: int = 0
+    timed_out_pages: int = 0
+    reentered_pages: int = 0
+    overflowed_pages: int = 0
+    missing_enters: int = 0
+    task_runs: int = 0
+    task_failures: int = 0
+    features: int = 0
+    raw_bytes: int = 0
+    feature_bytes: int = 0
+    encoded_bytes: int = 0
+    uplink_bytes: int = 0
+    uplink_frames: int = 0
+    dropped_frames: int = 0
+    dead_letters: int = 0
+    commits: int = 0
+
+    def add(self, other: "Counters") -> None:
+        """Add another partition's counters to these."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class PartitionHead(msgspec.Struct):
+    """One row per partition, rewritten by every commit: where it stands."""
+
+    counters: Counters = msgspec.field(default_factory=Counters)
+    watermark_ms: int = -1
+    """Highest ingest time of the partition's events, epoch milliseconds."""
+    next_frame: int = 1
+    """Number of the next outbox frame."""
+    next_dead_letter: int = 1
+    """Number of the next dead letter."""
+    downlink_position: int = 0
+    """Position of the last downlink message taken."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_row(value: Any) -> bytes:
+    """Encode a row's value (plain values and structs) with its version."""
+    return _encoder.encode((ROW_VERSION, value))
+
+
+class RowDecoder[T]:
+    """Decodes the rows of one table."""
+
+    def __init__(self, type_: type[T], table: str) -> None:
+        """Prepare.
+
+        Args:
+            type_: What the rows hold.
+            table: Its name in errors.
+        """
+        self._decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+        self._value = msgspec.msgpack.Decoder(type_)
+        self._table = table
+
+    def decode(self, row: bytes) -> T:
+        """Decode one row.
+
+        Raises:
+            FormatVersionError: The row's layout is of another version.
+            StoreCorruptedError: The row is damaged.
+        """
+        try:
+            version, value = self._decoder.decode(row)
+            if version != ROW_VERSION:
+                raise FormatVersionError(
+                    f"a row of table {self._table} has layout {version}, this version reads "
+                    f"{ROW_VERSION}: use the version of walle_stream that wrote it"
+                )
+            return self._value.decode(value)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise StoreCorruptedError(
+                f"a row of table {self._table} cannot be read ({error}): restore the data "
+                "directory from a copy, or start with a new one"
+            ) from error
