@@ -4,6 +4,7 @@ Every error that leaves the library is one of these. The tree (a test holds it
 against the classes)::
 
     WalleError
+    ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ ActorError
     │  ├─ ActorDeadError
@@ -62,6 +63,15 @@ class WalleError(Exception):
     def __str__(self) -> str:
         """Return the message, never the tuple of all fields."""
         return self.message
+
+
+class MetricsAddressError(WalleError, ValueError):
+    """The address of ``--metrics`` is malformed or taken.
+
+    Give ``:PORT`` with a free port; 0 takes any.
+    """
+
+    exit_code: ClassVar[int] = 2
 
 
 class SpecFileError(WalleError, ValueError):

@@ -173,14 +173,17 @@ class ActorRef:
             if envelope is None and mailbox.is_closed:
                 return
             try:
-                value = actor.on_message(envelope.message) if envelope else actor.on_idle()
+                if envelope is None:
+                    actor.on_idle()
+                    continue
+                value = actor.on_message(envelope.message)
             except BaseException as error:
                 if envelope is not None and envelope.reply is not None:
                     envelope.reply.set(None, error)
                 if not actor.on_failure(error):
                     raise
             else:
-                if envelope is not None and envelope.reply is not None:
+                if envelope.reply is not None:
                     envelope.reply.set(value)
 
     def _refuse_waiting(self) -> None:

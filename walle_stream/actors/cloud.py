@@ -69,7 +69,11 @@ class CloudActor(Actor):
         self._receiver = receiver
 
     def on_message(self, message: Any) -> Any:
-        """Answer ``Drain``."""
+        """Answer ``Drain``.
+
+        Raises:
+            TypeError: Another message; a bug of the sender.
+        """
         if isinstance(message, Drain):
             self.on_idle()
             return self._store.stats

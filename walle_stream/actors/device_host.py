@@ -70,7 +70,11 @@ class DeviceHost(Actor):
             )
 
     def on_message(self, message: Any) -> Any:
-        """Handle a batch or answer a question; a turn ends with its commit."""
+        """Handle a batch or answer a question; a turn ends with its commit.
+
+        Raises:
+            TypeError: An unknown message; a bug of the sender.
+        """
         if isinstance(message, Deliver):
             number = message.batch.partition
             partition = self._partitions[number]

@@ -19,12 +19,13 @@ class Latencies:
     Not thread-safe: each partition host has its own, merged at the end.
     """
 
-    __slots__ = ("buckets", "count")
+    __slots__ = ("buckets", "count", "sum_ms")
 
     def __init__(self) -> None:
         """Start empty."""
         self.buckets: dict[int, int] = {}
         self.count = 0
+        self.sum_ms = 0.0
 
     def add(self, latency_ms: float, times: int = 1) -> None:
         """Count a latency.
@@ -37,12 +38,20 @@ class Latencies:
         bucket = _bucket_of(latency_ms)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + times
         self.count += times
+        self.sum_ms += latency_ms * times
 
     def merge(self, other: "Latencies") -> None:
         """Add the samples of another collection."""
         for bucket, times in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + times
         self.count += other.count
+        self.sum_ms += other.sum_ms
+
+    def count_below(self, latency_ms: float) -> int:
+        """Return how many samples are at most this, in milliseconds."""
+        return sum(
+            times for bucket, times in self.buckets.items() if _value_of(bucket) <= latency_ms
+        )
 
     def quantile(self, ratio: float) -> float | None:
         """Return a quantile in milliseconds, None when empty.
@@ -68,7 +77,8 @@ class Latencies:
 def _bucket_of(latency_ms: float) -> int:
     hundredths = max(int(latency_ms * 100), 1)
     exponent = max(len(str(hundredths)) - 2, 0)
-    return exponent * 100 + hundredths // 10**exponent
+    step: int = 10**exponent
+    return exponent * 100 + hundredths // step
 
 
 def _value_of(bucket: int) -> float:

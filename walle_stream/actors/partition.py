@@ -191,6 +191,7 @@ class PartitionHost:
         counters.encoded_bytes += sum(len(record.encoding) for record in records)
         counters.commits += 1
         head.watermark_ms = self._machine.watermark_ms
+        head.is_ended = batch.is_end
 
     def _commit(
         self,

@@ -52,7 +52,11 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
     """The YAML models of all connectors, loaded one by one when asked for."""
 
     def __getitem__(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys."""
+        """Return the model of a connector's keys.
+
+        Raises:
+            KeyError: No connector of that name is installed.
+        """
         if ":" not in name and name not in connector_names():
             raise KeyError(name)
         model: type[BaseModel] = load_connector(name).model

@@ -62,6 +62,7 @@ class LocalRun:
         self._cloud: ActorRef | None = None
         self.run_events = 0
         self.is_ready = False
+        self._is_ended = False
 
     def stop(self, reason: str) -> None:
         """Ask the run to stop: finish what was read, commit, flush, end.
@@ -140,13 +141,14 @@ class LocalRun:
                 on_progress(reader.progress, self.run_events)
         if self._stop.is_set():
             self._deliver(reader.drain())
-        elif self._options.limit is not None and not reader.is_end:
+        elif not self._is_ended:
             self._stopped_by = "limit"
 
     def _deliver(self, batches: Sequence[SourceBatch]) -> None:
         hosts, count = self._hosts, len(self._hosts)
         for batch in batches:
             self.run_events += len(batch.events)
+            self._is_ended = self._is_ended or batch.is_end
             try:
                 hosts[batch.partition % count].tell(
                     Deliver(batch, monotonic_ms()), batch.size_bytes

@@ -35,6 +35,12 @@ DEAD_LETTER_PREFIX: Final = b"\x02"
 DEADLINE_PREFIX: Final = b"\x03"
 DEVICE_PREFIX: Final = b"\x10"
 
+TABLE_DEVICE: Final = 1
+TABLE_PAGE: Final = 2
+TABLE_STATE: Final = 3
+TABLE_FEATURE: Final = 4
+TABLE_MESSAGE: Final = 5
+
 _U64: Final = Struct(">Q")
 _PAGE_ROW: Final = Struct(">QI")
 _U16: Final = Struct(">H")

@@ -85,7 +85,10 @@ def map_rocks_errors(path: Path) -> Iterator[None]:
         path: The database, for the message.
 
     Raises:
-        StoreError: The matching one of our errors.
+        StoreCorruptedError: The database is damaged.
+        StoreFullError: The disk is full.
+        StoreLockedError: Another process has it open.
+        StoreError: Anything else that RocksDB says.
     """
     try:
         yield
@@ -120,7 +123,7 @@ def _options() -> Options:
     blocks.set_bloom_filter(10, False)  # noqa: FBT003 - full filter, not per block
     blocks.set_format_version(5)
     options = Options(raw_mode=True)
-    options.create_if_missing(True)
+    options.create_if_missing(True)  # noqa: FBT003 - the library takes no name
     options.set_block_based_table_factory(blocks)
     options.set_write_buffer_manager(_write_buffers[0])
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)

@@ -191,8 +191,10 @@ def _remove(data_dir: Path) -> None:
 def render(report: ChaosReport) -> str:
     """Return the report for a person: totals and the histogram by phase."""
     lines = [
-        f"{report.kills} kills counted ({report.not_counted} not) in {report.lives} lives, "
-        f"{report.runs} runs, {report.wall_s} s, seed {report.seed}"
+        (
+            f"{report.kills} kills counted ({report.not_counted} not) in {report.lives} lives, "
+            f"{report.runs} runs, {report.wall_s} s, seed {report.seed}"
+        )
     ]
     widest = max(report.by_phase.values(), default=1)
     for phase, count in sorted(Counter(report.by_phase).items(), key=lambda item: -item[1]):

@@ -66,6 +66,10 @@ class UplinkSession:
         self._uplink.send(self._partition, number, encode_uplink(envelope))
         crash_point("send.after")
 
+    def size_bytes(self, body: bytes) -> int:
+        """Return what a body costs on the way up, its envelope included."""
+        return uplink_size_bytes(body)
+
     def pump(self) -> None:
         """Take acknowledgements; never blocks."""
         for number in self._uplink.acks(self._partition):

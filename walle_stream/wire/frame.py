@@ -18,7 +18,8 @@ Features are JSON bytes made in the guest; nothing here looks inside them.
 
 import zlib
 from collections.abc import Sequence
-from struct import Struct, error as StructError  # noqa: N812 - a class in all but name
+from struct import Struct
+from struct import error as StructError
 from typing import Final
 
 import msgspec

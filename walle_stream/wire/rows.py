@@ -66,6 +66,8 @@ class PartitionHead(msgspec.Struct):
     """Number of the next dead letter."""
     downlink_position: int = 0
     """Position of the last downlink message taken."""
+    is_ended: bool = False
+    """Whether the last batch was the source's natural end."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -146,6 +146,16 @@ class EmbeddedTunnel:
                 self._database.close()
 
     @property
+    def receiver(self) -> "EmbeddedReceiver":
+        """The cloud's end of the way up."""
+        return EmbeddedReceiver(self)
+
+    @property
+    def downlink(self) -> "EmbeddedDownlink":
+        """The devices' end of the way down."""
+        return EmbeddedDownlink(self)
+
+    @property
     def waiting_bytes(self) -> int:
         """Bytes of frames not yet released."""
         return self._bytes

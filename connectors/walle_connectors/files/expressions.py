@@ -109,7 +109,7 @@ def parse_expression(text: str) -> ast.expr:
     return tree
 
 
-def _check(node: ast.AST, depth: int) -> None:
+def _check(node: ast.AST, depth: int) -> None:  # noqa: C901, PLR0912 - one case per node type
     if depth > _MAX_DEPTH:
         raise ExpressionError("it is nested too deeply: compute parts of it under let", node)
     match node:

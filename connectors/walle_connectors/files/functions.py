@@ -58,8 +58,10 @@ def _optional_text(value: Any) -> str:
 
 
 def _to_list(value: Any) -> list[Any]:
-    if type(value) is not list:
-        return _bad(f"{_show(value)} is not a list")
+    return value if type(value) is list else _bad(f"{_show(value)} is not a list")
+
+
+def _short(value: list[Any]) -> list[Any]:
     if len(value) > EVENTS_PER_ROW_MAX:
         return _bad(f"it has {len(value)} values, at most {EVENTS_PER_ROW_MAX} are allowed")
     return value
@@ -163,6 +165,7 @@ RUNTIME: Final[Mapping[str, Any]] = {
     "to_text": _to_text,
     "optional_text": _optional_text,
     "to_list": _to_list,
+    "short": _short,
     "missing": _missing,
     "plain": _plain,
     "scalar": _scalar,

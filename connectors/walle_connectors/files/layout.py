@@ -9,6 +9,7 @@ compiled, and the decoder skips all others.
 import ast
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from types import GenericAlias
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -74,7 +75,15 @@ class CsvLayout:
         self._header = header
 
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:  # noqa: ARG002 - protocol
-        """Return an expression for a column's value."""
+        """Return an expression for a column's value.
+
+        Args:
+            name: The column.
+            temporary: Not needed.
+
+        Raises:
+            LookupError: The header lacks it, or has it twice.
+        """
         header = self._header
         if header is None:
             return self._converted(name, 0)
@@ -114,12 +123,17 @@ class JsonLayout:
         """
         self.explode = explode
         self.prologue = "r = fields" if explode is None else "r, p = fields"
-        self.constants = {"UNSET": msgspec.UNSET}
+        self.constants: Mapping[str, Any] = {"UNSET": msgspec.UNSET}
         self.fields: dict[str, str] = {}
         """Attribute of the struct for each field that is used."""
 
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a field's value."""
+        """Return an expression for a field's value.
+
+        Args:
+            name: The field.
+            temporary: Makes a fresh local name.
+        """
         missing = ast.Call(ast.Name("missing", ast.Load()), [ast.Constant(name)], [])
         return self._field(name, temporary(), missing)
 
@@ -143,21 +157,20 @@ class JsonLayout:
 
     def row_type(self) -> type[msgspec.Struct]:
         """Return the struct of a row with the fields used so far."""
-        return self._struct("Row", [])
+        return msgspec.defstruct("Row", self._fields(), rename=self._names())
 
     def parent_type(self, element: type[msgspec.Struct]) -> type[msgspec.Struct]:
         """Return the struct of a record whose list has elements of a type."""
-        return self._struct("Record", [(self.explode or "", list[element])])  # type: ignore[valid-type]
+        elements: tuple[str, Any] = ("elements", GenericAlias(list, (element,)))
+        names = self._names() | {"elements": self.explode or ""}
+        return msgspec.defstruct("Record", [elements, *self._fields()], rename=names)
 
-    def _struct(self, name: str, extra: list[tuple[str, Any]]) -> type[msgspec.Struct]:
-        fields: list[Any] = [("elements", type_) for _, type_ in extra]
-        names = {attribute: field for field, attribute in self.fields.items()}
-        names |= {"elements": field for field, _ in extra}
-        fields += [
-            (attribute, Any | msgspec.UnsetType, msgspec.UNSET)
-            for attribute in self.fields.values()
-        ]
-        return msgspec.defstruct(name, fields, rename=names, gc=True)
+    def _fields(self) -> list[tuple[str, Any, Any]]:
+        # null is a value like others, unset is a field that the record does not have
+        return [(name, Any, msgspec.UNSET) for name in self.fields.values()]
+
+    def _names(self) -> dict[str, str]:
+        return {attribute: field for field, attribute in self.fields.items()}
 
 
 def _cell(place: int) -> ast.Subscript:

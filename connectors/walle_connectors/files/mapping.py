@@ -77,9 +77,9 @@ def check_mapping(model: "FilesModel") -> None:
     Raises:
         MappingError: An expression is wrong.
     """
-    layout: RowLayout = (
-        CsvLayout(model.columns, None) if model.format == "csv" else JsonLayout(model.explode)
-    )
+    layout: RowLayout = CsvLayout(model.columns, None)
+    if model.format == "jsonl":
+        layout = JsonLayout(model.explode)
     compiler = _Compiler(model, layout)
     compiler.build()
     for name in model.let:  # also those that no event uses
@@ -90,11 +90,12 @@ class _Place:
     """Statements of one block, and the names known in it."""
 
     def __init__(
-        self, body: list[ast.stmt], bound: Mapping[str, Typed], each: frozenset[str] = frozenset()
+        self, body: list[ast.stmt], bound: dict[str, Typed], each: frozenset[str] = frozenset()
     ) -> None:
         self.body = body
-        self.bound = dict(bound)
+        self.bound = bound
         self.each = each
+        self.blocks: dict[str, dict[str, Typed]] = {}
 
 
 class _Names:
@@ -201,15 +202,18 @@ class _Compiler:
         if type_ not in {"list", "strs", "any"}:
             raise MappingError(f"{key}.each.in: it is not a list")
         name, index = self.fresh("x"), self.fresh("x")
+        if type_ == "any":
+            values = _call("to_list", values)
+        values = self._bind(place, f"{key}.each.in", values)
         loop = self.emit(
             place,
             f"{key}.each.in",
-            "for I, N in enumerate(to_list(V), 1):\n    pass",
+            "if V:\n    for I, N in enumerate(short(V), 1):\n        pass",
             I=_store(index),
             N=_store(name),
             V=values,
         )
-        body = cast("ast.For", loop[0]).body
+        body = cast("ast.For", cast("ast.If", loop[0]).body[0]).body
         body.clear()
         element_type: ValueType = "str" if type_ == "strs" else "any"
         bound: dict[str, Typed] = {each.name: (_load(name), element_type)}
@@ -224,7 +228,11 @@ class _Compiler:
             branch = self.emit(place, f"{key}.when", "if V:\n    pass", V=test)
             body = cast("ast.If", branch[0]).body
             body.clear()
-            place = _Place(body, place.bound, place.each)
+            # a block with the same condition runs exactly when this one does: it may use
+            # what was computed here
+            bound = place.blocks.setdefault(event.when, {})
+            bound.update(place.bound)
+            place = _Place(body, bound, place.each)
         at: ast.expr = _load("t")
         if event.at is not None:
             at = self._time(place, f"{key}.at", event.at, self.fresh("w"))
@@ -318,14 +326,26 @@ class _Compiler:
         return _load(local)
 
     def _expression(self, place: _Place, key: str, text: str) -> Typed:
+        return self._translate(place, key, self._parse(key, text))
+
+    def _parse(self, key: str, text: str) -> ast.expr:
         try:
-            tree = parse_expression(text)
+            return parse_expression(text)
+        except ExpressionError as error:
+            raise MappingError(f"{key}: {error}") from error
+
+    def _translate(self, place: _Place, key: str, tree: ast.expr) -> Typed:
+        try:
             return Translator(_Names(self, place, key)).translate(tree)
         except ExpressionError as error:
             raise MappingError(f"{key}: {error}") from error
 
     def is_computing(self, name: str, node: ast.expr) -> bool:
-        """Return whether a ``let`` value's own expression names it: the column is meant."""
+        """Return whether a ``let`` value's own expression names it: the column is meant.
+
+        Raises:
+            ExpressionError: The value needs itself through another one.
+        """
         if name in self._open_lets[:-1]:
             raise ExpressionError(f"let.{name} needs itself", node)
         return name in self._open_lets
@@ -336,11 +356,12 @@ class _Compiler:
         hidden = {each: place.bound.pop(each) for each in place.each if each in place.bound}
         self._open_lets.append(name)
         key = f"let.{name}"
-        value, type_ = self._expression(place, key, self.lets[name])
+        tree = self._parse(key, self.lets[name])
+        value, type_ = self._translate(place, key, tree)
         self._open_lets.pop()
         place.bound.update(hidden)
-        if type_ in {"str", "list", "strs", "any"}:
-            value = _call("bounded", value)
+        if type_ in {"str", "list", "any"} and _names_in(tree) & set(self.lets):
+            value = _call("bounded", value)  # else values could double from let to let
         local = self.fresh("v")
         self.emit(place, key, "N = V", N=_store(local), V=value)
         return _load(local), type_
@@ -397,6 +418,10 @@ class _Filler(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._parts.get(node.id, node)
+
+
+def _names_in(tree: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _dedent(source: str) -> str:

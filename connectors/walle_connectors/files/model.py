@@ -4,28 +4,22 @@ Everything that can be checked without the file is checked here, so that
 ``walle validate`` finds it: the keys, every expression's syntax and types.
 """
 
-import re
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from walle_connectors.files.expressions import EXPRESSION_MAX_CHARACTERS, parse_expression
 from walle_connectors.files.mapping import check_mapping
 from walle_stream.events import Kind
+from walle_stream.spec.models import PathField, Strict
+from walle_stream.spec.scalars import DurationMs, SizeBytes
 
-_DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _RECORD_MAX_BYTES: Final = 2**30
-_QUANTITY: Final = re.compile(r"(\d{1,15})\s*([A-Za-z]+)")
 
 
 def _literal_text(value: Any) -> Any:
@@ -36,21 +30,6 @@ def _literal_text(value: Any) -> Any:
 def _checked(text: str) -> str:
     parse_expression(text)
     return text
-
-
-def _quantity(value: Any, units: dict[str, int], example: str) -> int:
-    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None or match[2] not in units:
-        raise ValueError(f"{value!r} is not a number with a unit ({', '.join(units)}): {example}")
-    return int(match[1]) * units[match[2]]
-
-
-def _duration_ms(value: Any) -> Any:
-    return value if type(value) is int else _quantity(value, _DURATION_MS, "write 10s")
-
-
-def _size_bytes(value: Any) -> Any:
-    return value if type(value) is int else _quantity(value, _SIZES, "write 1MiB")
 
 
 type Expression = Annotated[
@@ -65,13 +44,7 @@ type Name = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$", max_length=100)]
 """A name that expressions can use."""
 
 
-class _Keys(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class EachModel(_Keys):
+class EachModel(Strict):
     """Repeats an event for every value of a list."""
 
     name: Name = Field(description="Name of the value in the event's expressions.")
@@ -87,7 +60,7 @@ class EachModel(_Keys):
         return self
 
 
-class EventModel(_Keys):
+class EventModel(Strict):
     """One event that a row may give."""
 
     kind: Kind = Field(description="Which of the five basic kinds.")
@@ -115,7 +88,7 @@ class EventModel(_Keys):
     )
 
 
-class OrderModel(_Keys):
+class OrderModel(Strict):
     """In which order events leave the source."""
 
     scope: Literal["global", "device"] = Field(
@@ -125,18 +98,18 @@ class OrderModel(_Keys):
             "device are in order among themselves."
         ),
     )
-    lateness: Annotated[int, BeforeValidator(_duration_ms)] = Field(
+    lateness: DurationMs = Field(
         default=0,
         ge=0,
-        description="How long rows may come after their time, for example 10s: events wait so long.",
+        description="How far behind rows may come, for example 10s: events wait so long.",
     )
     """Milliseconds."""
 
 
-class FilesModel(_Keys):
+class FilesModel(Strict):
     """Keys of ``spec.source`` when its connector is ``files``."""
 
-    path: Path = Field(description="The file; gzip is recognised by its content.")
+    path: PathField = Field(description="The file; gzip is recognised by its content.")
     format: Literal["csv", "jsonl"] = Field(description="CSV with a header line, or JSON Lines.")
     delimiter: str = Field(default=",", description="CSV: what separates columns.")
     quote: str = Field(
@@ -159,7 +132,7 @@ class FilesModel(_Keys):
         default=(), description="A row whose values were seen before is a duplicate."
     )
     order: OrderModel = Field(default_factory=OrderModel, description="Order of events.")
-    max_record_bytes: Annotated[int, BeforeValidator(_size_bytes)] = Field(
+    max_record_bytes: SizeBytes = Field(
         default=2**20,
         ge=64,
         le=_RECORD_MAX_BYTES,

@@ -29,7 +29,6 @@ from walle_connectors.files.offsets import decode_positions, known_ends
 from walle_connectors.files.records import BrokenRow, Record, text_digest
 from walle_connectors.files.stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
-from walle_stream.events import Event
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch
 from walle_stream.types import device_id_problem, partition_of
@@ -106,13 +105,18 @@ class FilesReader:
         """Read on until a batch is full, or for a bounded number of rows.
 
         Raises:
-            SourceError: The file cannot be read on, or became shorter.
+            SourceError: The file cannot be read on.
+            SourceChangedError: It became shorter, or gives other events.
         """
         if self._failure is not None:
             raise self._failure
         if not self._is_done:
             try:
                 self._advance()
+            except SourceChangedError as error:
+                self._ready.clear()
+                self._failure = error
+                raise
             except READ_ERRORS as error:
                 # rows before the damage are given first, then this is raised
                 self._failure = self._damaged(error)
@@ -123,7 +127,8 @@ class FilesReader:
 
     def drain(self) -> Sequence[SourceBatch]:
         """Return what was read but not yet returned; releases nothing."""
-        self._flush()
+        if self._failure is None and not self._is_done:
+            self._flush()
         self._is_done = True
         return self._hand_out()
 
@@ -168,10 +173,10 @@ class FilesReader:
         place = len(self._ends)
         return self._known_ends[place] if place < len(self._known_ends) else None
 
-    def _read_rows(self, stop: int) -> bool:
+    def _read_rows(self, stop: int) -> bool:  # noqa: C901, PLR0912, PLR0915 - the hot loop
         """Read up to a row, or until batches are ready; False at the end of the file."""
         build, homes, seen, ready = self._build, self._homes, self._seen, self._ready
-        lateness_ms, batch_events, ends = self._lateness_ms, self._batch_events, self._ends
+        lateness_ms, batch_events = self._lateness_ms, self._batch_events
         rows, step, replay_step = self._rows, self._step, self._replay_step
         room = FLUSH_BYTES
         try:
@@ -180,7 +185,7 @@ class FilesReader:
                 step += 1
                 values = record[0]
                 result = values if values.__class__ is BrokenRow else build(values)
-                if result.__class__ is not tuple:
+                if not isinstance(result, tuple):
                     self._refuse(step, record, result)
                     continue
                 device_id, time_ms, identity, now, timed = result
@@ -198,7 +203,7 @@ class FilesReader:
                     lane.is_fresh = False
                     lane.accepted_rows += 1
                     lane.raw_bytes += record[1]
-                if time_ms > scope.highest_ms:
+                if time_ms > scope.highest_ms:  # noqa: PLR1730 - max() takes longer
                     scope.highest_ms = time_ms
                 watermark_ms = scope.highest_ms - lateness_ms
                 if watermark_ms != time_ms or step <= replay_step:
@@ -219,7 +224,7 @@ class FilesReader:
                         lane.events.extend(now)
                         if len(lane.events) >= batch_events:
                             self._cut_full(step, lane)
-                    if at_ms > scope.released_ms:
+                    if at_ms > scope.released_ms:  # noqa: PLR1730 - same
                         scope.released_ms = at_ms
                 room -= record[1]
                 if ready or room < 0:
@@ -352,12 +357,18 @@ class FilesReader:
         )
 
     def _finish(self) -> None:
-        """The file has no more rows: this is an end, unless it was one before."""
+        """The file has no more rows: this is an end, unless it was one before.
+
+        Raises:
+            SourceChangedError: It had more rows before.
+        """
         if self._next_known_end() is not None or self._step < self._replay_step:
             raise SourceChangedError(
                 f"source {self._stream.name!r} ends after row {self._rows}, but more of it was "
                 "read before: give the whole file, or start with a new --data-dir"
             )
+        if not self._is_replayed:
+            self._check_replay()
         if not self._ends or self._ends[-1] != self._rows:
             self._end()
         self._is_done = True

@@ -136,7 +136,7 @@ class CsvRecords:
                 continue
             values: list[str] | BrokenRow
             if quote in line:
-                values, line = self._quoted(line)  # noqa: PLW2901 - the record may have more lines
+                values, line = self._quoted(line)
             elif size < _BLANK_BYTES and not line.strip(b"\r\n"):
                 continue
             else:

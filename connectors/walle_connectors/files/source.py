@@ -1,15 +1,15 @@
 """The file source: a definition that can be opened, and its fingerprint."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 from walle_connectors.files.layout import CsvLayout, JsonLayout
-from walle_connectors.files.mapping import MappingError, compile_mapping
+from walle_connectors.files.mapping import MappingError, RowResult, compile_mapping
 from walle_connectors.files.model import FilesModel
 from walle_connectors.files.reader import FilesReader
-from walle_connectors.files.records import CsvRecords, JsonRecords
+from walle_connectors.files.records import CsvRecords, JsonRecords, Record
 from walle_connectors.files.stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
 
@@ -17,6 +17,8 @@ HEAD_BYTES: Final = 65_536
 """How much of the file's decompressed beginning the fingerprint covers."""
 
 _DIGEST_BYTES: Final = 16
+
+type _Rows = tuple[Callable[[Any], RowResult], Iterator[Record]]
 
 
 class FilesSource:
@@ -89,17 +91,9 @@ class FilesSource:
         stream = FileStream(model.path)
         try:
             stream.skip_mark()
-            if model.format == "csv":
-                csv = CsvRecords(stream.bytes, model.delimiter, model.quote, model.max_record_bytes)
-                header = csv.header()
-                if header is None:
-                    raise SourceError(f"source {stream.name!r} has no readable header line")
-                build = compile_mapping(model, CsvLayout(model.columns, header))
-                records = csv.rows(len(header))
-            else:
-                layout = JsonLayout(model.explode)
-                build = compile_mapping(model, layout)
-                records = JsonRecords(stream.bytes, layout, model.max_record_bytes).rows()
+            build, records = (
+                _open_csv(model, stream) if model.format == "csv" else _open_json(model, stream)
+            )
             return FilesReader(
                 stream=stream,
                 records=records,
@@ -134,6 +128,21 @@ class FilesSource:
             f"source {str(self._model.path)!r} is not the one that the data directory was made "
             f"from: {difference}. Give the same source, or a new --data-dir"
         )
+
+
+def _open_csv(model: FilesModel, stream: FileStream) -> _Rows:
+    csv = CsvRecords(stream.bytes, model.delimiter, model.quote, model.max_record_bytes)
+    header = csv.header()
+    if header is None:
+        raise SourceError(f"source {stream.name!r} has no readable header line: add one")
+    build = compile_mapping(model, CsvLayout(model.columns, header))
+    return build, csv.rows(len(header))
+
+
+def _open_json(model: FilesModel, stream: FileStream) -> _Rows:
+    layout = JsonLayout(model.explode)
+    build = compile_mapping(model, layout)  # the layout learns which fields are used
+    return build, JsonRecords(stream.bytes, layout, model.max_record_bytes).rows()
 
 
 def _digest(data: bytes) -> str:

@@ -81,7 +81,9 @@ class Translator:
         """
         self._names = names
 
-    def translate(self, node: ast.expr, *, is_sure: bool = True) -> Typed:
+    def translate(  # noqa: C901, PLR0911 - one case per node type
+        self, node: ast.expr, *, is_sure: bool = True
+    ) -> Typed:
         """Translate one tree of allowed nodes.
 
         Args:
@@ -178,7 +180,7 @@ class Translator:
             left_type = right_type
         return ast.Compare(left, node.ops, parts), "bool"
 
-    def _call(self, node: ast.Call, is_sure: bool) -> Typed:
+    def _call(self, node: ast.Call, is_sure: bool) -> Typed:  # noqa: PLR0911 - one per function
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name == "get":
             return self._get(node)

@@ -5,15 +5,11 @@ Encoding happens at the moment of ``emit`` and ``put``, decoding at every
 so results cannot depend on which runs shared a batch.
 """
 
-from json import JSONDecodeError
+from collections.abc import Callable, Iterable
+from json import JSONDecodeError, encoder
 from json.decoder import JSONDecoder
-from json.encoder import JSONEncoder
+from json.encoder import JSONEncoder, encode_basestring
 from typing import Any, Final
-
-try:
-    from json.encoder import c_make_encoder, encode_basestring
-except ImportError:  # an interpreter without the C accelerator: slower, the same bytes
-    c_make_encoder = None
 
 
 def _refuse(value: object) -> Any:
@@ -24,20 +20,22 @@ def _refuse(value: object) -> Any:
 
 
 # no markers: a list that contains itself ends as RecursionError instead
-_encoder: Final = JSONEncoder(
+_plain_encoder: Final = JSONEncoder(
     ensure_ascii=False,
     allow_nan=False,
     check_circular=False,
     separators=(",", ":"),
     default=_refuse,
 )
-_scan: Final = JSONDecoder().scan_once
+_scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(JSONDecoder())["scan_once"]
 
-# the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us
-_encode: Final = (
-    c_make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)  # noqa: FBT003 - its C signature
-    if c_make_encoder is not None
-    else None
+# the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us;
+# an interpreter without it writes the same bytes more slowly
+_make_encoder: Final[Any] = getattr(encoder, "c_make_encoder", None)
+_encode: Final[Callable[[Any, int], Iterable[str]]] = (
+    _make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)  # noqa: FBT003 - its C signature
+    if _make_encoder is not None
+    else lambda value, _: _plain_encoder.iterencode(value)
 )
 
 
@@ -55,8 +53,7 @@ def encode_json(value: Any) -> bytes:
         ValueError: NaN, infinity, or text that is not valid Unicode.
         RecursionError: Nested too deep, or a container contains itself.
     """
-    chunks = _encode(value, 0) if _encode is not None else _encoder.iterencode(value)
-    return "".join(chunks).encode()
+    return "".join(_encode(value, 0)).encode()
 
 
 def decode_json(data: bytes) -> Any:

@@ -20,9 +20,6 @@ LOG_MAX_CHARACTERS: Final = 2_000
 OUTPUT_MAX_BYTES: Final = 16 * 1024 * 1024
 """Most bytes that one run may emit, features and encodings together."""
 
-LEVELS: Final = ("info", "warning", "error")
-"""Levels of log lines, in the order of their codes in frames."""
-
 
 class Clock:
     """Event time."""
@@ -76,7 +73,9 @@ class Log:
         """
         self._add(2, text)
 
-    def print(self, *values: object, sep: str | None = " ", end: str | None = "\n", **_: object) -> None:
+    def print(
+        self, *values: object, sep: str | None = " ", end: str | None = "\n", **_: object
+    ) -> None:
         """Log a line as ``print`` would write it; the builtin of scripts.
 
         Args:
@@ -94,7 +93,8 @@ class Log:
         else:
             self._dropped_count += 1
 
-    def _taken(self) -> list[tuple[int, str]]:
+    def taken(self) -> list[tuple[int, str]]:
+        """Return the lines so far with their level codes; for the session."""
         lines = self._lines
         if self._dropped_count:
             return [*lines, (1, f"{self._dropped_count} more lines were dropped")]
@@ -150,7 +150,7 @@ class Context:
         self._packed_config = packed_config
         self._config: dict[str, Any] | None = None
         self._random: Random | None = None
-        self._emitted: list[bytes] = []
+        self._emitted: list[bytes] = []  # feature, encoding, feature, encoding, ...
         self._output_bytes = 0
 
     @property
@@ -205,3 +205,7 @@ class Context:
         if self._output_bytes > OUTPUT_MAX_BYTES:
             raise ValueError(f"a run may emit {OUTPUT_MAX_BYTES} bytes, this one has more")
         self._emitted += (body, encoding)
+
+    def taken(self) -> tuple[list[bytes], list[tuple[int, str]]]:
+        """Return what was emitted (feature, encoding, ...) and logged; for the session."""
+        return self._emitted, self.log.taken()

@@ -24,15 +24,27 @@ class ReadOnlyModule(ModuleType):
     """Stands for a standard module inside a script."""
 
     def __setattr__(self, name: str, value: object) -> Never:
-        """Refuse: what one run sets, another would see."""
+        """Refuse: what one run sets, another would see.
+
+        Raises:
+            AttributeError: Always.
+        """
         raise AttributeError(f"module {self.__name__!r} is read-only, {name!r} cannot be set")
 
     def __delattr__(self, name: str) -> Never:
-        """Refuse: what one run deletes, another would miss."""
+        """Refuse: what one run deletes, another would miss.
+
+        Raises:
+            AttributeError: Always.
+        """
         raise AttributeError(f"module {self.__name__!r} is read-only, {name!r} cannot be deleted")
 
     def __getattr__(self, name: str) -> Never:
-        """Explain that the name is not there, or not for scripts."""
+        """Explain that the name is not there, or not for scripts.
+
+        Raises:
+            AttributeError: Always.
+        """
         raise AttributeError(f"module {self.__name__!r} has no {name!r} for a task's script")
 
 

@@ -11,10 +11,9 @@ import dataclasses
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from string import Formatter
 from types import FunctionType
 from typing import Any, Final
-
-from _string import formatter_parser  # the parser behind str.format itself
 
 from walle_stream.vm.guest.modules import Importer, real_builtin
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
@@ -30,6 +29,9 @@ FORMAT_GUARD: Final = "@format"
 
 FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 """Attributes that rewritten code reads through ``format_attribute``."""
+
+
+_parse_template: Final = Formatter().parse
 
 
 def store_target(target: Any) -> Any:
@@ -79,7 +81,7 @@ def format_attribute(value: Any, name: str) -> Any:
 
 
 def _check_template(template: str) -> None:
-    for _, field, spec, _ in formatter_parser(template):
+    for _, field, spec, _ in _parse_template(template):
         if field:
             for part in field.replace("[", ".").replace("]", ".").split("."):
                 _check_name(part)
@@ -138,7 +140,7 @@ def _total_ordering(class_: type[Any]) -> type[Any]:
     return functools.total_ordering(store_target(class_))
 
 
-def _abstractmethod(function: Callable[..., Any]) -> Callable[..., Any]:
+def _abstractmethod(function: Any) -> Any:
     return abstractmethod(store_target(function))
 
 

@@ -1,11 +1,10 @@
 """The guest's side of a VM: bind a task, then run batches of it.
 
-The host writes a call into the inbox (``<Q`` call number, then marshal version
-2 of the device groups) and enters ``call``. The guest runs every group, writes
-the results behind the header of the outbox and, last of all, the header with
-the call's number: the completion mark. Results that do not fit stay here; the
-header says how much room they need and the host calls ``write_pending`` again
-with a larger outbox. The byte layout is documented in ``walle_stream.vm.frames``.
+The host writes a call into the inbox and enters ``call``. The guest runs every
+group, writes the results behind the header of the outbox and, last of all, the
+header with the call's number: the completion mark. Results that do not fit stay
+here; the header says how much room they need and the host enters
+``write_pending`` with a larger outbox. See ``layout`` for the bytes.
 
 The script's body is executed in fresh globals for every run, so nothing that a
 run leaves in a global, a default argument or a class is there for the next.
@@ -18,25 +17,19 @@ from types import CodeType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from walle_stream.vm.guest.context import Context, Log
+from walle_stream.vm.guest.layout import (
+    DELETED,
+    HEADER,
+    MAGIC,
+    NUMBER,
+    STATUS_COMPLETE,
+    STATUS_TOO_SMALL,
+    WORD_BYTES,
+)
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.page import Page
 from walle_stream.vm.guest.restricted import REPLACED_NAMES, SCRIPT_MODULE, make_builtins
 from walle_stream.vm.guest.state import State
-
-HEADER: Final = struct.Struct("<4sIQQQ")
-"""Magic, status, call number, count of control words, bytes of the body."""
-
-MAGIC: Final = b"WVM1"
-"""First bytes of a header that the guest wrote."""
-
-STATUS_COMPLETE: Final = 1
-"""The whole result lies behind the header."""
-
-STATUS_TOO_SMALL: Final = 2
-"""The result needs a larger outbox."""
-
-DELETED: Final = 0xFFFF_FFFF
-"""Length word of a state entry that was deleted."""
 
 MESSAGE_MAX_CHARACTERS: Final = 2_000
 """Longest description of a failed run."""
@@ -44,7 +37,6 @@ MESSAGE_MAX_CHARACTERS: Final = 2_000
 NAME_MAX_CHARACTERS: Final = 200
 """Longest class name of an exception."""
 
-_NUMBER: Final = struct.Struct("<Q")
 _GC_THRESHOLD: Final = 10_000
 
 
@@ -67,7 +59,7 @@ class Session:
         """
         self._inbox = inbox
         self._outbox = outbox
-        self._program: _Program | None = None
+        self._program = _Program("", "", compile("", "", "exec"), b"")
         self._builtins: dict[str, Any] = {}
         self._result: tuple[int, list[int], bytes] = (0, [], b"")
 
@@ -84,21 +76,26 @@ class Session:
     def bind(self, packed: bytes) -> None:
         """Load a task and try its script's body once.
 
-        The result frame is one run without emits: what is wrong, if anything.
+        The result frame is that of a call number 0 with one group of one run:
+        what is wrong, if anything.
 
         Args:
             packed: Marshalled (task, file, code, config, imported modules).
         """
         task, file, code, config, imports = marshal.loads(packed)  # noqa: S302 - made by the host
-        self._program = program = _Program(task, file, code, config)
+        self._program = _Program(task, file, code, config)
         self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
         words: list[int] = []
         parts: list[bytes] = []
-        namespace = self._namespace(Log())
+        log = Log()
+        namespace = self._namespace(log)
         try:
             exec(code, namespace)
         except BaseException as error:  # noqa: BLE001 - whatever a script raises is its failure
-            _write_failure(words, parts, error, program.file)
+            _write_failure(words, parts, log, describe(error, file))
+        else:
+            words += (1, 0, 0)
+        words.append(0)
         namespace.clear()
         gc.collect()
         gc.freeze()
@@ -108,21 +105,35 @@ class Session:
     def call(self) -> None:
         """Run the batch in the inbox."""
         inbox = self._inbox
-        (number,) = _NUMBER.unpack_from(inbox)
-        groups = marshal.loads(inbox[_NUMBER.size :])  # noqa: S302 - made by the host
+        (number,) = NUMBER.unpack_from(inbox)
+        groups = marshal.loads(inbox[NUMBER.size :])  # noqa: S302 - made by the host
+        task, file, code, config = self._program
         words: list[int] = []
         parts: list[bytes] = []
         for device_id, state, runs in groups:
             changes: dict[str, bytes | None] = {}
             for position, clock_ms, given in runs:
                 overlay: dict[str, bytes | None] = {}
-                if self._run(device_id, State(state, overlay), position, clock_ms, given, words, parts):
+                context = Context(
+                    device_id, task, State(state, overlay), position, clock_ms, config
+                )
+                namespace = self._namespace(context.log)
+                try:
+                    exec(code, namespace)
+                    namespace["run"](context, Page(given))
+                except BaseException as error:  # noqa: BLE001 - a failed run, never more
+                    _write_failure(words, parts, context.log, describe(error, file))
+                else:
+                    _write_success(words, parts, context)
                     for key, data in overlay.items():
                         changes[key] = data
                         if data is None:
                             state.pop(key, None)
                         else:
                             state[key] = data
+                # functions and globals hold each other: without this only the
+                # garbage collector would free a run
+                namespace.clear()
             words.append(len(changes))
             for key, data in changes.items():
                 name = key.encode()
@@ -137,7 +148,7 @@ class Session:
     def write_pending(self) -> None:
         """Write the last result, or how much room it needs."""
         number, words, body = self._result
-        words_bytes = 4 * len(words)
+        words_bytes = WORD_BYTES * len(words)
         size_bytes = HEADER.size + words_bytes + len(body)
         outbox = self._outbox
         status = STATUS_TOO_SMALL
@@ -146,7 +157,7 @@ class Session:
             struct.pack_into(f"<{len(words)}I", outbox, HEADER.size, *words)
             outbox[HEADER.size + words_bytes : size_bytes] = body
             self._result = (0, [], b"")
-        HEADER.pack_into(outbox, 0, MAGIC, status, number, words_bytes // 4, len(body))
+        HEADER.pack_into(outbox, 0, MAGIC, status, number, len(words), len(body))
 
     def _finish(self, number: int, words: list[int], parts: list[bytes]) -> None:
         self._result = (number, words, b"".join(parts))
@@ -154,3 +165,65 @@ class Session:
 
     def _namespace(self, log: Log) -> dict[str, Any]:
         return {"__builtins__": self._builtins, "__name__": SCRIPT_MODULE, "print": log.print}
+
+
+def describe(error: BaseException, file: str) -> tuple[str, str]:
+    """Put an exception of a script into words.
+
+    Args:
+        error: What the script raised.
+        file: The script's file name.
+
+    Returns:
+        The class, and one text ``file:line: class: message`` with the line of
+        the script that was running; never raises, whatever the exception does.
+    """
+    try:
+        line = 0
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == file:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        name = str(type(error).__name__)[:NAME_MAX_CHARACTERS]
+    except BaseException:  # noqa: BLE001 - the exception is the script's own class
+        return "BaseException", f"{file}: the script's exception could not be described"
+    place = f"{file}:{line}" if line else file
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - its __str__ is the script's too
+        text = "its text could not be made"
+    return name, f"{place}: {name}: {text}"[:MESSAGE_MAX_CHARACTERS]
+
+
+def _write_success(words: list[int], parts: list[bytes], context: Context) -> None:
+    emitted, lines = context.taken()
+    words += (1, len(emitted) // 2)
+    words += map(len, emitted)
+    parts += emitted
+    words.append(len(lines))
+    if lines:
+        _write_lines(words, parts, lines)
+
+
+def _write_failure(
+    words: list[int], parts: list[bytes], log: Log, description: tuple[str, str]
+) -> None:
+    lines = log.taken()
+    words += (0, 0, len(lines))
+    _write_lines(words, parts, lines)
+    for text in description:
+        data = _encode_text(text)
+        words.append(len(data))
+        parts.append(data)
+
+
+def _write_lines(words: list[int], parts: list[bytes], lines: list[tuple[int, str]]) -> None:
+    for level, text in lines:
+        data = _encode_text(text)
+        words += (level, len(data))
+        parts.append(data)
+
+
+def _encode_text(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

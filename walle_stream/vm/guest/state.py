@@ -80,9 +80,9 @@ class State:
                 names.add(key)
         return sorted(names)
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: str) -> bool:
         """Tell whether there is an entry."""
         overlay = self._overlay
         if key in overlay:
-            return overlay[key] is not None  # type: ignore[index] # it is a key, so it is a str
+            return overlay[key] is not None
         return key in self._base

@@ -1,0 +1,206 @@
+"""What a partition's turn reads and writes, as rows of its database.
+
+Knows keys and encodings, decides nothing. Everything written between two
+commits goes into one transaction; task state and feature rows go through
+buffering tables in front of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream.ports import DeadLetter
+from walle_stream.store import keys
+from walle_stream.store.buffering import BufferingTable, FlushPolicy
+from walle_stream.store.keys import DeviceKeys
+from walle_stream.store.partition import PartitionStore
+from walle_stream.store.transaction import Transaction
+from walle_stream.stream.machine import DeviceDelta, DeviceSnapshot
+from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
+
+_U64: Final = Struct(">Q")
+_decode_head = RowDecoder(PartitionHead, "head").decode
+_decode_device = RowDecoder(DeviceSnapshot, "device").decode
+_decode_page_row = RowDecoder(list[Any], "open page").decode
+
+
+class PartitionRows:
+    """Rows of one partition. One thread, the device host's."""
+
+    def __init__(self, store: PartitionStore, flush_policy: FlushPolicy | None = None) -> None:
+        """Take over an opened database.
+
+        Args:
+            store: The database; closed with this object.
+            flush_policy: When buffered rows move into the write batch.
+        """
+        self._store = store
+        self._policy = flush_policy or FlushPolicy()
+        self._transaction: Transaction | None = None
+        self._tables: dict[str, BufferingTable] = {}
+        self._deadlines: dict[str, int] = {}
+
+    # Reading
+
+    def head(self) -> PartitionHead:
+        """Return where the partition stands."""
+        row = self._store.get(keys.HEAD_KEY)
+        return PartitionHead() if row is None else _decode_head(row)
+
+    def offset(self) -> bytes | None:
+        """Return the source's offset, None before the first commit."""
+        return self._store.get(keys.OFFSET_KEY)
+
+    def next_epoch(self) -> int:
+        """Take a new epoch for this opening and make it durable; blocks."""
+        stored = self._store.get(keys.EPOCH_KEY)
+        epoch = (int(_U64.unpack(stored)[0]) if stored else 0) + 1
+        transaction = self._store.begin()
+        transaction.put(keys.EPOCH_KEY, _U64.pack(epoch))
+        transaction.commit()
+        return epoch
+
+    def device(self, device_id: str) -> tuple[DeviceSnapshot | None, dict[int, list[Any]]]:
+        """Return a device at rest and the event rows of its open pages.
+
+        Args:
+            device_id: The device.
+        """
+        device = DeviceKeys(device_id)
+        row = self._store.get(device.row)
+        if row is None:
+            return None, {}
+        snapshot = _decode_device(row)
+        rows: dict[int, list[Any]] = {}
+        if snapshot.sequence[4]:
+            for key, value in self._store.scan(device.pages()):
+                ordinal, _ = keys.parse_page_row(key)
+                rows.setdefault(ordinal, []).append(tuple(_decode_page_row(value)))
+        return snapshot, rows
+
+    def timers(self) -> Iterator[tuple[str, int]]:
+        """Iterate over the devices at rest that have a deadline."""
+        for key, value in self._store.scan(keys.DEADLINE_PREFIX):
+            device_id, deadline_ms = key[1:].decode(), int(_U64.unpack(value)[0])
+            self._deadlines[device_id] = deadline_ms
+            yield device_id, deadline_ms
+
+    def task_state(self, device_id: str, task: str) -> dict[str, bytes]:
+        """Return a device's state for a task, by key."""
+        prefix = DeviceKeys(device_id).states(task)
+        skip = len(prefix)
+        return {key[skip:].decode(): value for key, value in self._store.scan(prefix)}
+
+    def outbox(self) -> list[tuple[int, bytes]]:
+        """Return the frames without acknowledgement, by number."""
+        return [
+            (keys.parse_number(key), value) for key, value in self._store.scan(keys.OUTBOX_PREFIX)
+        ]
+
+    # Writing; all of it becomes visible with ``commit``
+
+    def put_device(self, delta: DeviceDelta) -> None:
+        """Write a device and the changes of its open pages."""
+        transaction = self._begun()
+        device = DeviceKeys(delta.device_id)
+        transaction.put(device.row, encode_row(delta.snapshot))
+        for ordinal, index, row in delta.new_rows:
+            transaction.put(device.page_row(ordinal, index), encode_row(row))
+        for ordinal, count in delta.closed_pages:
+            for index in range(count):
+                transaction.delete(device.page_row(ordinal, index))
+        self._put_deadline(transaction, delta.device_id, delta.snapshot.deadline_ms)
+
+    def put_task_state(
+        self, device_id: str, task: str, changes: Mapping[str, bytes | None]
+    ) -> None:
+        """Write what a run changed; None deletes a key."""
+        table = self._table(task)
+        prefix = DeviceKeys(device_id).states(task)
+        for key, value in changes.items():
+            table.put(prefix + key.encode(), value)
+
+    def put_feature(self, record: FeatureRecord) -> None:
+        """Write a feature row of a device."""
+        key = DeviceKeys(record.device_id).feature(record.task, record.sequence_number)
+        row = encode_row((record.task_version, record.feature, record.encoding))
+        self._table(record.task).put(key, row)
+
+    def put_outbox(self, frame: tuple[int, bytes] | None, acknowledged: Sequence[int]) -> None:
+        """Write a new frame and delete acknowledged ones."""
+        transaction = self._begun()
+        if frame is not None:
+            transaction.put(keys.outbox_key(frame[0]), frame[1])
+        for number in acknowledged:
+            transaction.delete(keys.outbox_key(number))
+
+    def put_dead_letters(self, head: PartitionHead, letters: Sequence[DeadLetter]) -> None:
+        """Write dead letters behind those that are there, and count them."""
+        transaction = self._begun()
+        for letter in letters:
+            transaction.put(
+                keys.dead_letter_key(head.next_dead_letter), msgspec.json.encode(letter)
+            )
+            head.next_dead_letter += 1
+        head.counters.dead_letters += len(letters)
+
+    def put_message(self, device_id: str, sequence_number: int, message: bytes) -> None:
+        """Write a downlink message of a device."""
+        self._begun().put(DeviceKeys(device_id).message(sequence_number), message)
+
+    def commit(self, head: PartitionHead, offset: bytes | None) -> None:
+        """Write everything in ONE write batch; blocks.
+
+        Args:
+            head: Where the partition stands now.
+            offset: The source's offset behind the batch.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        transaction = self._begun()
+        for table in self._tables.values():
+            table.flush()
+        transaction.put(keys.HEAD_KEY, encode_row(head))
+        if offset is not None:
+            transaction.put(keys.OFFSET_KEY, offset)
+        transaction.commit()
+        self._transaction = None
+        for table in self._tables.values():
+            table.mark_committed()
+
+    def close(self) -> None:
+        """Drop what was not committed and release the database."""
+        if self._transaction is not None:
+            self._transaction.drop()
+            self._transaction = None
+        self._store.close()
+
+    def _begun(self) -> Transaction:
+        if self._transaction is None:
+            self._transaction = self._store.begin()
+            for table in self._tables.values():
+                table.bind(self._transaction)
+        return self._transaction
+
+    def _table(self, task: str) -> BufferingTable:
+        table = self._tables.get(task)
+        if table is None:
+            table = self._tables[task] = BufferingTable(self._store, self._policy)
+            table.bind(self._begun())
+        elif self._transaction is None:
+            self._begun()
+        return table
+
+    def _put_deadline(
+        self, transaction: Transaction, device_id: str, deadline_ms: int | None
+    ) -> None:
+        if deadline_ms is None:
+            if self._deadlines.pop(device_id, None) is not None:
+                transaction.delete(keys.deadline_key(device_id))
+        elif self._deadlines.get(device_id) != deadline_ms:
+            self._deadlines[device_id] = deadline_ms
+            transaction.put(keys.deadline_key(device_id), _U64.pack(deadline_ms))

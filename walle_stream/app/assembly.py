@@ -1,0 +1,197 @@
+"""From a definition to the parts of a run.
+
+Loading reads and checks everything that can be wrong before anything is opened:
+the YAML, the connectors' keys, the scripts. Opening puts each part's closing on
+the caller's stack, in the order in which nothing is lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from walle_stream.actors.partition import PartitionHost, PartitionPlan
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.app.connectors import ConnectorModels, load_connector
+from walle_stream.errors import ScriptError
+from walle_stream.ports import SourceReader
+from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.partition import PartitionStore
+from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.pool import VmPool
+from walle_stream.vm.program import TaskProgram, compile_program
+
+if TYPE_CHECKING:
+    from walle_stream.app.local import RunOptions
+
+MAILBOX_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Bound of the batches that wait for one device host."""
+
+LOCK_TIMEOUT_S: Final = 5.0
+"""How long a start waits for an owner that is dying."""
+
+
+class Assembly:
+    """The parts of one run. Load, open, ask for parts; use once."""
+
+    def __init__(self, loaded: LoadedPipeline, programs: Mapping[str, TaskProgram]) -> None:
+        """Keep what was checked; use ``load``.
+
+        Args:
+            loaded: The definition.
+            programs: The tasks' compiled scripts, by task.
+        """
+        self.name = loaded.pipeline.metadata.name
+        self.masked_values = loaded.masked_values
+        self._loaded = loaded
+        self._spec = loaded.pipeline.spec
+        self.programs = programs
+        self._source = load_connector(self._spec.source.connector).open(loaded.source)
+        self.host_count: int = self._spec.runtime.hosts
+        self.partition_count: int = self._spec.runtime.partitions
+        self.mailbox_bytes = MAILBOX_MAX_BYTES
+
+    @classmethod
+    def load(cls, file: Path, overrides: Sequence[str] = ()) -> "Assembly":
+        """Load and check a definition; opens nothing.
+
+        Args:
+            file: The pipeline's YAML.
+            overrides: ``a.b=c``.
+
+        Raises:
+            SpecFileError: The definition is wrong.
+            ScriptError: A script is.
+        """
+        loaded = load_pipeline(file, overrides, connector_models=ConnectorModels())
+        programs = {task.metadata.name: _program(task) for task in loaded.tasks}
+        return cls(loaded, programs)
+
+    def open(self, stack: ExitStack, options: "RunOptions") -> None:
+        """Open data directory, tunnel, cloud table and VMs; blocks.
+
+        Args:
+            stack: Gets the closings.
+            options: How to run.
+
+        Raises:
+            WalleError: A part cannot be opened; what was is closed.
+        """
+        spec = self._spec
+        self._data_dir = stack.enter_context(
+            DataDir.open(
+                options.data_dir,
+                partition_count=self.partition_count,
+                pipeline=self.name,
+                source=self._source.fingerprint,
+                lock_timeout_s=LOCK_TIMEOUT_S,
+            )
+        )
+        self._source.check_fingerprint(self._data_dir.meta.source)
+        connector = load_connector(spec.tunnel.connector)
+        self.cloud_store = connector.open_features(self._data_dir.cloud_path)
+        stack.callback(self.cloud_store.close)
+        self._tunnel = connector.open_tunnel(
+            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
+        )
+        stack.callback(self._tunnel.close)
+        self.uplink_receiver = self._tunnel.receiver
+        self._pool = VmPool(self.programs, spec.runtime.vms or options.hosts)
+        stack.callback(self._pool.close)
+        self._plan = self._make_plan()
+
+    def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
+        """Open the source at the partitions' offsets.
+
+        Args:
+            offsets: By partition.
+            limit: Most rows to read in this run.
+        """
+        reader: SourceReader = self._source.open(
+            offsets, self.partition_count, self._spec.runtime.batch_events, limit
+        )
+        return reader
+
+    def open_partition(self, number: int) -> PartitionHost:
+        """Open a partition at its last commit; run in its host's thread.
+
+        Args:
+            number: Which.
+        """
+        path = self._data_dir.partition_path(number)
+        sync = self._spec.state.sync
+
+        def open_rows() -> PartitionRows:
+            return PartitionRows(PartitionStore.open(path, sync=sync))
+
+        def open_session(rows: PartitionRows) -> UplinkSession:
+            return UplinkSession(
+                self._tunnel,
+                number,
+                rows.next_epoch(),
+                self._data_dir.meta.incarnation,
+                rows.outbox(),
+            )
+
+        return PartitionHost(number, self._plan, self._pool, open_rows, open_session)
+
+    def _make_plan(self) -> PartitionPlan:
+        spec, tasks = self._spec, self._loaded.tasks
+        wanted = [task.spec.fields for task in tasks]
+        fields = (
+            None
+            if any(names is None for names in wanted)
+            else frozenset(name for names in wanted for name in names or ())
+        )
+        return PartitionPlan(
+            triggers={
+                task.metadata.name: tuple(tuple(trigger.sequence) for trigger in task.spec.triggers)
+                for task in tasks
+            },
+            versions={task.metadata.name: task.spec.version for task in tasks},
+            policy=SequencePolicy(
+                page_timeout_ms=spec.sequence.page_timeout_ms,
+                out_of_order_ms=spec.sequence.out_of_order_ms,
+                page_max_events=spec.sequence.page_max_events,
+                fields=fields,
+            ),
+            compression=spec.tunnel.compression,
+            active_devices=spec.runtime.active_devices,
+        )
+
+
+def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Check a pipeline or task file, scripts included.
+
+    Args:
+        file: The YAML file.
+        overrides: ``a.b=c``; pipelines only.
+
+    Returns:
+        ``kind``, ``name`` and the names of the tasks.
+
+    Raises:
+        WalleError: It is wrong.
+    """
+    task = load_task(file)
+    if task is not None:
+        _program(task)
+        return {"kind": "Task", "name": task.metadata.name, "tasks": [task.metadata.name]}
+    assembly = Assembly.load(file, overrides)
+    return {"kind": "Pipeline", "name": assembly.name, "tasks": sorted(assembly.programs)}
+
+
+def _program(task: Any) -> TaskProgram:
+    path = Path(task.spec.script)
+    name = task.metadata.name
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScriptError(
+            f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
+        ) from error
+    program = TaskProgram(name, task.spec.version, source, str(path), dict(task.spec.config))
+    compile_program(program)
+    return program

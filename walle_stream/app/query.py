@@ -1,0 +1,218 @@
+"""Reads a data directory from outside, also while a run writes it.
+
+Lines are bytes of JSON objects in a fixed order, so that equal contents are
+equal bytes: what tests, the chaos campaign and ``walle state export`` compare.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from walle_stream.app.connectors import load_connector
+from walle_stream.errors import StoreMissingError
+from walle_stream.ports import DeadLetter
+from walle_stream.store import keys
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.partition import PartitionStore
+from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.rows import PartitionHead, RowDecoder
+
+_decode_any = RowDecoder(Any, "any").decode
+_decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
+_decode_head = RowDecoder(PartitionHead, "head").decode
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """How far the runs over a data directory came."""
+
+    commits: int
+    is_complete: bool
+    """Whether every partition has passed the source's natural end."""
+
+
+def features_lines(
+    data_dir: Path, device_id: str | None = None, task: str | None = None
+) -> Iterator[bytes]:
+    """Iterate over the cloud side's features by device and sequence number.
+
+    Args:
+        data_dir: The data directory.
+        device_id: Only this device's.
+        task: Only this task's.
+
+    Yields:
+        ``{"device_id", "task", "task_version", "sequence_number", "feature"}``.
+
+    Raises:
+        StoreMissingError: There is no such data directory.
+    """
+    with DataDir.open_read_only(data_dir) as opened:
+        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
+        try:
+            for record in store.scan(device_id):
+                if task in {None, record.task}:
+                    yield _feature_line(record)
+        finally:
+            store.close()
+
+
+def features_sample(data_dir: Path, count: int) -> list[bytes]:
+    """Return some features for a person: those of the device with most, of few.
+
+    Args:
+        data_dir: The data directory.
+        count: At most so many.
+    """
+    best: list[bytes] = []
+    current: list[bytes] = []
+    device = None
+    for seen, line in enumerate(features_lines(data_dir)):
+        start = line[: line.index(b",")]
+        if start != device:
+            device, current = start, []
+        current.append(line)
+        if len(current) > len(best):
+            best = current
+        if seen > 2_000 and best:  # noqa: PLR2004 - enough to find a busy device
+            break
+    return best[:count]
+
+
+def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
+    """Iterate over all dead letters, by partition and order of arrival.
+
+    Args:
+        data_dir: The data directory.
+
+    Yields:
+        Dead letters.
+    """
+    for _, store in _partitions(data_dir):
+        for _, value in store.scan(keys.DEAD_LETTER_PREFIX):
+            yield msgspec.json.decode(value, type=DeadLetter)
+
+
+def run_state(data_dir: Path) -> RunState:
+    """Say how far the runs came.
+
+    Args:
+        data_dir: The data directory.
+
+    Raises:
+        StoreMissingError: There is none, or it is not complete yet.
+    """
+    commits, is_complete = 0, True
+    for _, store in _partitions(data_dir):
+        head = store.get(keys.HEAD_KEY)
+        if head is None:
+            is_complete = False
+            continue
+        decoded = _decode_head(head)
+        commits += decoded.counters.commits
+        is_complete = is_complete and decoded.is_ended
+    return RunState(commits, is_complete)
+
+
+def canonical_state(data_dir: Path) -> Iterator[bytes]:
+    """Iterate over what must be equal in every run over the same source.
+
+    Devices with their cursors, open pages, sequence numbers and task state;
+    the cloud's features; the counters that do not depend on batches.
+
+    Args:
+        data_dir: The data directory.
+
+    Yields:
+        JSON lines in a fixed order.
+    """
+    yield from _state_lines(data_dir, is_canonical=True)
+    yield from features_lines(data_dir)
+
+
+def full_state(data_dir: Path) -> Iterator[bytes]:
+    """Iterate over everything that the partitions hold, for people.
+
+    Args:
+        data_dir: The data directory.
+
+    Yields:
+        JSON lines.
+    """
+    yield from _state_lines(data_dir, is_canonical=False)
+    yield from features_lines(data_dir)
+
+
+_BATCH_COUNTERS = ("commits", "uplink_bytes", "uplink_frames", "dropped_frames")
+
+
+def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
+    for number, store in _partitions(data_dir):
+        row = store.get(keys.HEAD_KEY)
+        if row is not None:
+            head = msgspec.to_builtins(_decode_head(row))
+            if is_canonical:
+                head = {"counters": head["counters"], "watermark_ms": head["watermark_ms"]}
+                for name in _BATCH_COUNTERS:
+                    del head["counters"][name]
+            yield _encode({"partition": number, **head})
+        for key, value in store.scan(keys.DEADLINE_PREFIX):
+            yield _encode({"deadline": key[1:].decode(), "ms": int.from_bytes(value, "big")})
+        for key, value in store.scan(keys.DEVICE_PREFIX):
+            yield _device_line(key, value)
+        letters = [value for _, value in store.scan(keys.DEAD_LETTER_PREFIX)]
+        for letter in sorted(letters):
+            yield b'{"dead_letter":' + letter + b"}"
+
+
+def _device_line(key: bytes, value: bytes) -> bytes:
+    device_id, table, rest = keys.parse_device(key)
+    line: dict[str, Any] = {"device_id": device_id}
+    if table == keys.TABLE_DEVICE:
+        line["row"] = _decode_any(value)
+    elif table == keys.TABLE_PAGE:
+        ordinal, index = keys.parse_page_row(key)
+        line |= {"page": ordinal, "index": index, "event": _decode_any(value)}
+    elif table == keys.TABLE_STATE:
+        task, name = keys.parse_task(rest)
+        line |= {"task": task, "key": name.decode(), "value": msgspec.Raw(value)}
+    elif table == keys.TABLE_FEATURE:
+        task, number = keys.parse_task(rest)
+        version, feature, encoding = _decode_feature(value)
+        line |= {
+            "task": task,
+            "task_version": version,
+            "sequence_number": int.from_bytes(number, "big"),
+            "feature": msgspec.Raw(feature),
+            "encoding": encoding,
+        }
+    else:
+        line |= {"message": int.from_bytes(rest, "big"), "value": msgspec.Raw(value)}
+    return _encode(line)
+
+
+def _feature_line(record: FeatureRecord) -> bytes:
+    return msgspec.json.encode(
+        {
+            "device_id": record.device_id,
+            "task": record.task,
+            "task_version": record.task_version,
+            "sequence_number": record.sequence_number,
+            "feature": msgspec.Raw(record.feature),
+        }
+    )
+
+
+def _partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
+    with DataDir.open_read_only(data_dir) as opened:
+        for number in range(opened.meta.partition_count):
+            try:
+                store = PartitionStore.open(opened.partition_path(number), read_only=True)
+            except StoreMissingError:
+                continue  # a run that was killed before it opened this partition
+            try:
+                yield number, store
+            finally:
+                store.close()

@@ -1,0 +1,188 @@
+"""The gate: what a script must be before it is compiled.
+
+Checks a script's syntax tree against ``guest.rules`` and rewrites the few
+places where a guard has to look at run time (``guest.restricted``). A finding
+names file and line and what to do. The gate is for mistakes; see the promise
+in ``guest.rules``.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterator
+from typing import Final
+
+from walle_stream.vm.guest.modules import exported_names
+from walle_stream.vm.guest.restricted import FORMAT_ATTRIBUTES, FORMAT_GUARD, STORE_GUARD
+from walle_stream.vm.guest.rules import (
+    ALLOWED_BUILTINS,
+    ALLOWED_MODULES,
+    REPLACED_BUILTINS,
+    hint,
+    is_refused_name,
+)
+
+_FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
+_PARAMETERS: Final = 2
+# text in nodes that is no identifier: values of constants, names of modules
+# (checked by themselves), comments, the source of a template's expression
+_TEXT_FIELDS: Final = frozenset({"kind", "module", "str", "type_comment", "value"})
+_BINDERS: Final = (
+    *(ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.TypeVar),
+)
+
+type Finding = tuple[int, str]
+"""(line, what is wrong there and what to do)."""
+
+
+def check(tree: ast.Module) -> list[Finding]:
+    """Say which rules a script breaks.
+
+    Args:
+        tree: The parsed script.
+
+    Returns:
+        In the order of lines; empty for a script that may run.
+    """
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        bound.update(_bound_names(node))
+    findings = list(_run_findings(tree))
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        findings.extend((line, text) for text in _problems(node, bound))
+    return sorted(findings)
+
+
+def imported_modules(tree: ast.Module) -> frozenset[str]:
+    """Return the allowed modules that a script imports, anywhere in it.
+
+    Args:
+        tree: The parsed script.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found & ALLOWED_MODULES.keys())
+
+
+def rewrite(tree: ast.Module) -> ast.Module:
+    """Put the guards in; line numbers stay.
+
+    Args:
+        tree: A script that passed ``check``; changed in place.
+    """
+    _Guards().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Guards(ast.NodeTransformer):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = _call(STORE_GUARD, node.value)
+        elif node.attr in FORMAT_ATTRIBUTES:
+            guarded = _call(FORMAT_GUARD, node.value, ast.Constant(node.attr))
+            return ast.copy_location(guarded, node)
+        return node
+
+
+def _call(guard: str, value: ast.expr, *more: ast.expr) -> ast.expr:
+    name = ast.Name(guard, ast.Load())
+    return ast.copy_location(ast.Call(name, [value, *more], []), value)
+
+
+def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name not in ALLOWED_MODULES:
+                yield _import_refused(alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        yield from _from_problems(node)
+    elif (
+        isinstance(node, ast.Name)
+        and node.id in _FORBIDDEN_BUILTINS
+        and node.id not in bound
+        and not is_refused_name(node.id)
+    ):
+        yield f"uses {node.id!r}, which a script does not have{hint(node.id)}"
+    for name in _identifiers(node):
+        if is_refused_name(name):
+            yield f"uses the name {name!r}, which a script may not{hint(name)}"
+
+
+def _from_problems(node: ast.ImportFrom) -> Iterator[str]:
+    module = node.module or ""
+    if node.level:
+        yield "imports relatively: a script is one file, put what it needs into it"
+    elif module not in ALLOWED_MODULES:
+        yield _import_refused(module)
+    else:
+        exported = exported_names(module)
+        for alias in node.names:
+            if alias.name == "*":
+                yield f"imports * from {module!r}: name what it needs"
+            elif alias.name not in exported and f"{module}.{alias.name}" not in ALLOWED_MODULES:
+                yield f"imports {alias.name!r} from {module!r}, which has no such name for a script"
+
+
+def _import_refused(module: str) -> str:
+    return (
+        f"imports {module!r}, which a script may not{hint(module)}; it may import "
+        f"{', '.join(sorted(ALLOWED_MODULES))}"
+    )
+
+
+def _run_findings(tree: ast.Module) -> Iterator[Finding]:
+    found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == "run":
+            found = node
+    if found is None:
+        yield 0, "has no function 'run': define def run(ctx, page) at the top level"
+        return
+    given = found.args
+    positional = [*given.posonlyargs, *given.args]
+    required = len(positional) - len(given.defaults)
+    accepts = required <= _PARAMETERS and (len(positional) >= _PARAMETERS or given.vararg)
+    if not accepts or None in given.kw_defaults:
+        yield found.lineno, "'run' does not take (ctx, page): define def run(ctx, page)"
+    if isinstance(found, ast.AsyncFunctionDef) or _is_generator(found):
+        yield (
+            found.lineno,
+            "'run' is called, not awaited nor iterated: no async def, no yield in it",
+        )
+
+
+def _is_generator(function: ast.FunctionDef) -> bool:
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _bound_names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        if not isinstance(node.ctx, ast.Load):
+            yield node.id
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name.partition(".")[0]
+    elif isinstance(node, _BINDERS):
+        yield from _identifiers(node)
+
+
+def _identifiers(node: ast.AST) -> Iterator[str]:
+    for field, value in ast.iter_fields(node):
+        if field in _TEXT_FIELDS or (isinstance(node, ast.alias) and field == "name"):
+            continue
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, str):
+                yield item

@@ -1,0 +1,66 @@
+"""Byte layout of what crosses between host and guest, version 1.
+
+Two shared buffers per VM, all integers little-endian.
+
+**Inbox, host to guest**::
+
+    u64   call number, from 1
+    ...   marshal version 2 of the device groups:
+          [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
+          page: (page_id, page_instance, cause, enter_time_ms | None, row, [row, ...])
+          row:  (id, kind, event_time_ms, ingest_time_ms, contents | None)
+
+Only plain values, written by the host, so the guest may unmarshal them.
+
+**Outbox, guest to host**::
+
+    4s    magic "WVM1"
+    u32   status: 1 complete, 2 the outbox is too small for what follows
+    u64   call number: with the magic the completion mark, written last
+    u64   count of control words W
+    u64   bytes of the body B
+    W*u32 control words
+    B     body: all texts and values, end to end, in the order of their words
+
+The control words say how the body is cut. For each group of the call, for each
+of its runs::
+
+    1, emits, (feature bytes, encoding bytes) * emits, lines, (level, bytes) * lines
+    0, 0, lines, (level, bytes) * lines, class name bytes, message bytes
+
+the first for a run that succeeded, the second for one that failed; then per
+group::
+
+    changes, (key bytes, value bytes | 0xFFFFFFFF for "deleted") * changes
+
+The host reads lengths and cuts; it never unmarshals or unpickles what a guest
+wrote. Features, encodings and values stay opaque bytes; names, messages and
+lines are UTF-8.
+"""
+
+import struct
+from typing import Final
+
+NUMBER: Final = struct.Struct("<Q")
+"""The inbox's call number."""
+
+HEADER: Final = struct.Struct("<4sIQQQ")
+"""The outbox's header: magic, status, call number, control words, body bytes."""
+
+MAGIC: Final = b"WVM1"
+"""First bytes of a header that a guest wrote; the digit is the layout's version."""
+
+STATUS_COMPLETE: Final = 1
+"""The whole result lies behind the header."""
+
+STATUS_TOO_SMALL: Final = 2
+"""The result needs a larger outbox; it waits in the guest."""
+
+WORD_BYTES: Final = 4
+"""Size of a control word."""
+
+DELETED: Final = 0xFFFF_FFFF
+"""Value length of a state entry that was deleted."""
+
+LEVELS: Final = ("info", "warning", "error")
+"""Levels of log lines by their codes."""

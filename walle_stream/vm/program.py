@@ -1,0 +1,103 @@
+"""A task's program: its script, checked and compiled on the host.
+
+The host parses and compiles once, a VM gets bytecode. ``compile_program`` is
+what ``walle validate`` and the pool call; everything that can be wrong with a
+script without running it is found here, with file and line.
+"""
+
+import ast
+import marshal
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from walle_stream.errors import ScriptError
+from walle_stream.vm import gate
+
+
+class TaskProgram(msgspec.Struct, frozen=True):
+    """What a task runs."""
+
+    name: str
+    """The task's name."""
+    version: str
+    """The task's version."""
+    source: str
+    """Text of the script."""
+    file: str
+    """The script's file name as the user gave it, for messages."""
+    config: Mapping[str, Any] = {}
+    """What the script finds in ``ctx.config``; JSON values."""
+
+
+class CompiledProgram(msgspec.Struct, frozen=True):
+    """A program that a VM can be bound to."""
+
+    task: str
+    file: str
+    packed: bytes
+    """Marshalled (task, file, code, config, imported modules)."""
+
+
+def compile_program(program: TaskProgram) -> CompiledProgram:
+    """Check a program and compile its script.
+
+    Args:
+        program: The program.
+
+    Raises:
+        ScriptError: Not Python; no ``run(ctx, page)``; an import, a builtin or
+            a name that a script may not use; or a config that is not plain.
+    """
+    return _compile(program, _parse(program))
+
+
+def script_error(program: TaskProgram | CompiledProgram, line: int, text: str) -> ScriptError:
+    """Make the error for a place in a script.
+
+    Args:
+        program: Whose script.
+        line: From 1; 0 when unknown.
+        text: What is wrong there and what to do.
+    """
+    name = program.name if isinstance(program, TaskProgram) else program.task
+    place = f"{program.file}:{line}" if line else program.file
+    return ScriptError(f"{place}: task {name!r}: {text}", name, program.file, line)
+
+
+def _parse(program: TaskProgram) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a script's style is its own
+            return ast.parse(program.source, program.file)
+    except SyntaxError as error:
+        raise script_error(
+            program, error.lineno or 0, f"is not valid Python: {error.msg}"
+        ) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise script_error(program, 0, f"is not valid Python: {error}") from error
+
+
+def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
+    findings = gate.check(tree)
+    if findings:
+        raise script_error(program, *findings[0])
+    imports = sorted(gate.imported_modules(tree))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = compile(gate.rewrite(tree), program.file, "exec", dont_inherit=True, optimize=0)
+    except SyntaxError as error:
+        raise script_error(
+            program, error.lineno or 0, f"is not valid Python: {error.msg}"
+        ) from error
+    except (RecursionError, MemoryError) as error:
+        raise script_error(program, 0, "is nested too deep to compile: split it up") from error
+    try:
+        config = marshal.dumps(dict(program.config), 2)
+    except ValueError as error:
+        raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
+    packed = marshal.dumps((program.name, program.file, code, config, imports))
+    return CompiledProgram(program.name, program.file, packed)
