@@ -26,7 +26,7 @@ from walle_stream.vm.program import TaskProgram, compile_program
 if TYPE_CHECKING:
     from walle_stream.app.local import RunOptions
 
-MAILBOX_MAX_BYTES: Final = 8 * 1024 * 1024
+MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
 
 LOCK_TIMEOUT_S: Final = 5.0

@@ -104,7 +104,11 @@ def run_table(report: RunReport) -> Table:
 
 def _saving(size_bytes: int, report: RunReport) -> str:
     raw = report.counters.raw_bytes
-    return f"{1 - size_bytes / raw:.1%} below raw" if raw else ""
+    if not raw:
+        return ""
+    if size_bytes <= raw:
+        return f"{1 - size_bytes / raw:.1%} below raw"
+    return f"{size_bytes / raw:.1f} times raw: these rows are smaller than a feature"
 
 
 def _bytes(size_bytes: int) -> str:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         if options.metrics:
             serve_metrics(stack, options.metrics, current)
         progress = stack.enter_context(RunProgress(is_shown=not options.json))
-        report = current.run(progress.update)
+        report = current.run(progress.update, cpu_before_s=0.0)
     _show(report, data_dir, is_json=options.json)
     return 0
 

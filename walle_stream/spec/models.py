@@ -117,7 +117,7 @@ class RuntimeSpec(Strict):
     kind: Literal["local"] = "local"
     partitions: int = Field(default=16, ge=1, le=1024)
     hosts: int = Field(default=1, ge=1, le=256)
-    batch_events: int = Field(default=500, ge=1, le=100_000)
+    batch_events: int = Field(default=2_000, ge=1, le=100_000)
     vms: int | None = Field(default=None, ge=1, le=64)
     """VMs per task; as many as hosts when left out."""
     active_devices: int = Field(default=10_000, ge=0)

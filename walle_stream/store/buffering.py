@@ -1,24 +1,26 @@
 """Collective storage (Walle §"collective storage"): tables behind memory.
 
 A task writes small rows often. A buffering table keeps them in memory in front
-of the transaction: rows written again cost nothing more, reads see what was
-written, and rows move into the transaction's write batch on row count, on
-bytes, on age, before a scan and at the commit. They never reach the disk on
-their own, so a commit stays all or nothing.
+of the transaction, as the values that the task wrote: a row written again
+costs nothing more and only the last value is encoded. Reads see what was
+written. Rows move into the transaction's write batch on row count, on bytes,
+on age, before a scan and at the commit; they never reach the disk on their
+own, so a commit stays all or nothing.
 """
 
-from collections.abc import Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Protocol, cast
 
 import msgspec
 
+from walle_stream.errors import TransactionStateError
 from walle_stream.faults import crash_point
+from walle_stream.store.transaction import Transaction
 
-_DELETED: Final = None
 
-
-class RowStore(Protocol):
-    """Where committed rows are read from."""
+class CommittedRows(Protocol):
+    """Where rows are read from while no transaction is bound."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
@@ -29,130 +31,207 @@ class RowStore(Protocol):
         ...
 
 
-class RowWriter(Protocol):
-    """Where rows go when they are flushed: the current transaction."""
-
-    def put(self, key: bytes, value: bytes) -> None:
-        """Write a value."""
-
-    def delete(self, key: bytes) -> None:
-        """Delete a key."""
-
-
 class FlushPolicy(msgspec.Struct, frozen=True):
     """When rows leave the buffer on their own."""
 
     max_rows: int = 4_096
     max_bytes: int = 4 * 1024 * 1024
+    """Keys and values, as ``RowCodec.size_of`` counts them."""
     max_age_ms: int = 1_000
-    """Age of the oldest row, on the clock that ``put`` is given."""
+    """Age of the oldest row, on the clock that ``put`` and ``advance`` are
+    given: event or ingest time, or a monotonic clock."""
 
 
-class BufferingTable:
+class FlushCause(Enum):
+    """Why rows moved into the write batch."""
+
+    ROWS = "rows"
+    BYTES = "bytes"
+    AGE = "age"
+    READ = "read"
+    COMMIT = "commit"
+
+
+class RowCodec[V](msgspec.Struct, frozen=True):
+    """How a table's values become rows; called at the flush and at reads."""
+
+    encode: Callable[[V], bytes]
+    decode: Callable[[bytes], V]
+    size_of: Callable[[V], int]
+    """Approximate bytes of a value, without encoding it."""
+
+
+class BufferingTable[V = bytes]:
     """One task's table of one partition. One thread.
 
-    Flushed rows stay readable (``get``, ``scan``) until ``mark_committed``,
-    because the store does not show them before the commit.
+    Bind it to each transaction before the first write; the transaction then
+    flushes it at its commit, and empties it when it is dropped.
     """
 
-    __slots__ = ("_buffer", "_bytes", "_flushed", "_oldest_ms", "_policy", "_store", "_writer")
+    __slots__ = (
+        "_buffer",
+        "_bytes",
+        "_codec",
+        "_now_ms",
+        "_oldest_ms",
+        "_policy",
+        "_store",
+        "_transaction",
+        "flush_counts",
+        "flushed_rows",
+    )
 
-    def __init__(self, store: RowStore, policy: FlushPolicy) -> None:
+    def __init__(
+        self, store: CommittedRows, policy: FlushPolicy, codec: RowCodec[V] | None = None
+    ) -> None:
         """Make an empty buffer.
 
         Args:
             store: The committed rows.
             policy: When to flush.
+            codec: What values are; None for bytes, which need none.
         """
         self._store = store
         self._policy = policy
-        self._writer: RowWriter | None = None
-        self._buffer: dict[bytes, bytes | None] = {}
-        self._flushed: dict[bytes, bytes | None] = {}
+        # bytes pass as they are: ``bytes`` of bytes makes no copy
+        self._codec = codec or cast("RowCodec[V]", RowCodec[bytes](bytes, bytes, len))
+        self._transaction: Transaction | None = None
+        self._buffer: dict[bytes, V | None] = {}
         self._bytes = 0
+        self._now_ms = 0
         self._oldest_ms = 0
+        self.flush_counts = dict.fromkeys(FlushCause, 0)
+        """How often rows moved, by cause."""
+        self.flushed_rows = 0
+        """How many rows moved; rows written again before a flush count once."""
 
-    def bind(self, writer: RowWriter) -> None:
-        """Name the transaction that takes the rows.
+    def bind(self, transaction: Transaction) -> None:
+        """Name the transaction that takes the rows; may be called twice.
 
         Args:
-            writer: The current transaction.
-        """
-        self._writer = writer
+            transaction: The current transaction.
 
-    def put(self, key: bytes, value: bytes | None, now_ms: int = 0) -> None:
-        """Write a row into memory.
+        Raises:
+            TransactionStateError: It is over.
+        """
+        if transaction is not self._transaction:
+            transaction.join(self)
+            self._transaction = transaction
+
+    def put(self, key: bytes, value: V | None, now_ms: int | None = None) -> None:
+        """Write a row into memory; flushes when the policy says so.
 
         Args:
             key: The row's key.
-            value: Its value; None deletes it.
-            now_ms: Any clock that does not go back, for the age.
-        """
-        buffer = self._buffer
-        if not buffer:
-            self._oldest_ms = now_ms
-        buffer[key] = value
-        self._bytes += len(key) + (len(value) if value else 0)
-        policy = self._policy
-        if (
-            len(buffer) >= policy.max_rows
-            or self._bytes >= policy.max_bytes
-            or now_ms - self._oldest_ms >= policy.max_age_ms
-        ):
-            self.flush()
+            value: Its value, not to be changed any more; None deletes it.
+            now_ms: Moves the table's clock on, for the age; None leaves it.
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return a row as last written, committed or not."""
+        Raises:
+            TransactionStateError: A flush is due and no transaction is bound.
+        """
+        buffer, policy, size_of = self._buffer, self._policy, self._codec.size_of
+        if now_ms is not None:
+            self._now_ms = now_ms
+        if not buffer:
+            self._oldest_ms = self._now_ms
+        if key in buffer:
+            replaced = buffer[key]
+            if replaced is not None:
+                self._bytes -= size_of(replaced)
+        else:
+            self._bytes += len(key)
+        buffer[key] = value
+        if value is not None:
+            self._bytes += size_of(value)
+        if len(buffer) >= policy.max_rows:
+            self._flush(FlushCause.ROWS)
+        elif self._bytes >= policy.max_bytes:
+            self._flush(FlushCause.BYTES)
+        elif self._now_ms - self._oldest_ms >= policy.max_age_ms:
+            self._flush(FlushCause.AGE)
+
+    def delete(self, key: bytes) -> None:
+        """Delete a row, existing or not.
+
+        Args:
+            key: The row's key.
+
+        Raises:
+            TransactionStateError: A flush is due and no transaction is bound.
+        """
+        self.put(key, None)
+
+    def advance(self, now_ms: int) -> None:
+        """Move the table's clock on; flushes rows that are old enough.
+
+        Args:
+            now_ms: Event or ingest time, or a monotonic clock; always the
+                same one.
+
+        Raises:
+            TransactionStateError: A flush is due and no transaction is bound.
+        """
+        self._now_ms = now_ms
+        if self._buffer and now_ms - self._oldest_ms >= self._policy.max_age_ms:
+            self._flush(FlushCause.AGE)
+
+    def get(self, key: bytes) -> V | None:
+        """Return a row as last written, committed or not.
+
+        Args:
+            key: The row's key.
+        """
         if key in self._buffer:
             return self._buffer[key]
-        if key in self._flushed:
-            return self._flushed[key]
-        return self._store.get(key)
+        row = (self._transaction or self._store).get(key)
+        return None if row is None else self._codec.decode(row)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, V]]:
         """Iterate over rows as last written, ascending; flushes first.
 
         Args:
             prefix: Of the keys.
 
-        Yields:
-            (key, value).
+        Raises:
+            TransactionStateError: There are rows and no transaction is bound.
         """
-        self.flush()
-        changes = sorted(
-            (key, value) for key, value in self._flushed.items() if key.startswith(prefix)
-        )
-        position = 0
-        for key, value in self._store.scan(prefix):
-            while position < len(changes) and changes[position][0] < key:
-                if changes[position][1] is not _DELETED:
-                    yield changes[position][0], changes[position][1] or b""
-                position += 1
-            if position < len(changes) and changes[position][0] == key:
-                if changes[position][1] is not _DELETED:
-                    yield key, changes[position][1] or b""
-                position += 1
-            else:
-                yield key, value
-        for key, changed in changes[position:]:
-            if changed is not _DELETED:
-                yield key, changed
+        if self._buffer:
+            self._flush(FlushCause.READ)
+        decode = self._codec.decode
+        rows = (self._transaction or self._store).scan(prefix)
+        return ((key, decode(row)) for key, row in rows)
 
     def flush(self) -> None:
-        """Move the rows into the bound transaction's write batch."""
-        buffer, writer = self._buffer, self._writer
-        if not buffer or writer is None:
-            return
-        crash_point("flush.before")
-        for key, value in buffer.items():
-            if value is _DELETED:
-                writer.delete(key)
-            else:
-                writer.put(key, value)
-        self._flushed.update(buffer)
+        """Move the rows into the bound transaction; its commit calls this.
+
+        Raises:
+            TransactionStateError: There are rows and no transaction is bound.
+        """
+        if self._buffer:
+            self._flush(FlushCause.COMMIT)
+
+    def mark_committed(self) -> None:
+        """Let go of the transaction: the store shows its rows now."""
+        self._transaction = None
+
+    def discard(self) -> None:
+        """Forget the rows and the transaction, which was dropped."""
+        self._transaction = None
         self._buffer = {}
         self._bytes = 0
 
-    def mark_committed(self) -> None:
-        """Forget flushed rows: the store shows them now."""
-        self._flushed = {}
+    def _flush(self, cause: FlushCause) -> None:
+        buffer, transaction, encode = self._buffer, self._transaction, self._codec.encode
+        if transaction is None:
+            raise TransactionStateError(
+                f"{len(buffer)} rows have no transaction to go to: bind the table first"
+            )
+        crash_point("flush.before")
+        # all are encoded before the first moves: a failure leaves the buffer whole
+        transaction.put_rows(
+            {key: None if value is None else encode(value) for key, value in buffer.items()}
+        )
+        self.flush_counts[cause] += 1
+        self.flushed_rows += len(buffer)
+        self._buffer = {}
+        self._bytes = 0

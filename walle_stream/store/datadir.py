@@ -1,25 +1,38 @@
 """The data directory: one owner, one format, one source.
 
-``meta.json`` is written atomically and last, so a directory that was killed
-while it was made is recognised and made again. The lock is the kernel's: it
-goes with its process, however that dies.
+::
+
+    meta.json       what is fixed when it is made; written atomically
+    LOCK            the owner's process id; locked by the kernel
+    partitions/NN   a database per partition
+    tunnel/         the embedded tunnel's log
+    cloud/          the cloud side's feature table
+
+``meta.json`` comes before every database, so a directory that was killed while
+it was made holds nothing yet, is recognised and made again; databases without
+it are damage. The lock goes with its process, however that dies (but a child
+made by a bare ``os.fork`` shares it). Readers take no lock.
 """
 
+import errno
 import fcntl
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
 import msgspec
 
 from walle_stream import __version__
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     FormatVersionError,
     StoreCorruptedError,
     StoreError,
+    StoreFullError,
     StoreLockedError,
     StoreMissingError,
 )
@@ -27,7 +40,9 @@ from walle_stream.errors import (
 DATA_DIR_VERSION: Final = 1
 """Format version of the directory's layout."""
 
-_PARTS: Final = frozenset({"LOCK", "meta.json", "meta.json.new", "partitions", "tunnel", "cloud"})
+_HALF_MADE: Final = frozenset({"LOCK", "meta.json.new"})
+_DATABASES: Final = frozenset({"partitions", "tunnel", "cloud"})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
 
 
@@ -74,27 +89,35 @@ class DataDir:
 
         Raises:
             FormatVersionError: It has another format or partition count.
+            StoreCorruptedError: ``meta.json`` is damaged or lost.
+            StoreFullError: The disk has no room for it.
             StoreLockedError: Another process owns it.
-            StoreError: It cannot be made, or is another pipeline's.
+            StoreError: It cannot be made, holds something else, or is another
+                pipeline's.
         """
-        _make_folder(path)
-        lock = _lock(path, lock_timeout_s)
-        try:
-            meta = _read_meta(path)
-            if meta is None:
-                meta = Meta(
-                    DATA_DIR_VERSION,
-                    partition_count,
-                    secrets.token_hex(8),
-                    pipeline,
-                    dict(source),
-                    __version__,
-                )
-                _write_meta(path, meta)
+        with _map_os_errors(path):
+            # looked at before the lock file is made: nothing is left in a foreign folder
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _check_contents(path)
+            lock = _lock(path, lock_timeout_s)
+        with ExitStack() as undo:
+            undo.callback(os.close, lock)
+            with _map_os_errors(path):
+                meta = _read_meta(path)
+                if meta is None:
+                    # again, now that nobody else makes it meanwhile
+                    _check_contents(path)
+                    meta = Meta(
+                        DATA_DIR_VERSION,
+                        partition_count,
+                        secrets.token_hex(8),
+                        pipeline,
+                        dict(source),
+                        __version__,
+                    )
+                    _write_meta(path, meta)
             _check(path, meta, partition_count, pipeline)
-        except BaseException:
-            os.close(lock)
-            raise
+            undo.pop_all()
         return cls(path, meta, lock)
 
     @classmethod
@@ -106,9 +129,11 @@ class DataDir:
 
         Raises:
             FormatVersionError: It has another format.
+            StoreCorruptedError: ``meta.json`` is damaged.
             StoreMissingError: It is no data directory.
         """
-        meta = _read_meta(path) if path.is_dir() else None
+        with _map_os_errors(path):
+            meta = _read_meta(path) if path.is_dir() else None
         if meta is None:
             raise StoreMissingError(
                 f"{path} is no data directory: check --data-dir, `walle run` makes one"
@@ -132,6 +157,8 @@ class DataDir:
     def close(self) -> None:
         """Give the lock back; may be called twice."""
         if self._lock is not None:
+            with suppress(OSError):
+                os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = None
 
@@ -144,44 +171,59 @@ class DataDir:
         self.close()
 
 
-def _make_folder(path: Path) -> None:
+@contextmanager
+def _map_os_errors(path: Path) -> Iterator[None]:
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        foreign = {entry.name for entry in path.iterdir()} - _PARTS
+        yield
     except OSError as error:
-        raise StoreError(f"the data directory {path} cannot be made: {error}") from error
-    if foreign and not (path / "meta.json").exists():
+        if isinstance(error, StoreError):  # StoreMissingError is a FileNotFoundError too
+            raise
+        if error.errno in _FULL:
+            raise StoreFullError(
+                f"the disk of {path} is full ({error}): free space and run again"
+            ) from error
+        raise StoreError(f"the data directory {path} cannot be used: {error}") from error
+
+
+def _check_contents(path: Path) -> None:
+    names = {entry.name for entry in path.iterdir()}
+    if "meta.json" in names or names <= _HALF_MADE:
+        return
+    foreign = names - _HALF_MADE - _DATABASES
+    if foreign:
         raise StoreError(
             f"{path} holds other files ({', '.join(sorted(foreign)[:3])}) and is no data "
             "directory: give an empty or new --data-dir"
         )
+    raise StoreCorruptedError(
+        f"{path} holds databases but its meta.json is lost: restore it from a copy, or give a new "
+        "--data-dir"
+    )
 
 
 def _lock(path: Path, timeout_s: float) -> int:
-    deadline_s = time.monotonic() + timeout_s
-    try:
+    deadline_ms = monotonic_ms() + timeout_s * 1000.0
+    with ExitStack() as undo:
         lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreError(f"the data directory {path} cannot be locked: {error}") from error
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < deadline_s:
-                time.sleep(_RETRY_S)
-                continue
-            owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
-            os.close(lock)
-            raise StoreLockedError(
-                f"the data directory {path} is in use by process {owner or 'unknown'}: stop it, "
-                "or give another --data-dir"
-            ) from None
-        try:
+        undo.callback(os.close, lock)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if monotonic_ms() >= deadline_ms:
+                    owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+                    raise StoreLockedError(
+                        f"the data directory {path} is in use by process {owner or 'unknown'}: "
+                        "stop it, or give another --data-dir"
+                    ) from None
+            time.sleep(_RETRY_S)
+        # the pid serves the message of another process only, and the disk may be full
+        with suppress(OSError):
             os.ftruncate(lock, 0)
             os.pwrite(lock, str(os.getpid()).encode(), 0)
-        except OSError:
-            pass  # the pid serves the message of another process only (the disk may be full)
-        return lock
+        undo.pop_all()
+    return lock
 
 
 def _read_meta(path: Path) -> Meta | None:
@@ -206,21 +248,22 @@ def _read_meta(path: Path) -> Meta | None:
 
 def _write_meta(path: Path, meta: Meta) -> None:
     new = path / "meta.json.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+        file.write(msgspec.json.encode(meta) + b"\n")
+        file.flush()
+        os.fsync(descriptor)
+    new.rename(path / "meta.json")
+    _sync_folder(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            os.write(descriptor, msgspec.json.encode(meta) + b"\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        new.rename(path / "meta.json")
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise StoreError(f"the data directory {path} cannot be made: {error}") from error
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _check(path: Path, meta: Meta, partition_count: int, pipeline: str) -> None:

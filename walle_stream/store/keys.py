@@ -3,7 +3,7 @@ r"""Every key of a partition's database, in one place.
 All keys are bytes and sort bytewise; integers are big-endian, so that their
 order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
 
-    \x00 NAME                                    one row: format, head, offset, epoch
+    \x00 NAME                                    one row: format, tables, head, offset, epoch
     \x01 u64 number                              outbox frame, body
     \x02 u64 number                              dead letter, JSON
     \x03 DEVICE                                  deadline of a device at rest, u64 ms
@@ -15,17 +15,59 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
-device reads \x01 and \x02 and stops before the features. TASK has its length in
-front, so that a scan of one task never meets another's rows.
+device reads \x01 and \x02 (``hot_range``) and stops before the features. TASK
+has its length in front, so that a scan of one task never meets another's rows;
+tasks therefore sort by length, then by name. KEY is the rest of the key and
+may be any text.
+
+Values by row, each with the version that ``TABLE_VERSIONS`` names:
+
+==============  ==============================================================
+format          decimal text of ``FORMAT_VERSION``
+tables          JSON object of ``TABLE_VERSIONS``
+head            MessagePack ``[1, PartitionHead]``: counters, watermark, next
+                numbers, downlink position; rewritten by every commit
+offset          the source's resume token, opaque
+epoch           u64, one more at every opening for writing
+outbox          body of an uplink frame, self-describing (``wire.frame``)
+device          MessagePack ``[1, DeviceSnapshot]``: cursor, numbers, held
+                events and the headers of the open pages
+page            MessagePack ``[1, row]``; never written again, because pages
+                that are re-written whole decide the throughput
+state           JSON, never looked into by the host
+feature         MessagePack ``[1, [task version, feature, encoding]]``
+==============  ==============================================================
+
+Why two kinds of version: ``FORMAT_VERSION`` changes with this page (keys move,
+everything must be rewritten), a table's with its values (rows are rewritten as
+they are met). An older program refuses both.
 """
 
+import struct
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
+
+from walle_stream.errors import StoreCorruptedError, StoreError
 
 FORMAT_VERSION: Final = 1
 """Version of this layout; a database of another one is refused."""
 
+TABLE_VERSIONS: Final[Mapping[str, int]] = {
+    "dead_letter": 1,
+    "deadline": 1,
+    "device": 1,
+    "feature": 1,
+    "head": 1,
+    "message": 1,
+    "outbox": 1,
+    "page": 1,
+    "state": 1,
+}
+"""Version of each table's values; a database with others is refused."""
+
 FORMAT_KEY: Final = b"\x00format"
+TABLES_KEY: Final = b"\x00tables"
 HEAD_KEY: Final = b"\x00head"
 OFFSET_KEY: Final = b"\x00offset"
 EPOCH_KEY: Final = b"\x00epoch"
@@ -55,25 +97,55 @@ class DeviceKeys:
         """Prepare.
 
         Args:
-            device_id: A valid device id (no NUL).
+            device_id: A valid device id.
+
+        Raises:
+            StoreError: It is empty or contains NUL: its keys would lie within
+                another device's.
         """
+        if not device_id or "\0" in device_id:
+            raise StoreError(f"device id {device_id!r} is empty or contains NUL: it has no keys")
         self.base = DEVICE_PREFIX + device_id.encode() + b"\x00"
         self.row = self.base + b"\x01"
+
+    def range(self) -> tuple[bytes, bytes]:
+        """Return start and end (exclusive) of everything of the device."""
+        return self.base, self.base[:-1] + b"\x01"
+
+    def hot_range(self) -> tuple[bytes, bytes]:
+        """Return start and end (exclusive) of what waking the device reads."""
+        return self.row, self.base + b"\x03"
 
     def pages(self) -> bytes:
         """Return the prefix of all open page rows."""
         return self.base + b"\x02"
 
     def page_row(self, ordinal: int, index: int) -> bytes:
-        """Return the key of an event row of an open page."""
-        return self.base + b"\x02" + _PAGE_ROW.pack(ordinal, index)
+        """Return the key of an event row of an open page.
+
+        Args:
+            ordinal: Of the page, 0 to 2**64 - 1.
+            index: Of the row in the page, 0 to 2**32 - 1.
+
+        Raises:
+            StoreError: A number is out of range.
+        """
+        try:
+            return self.base + b"\x02" + _PAGE_ROW.pack(ordinal, index)
+        except struct.error as error:
+            raise StoreError(f"page {ordinal}, row {index} have no key: {error}") from error
 
     def states(self, task: str) -> bytes:
         """Return the prefix of a task's state."""
         return self.base + b"\x03" + _task(task)
 
     def state(self, task: str, key: str) -> bytes:
-        """Return the key of one state value."""
+        """Return the key of one state value.
+
+        Args:
+            task: The task.
+            key: Any text.
+        """
         return self.base + b"\x03" + _task(task) + key.encode()
 
     def features(self, task: str) -> bytes:
@@ -81,22 +153,31 @@ class DeviceKeys:
         return self.base + b"\x04" + _task(task)
 
     def feature(self, task: str, sequence_number: int) -> bytes:
-        """Return the key of a feature row."""
-        return self.base + b"\x04" + _task(task) + _U64.pack(sequence_number)
+        """Return the key of a feature row.
+
+        Args:
+            task: The task.
+            sequence_number: The device's, 0 to 2**64 - 1.
+        """
+        return self.base + b"\x04" + _task(task) + _number(sequence_number)
 
     def message(self, sequence_number: int) -> bytes:
-        """Return the key of a downlink message."""
-        return self.base + b"\x05" + _U64.pack(sequence_number)
+        """Return the key of a downlink message.
+
+        Args:
+            sequence_number: 0 to 2**64 - 1.
+        """
+        return self.base + b"\x05" + _number(sequence_number)
 
 
 def outbox_key(number: int) -> bytes:
     """Return the key of an outbox frame."""
-    return OUTBOX_PREFIX + _U64.pack(number)
+    return OUTBOX_PREFIX + _number(number)
 
 
 def dead_letter_key(number: int) -> bytes:
     """Return the key of a dead letter."""
-    return DEAD_LETTER_PREFIX + _U64.pack(number)
+    return DEAD_LETTER_PREFIX + _number(number)
 
 
 def deadline_key(device_id: str) -> bytes:
@@ -105,28 +186,90 @@ def deadline_key(device_id: str) -> bytes:
 
 
 def parse_number(key: bytes) -> int:
-    """Return the number of an outbox or dead letter key."""
-    return int(_U64.unpack_from(key, 1)[0])
+    """Return the number of an outbox or dead letter key.
+
+    Args:
+        key: As read from the database.
+
+    Raises:
+        StoreCorruptedError: It is no such key.
+    """
+    try:
+        return int(_U64.unpack(key[1:])[0])
+    except struct.error as error:
+        raise StoreCorruptedError(_damaged(key)) from error
 
 
 def parse_page_row(key: bytes) -> tuple[int, int]:
-    """Return (ordinal, index) of an open page row's key."""
-    ordinal, index = _PAGE_ROW.unpack_from(key, len(key) - _PAGE_ROW.size)
+    """Return (ordinal, index) of an open page row's key.
+
+    Args:
+        key: As read from the database.
+
+    Raises:
+        StoreCorruptedError: It is no such key.
+    """
+    try:
+        ordinal, index = _PAGE_ROW.unpack(key[-_PAGE_ROW.size :])
+    except struct.error as error:
+        raise StoreCorruptedError(_damaged(key)) from error
     return ordinal, index
 
 
 def parse_device(key: bytes) -> tuple[str, int, bytes]:
-    """Return (device id, table, rest) of a device's key."""
-    end = key.index(b"\x00", 1)
-    return key[1:end].decode(), key[end + 1], key[end + 2 :]
+    """Return (device id, table, rest) of a device's key.
+
+    Args:
+        key: As read from the database.
+
+    Raises:
+        StoreCorruptedError: It is no such key.
+    """
+    try:
+        end = key.index(b"\x00", 1)
+        return key[1:end].decode(), key[end + 1], key[end + 2 :]
+    except (ValueError, IndexError) as error:
+        raise StoreCorruptedError(_damaged(key)) from error
 
 
 def parse_task(rest: bytes) -> tuple[str, bytes]:
-    """Return (task, rest) of a state or feature key's rest."""
-    end = 2 + int(_U16.unpack_from(rest)[0])
-    return rest[2:end].decode(), rest[end:]
+    """Return (task, rest) of a state or feature key's rest.
+
+    Args:
+        rest: From ``parse_device``.
+
+    Raises:
+        StoreCorruptedError: It has no task.
+    """
+    try:
+        end = 2 + int(_U16.unpack_from(rest)[0])
+        task = rest[2:end].decode()
+    except (struct.error, ValueError) as error:
+        raise StoreCorruptedError(_damaged(rest)) from error
+    if len(rest) < end:
+        raise StoreCorruptedError(_damaged(rest))
+    return task, rest[end:]
 
 
 def _task(task: str) -> bytes:
     name = task.encode()
-    return _U16.pack(len(name)) + name
+    try:
+        return _U16.pack(len(name)) + name
+    except struct.error as error:
+        raise StoreError(
+            f"task {task[:40]!r}... has a name of {len(name)} bytes: at most 65,535 fit into a key"
+        ) from error
+
+
+def _number(number: int) -> bytes:
+    try:
+        return _U64.pack(number)
+    except struct.error as error:
+        raise StoreError(f"number {number} has no key: {error}") from error
+
+
+def _damaged(key: bytes) -> str:
+    return (
+        f"key {key[:80]!r} has no known layout: restore the data directory from a copy, or start "
+        "with a new one"
+    )

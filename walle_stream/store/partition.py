@@ -1,88 +1,292 @@
 """The database of one partition: reads, scans and transactions.
 
 One writer process and one writing thread; readers of other processes open it
-read-only beside it.
+read-only beside it and see the commits made until then.
+
+After a failed commit (disk full) the database takes no further one: RocksDB's
+log refuses, and only opening again tells what it holds. Reads go on. ``close``
+never fails: what was committed is in the log, and the lock goes in any case.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, cast
 
-from rocksdict import Rdict
+import msgspec
+from rocksdict import Rdict, ReadOptions, WriteBatch
 
-from walle_stream.errors import FormatVersionError
-from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION
-from walle_stream.store.rocks import map_rocks_errors, open_rocks, write_options
-from walle_stream.store.transaction import Transaction
+from walle_stream.errors import (
+    FormatVersionError,
+    StoreCorruptedError,
+    StoreError,
+    TransactionStateError,
+)
+from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
+from walle_stream.store.rocks import RocksOptions, map_rocks_errors, open_rocks, write_options
+from walle_stream.store.transaction import Transaction, TransactionState, prefix_end
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_ROWS: Final = 256
+
+type _Rows = Iterator[tuple[bytes, bytes]]
 
 
 class PartitionStore:
     """A partition's database. Close it; ``with`` does."""
 
-    def __init__(self, path: Path, database: Rdict, *, sync: bool) -> None:
+    def __init__(self, path: Path, database: Rdict, *, sync: bool, read_only: bool) -> None:
         """Wrap an opened database; use ``open``."""
         self.path = path
+        self.is_read_only = read_only
         self._database = database
         self._write_options = write_options(sync=sync)
+        self._map_errors = map_rocks_errors(path)
+        self._transaction: Transaction | None = None
+        self._failure: StoreError | None = None
+        self._scans: dict[int, list[_Rows]] = {}
+        self._is_closed = False
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False, sync: bool = False) -> "PartitionStore":
+    def open(
+        cls,
+        path: Path,
+        *,
+        options: RocksOptions | None = None,
+        read_only: bool = False,
+        sync: bool = False,
+    ) -> "PartitionStore":
         """Open or make a partition's database; blocks some 30 ms.
 
         Args:
             path: Its folder; parents are made.
+            options: Sizes; None for the defaults. They take effect on an
+                existing database too.
             read_only: Read beside the process that writes.
-            sync: Wait for the disk at every commit.
+            sync: Wait for the disk at every commit: survives a power cut.
 
         Raises:
             FormatVersionError: It has another layout version.
+            StoreLockedError: Another process writes it.
+            StoreMissingError: Read-only, and there is none.
             StoreError: It cannot be opened; see ``open_rocks``.
         """
         if not read_only:
-            path.mkdir(parents=True, exist_ok=True)
-        store = cls(path, open_rocks(path, read_only=read_only), sync=sync)
-        version = store.get(FORMAT_KEY)
-        if version is None:
-            if not read_only:
-                with map_rocks_errors(path):
-                    store._database[FORMAT_KEY] = str(FORMAT_VERSION).encode()
-        elif version != str(FORMAT_VERSION).encode():
-            store.close()
-            raise FormatVersionError(
-                f"{path} has format {version.decode(errors='replace')}, this version reads "
-                f"{FORMAT_VERSION}: use the version of walle_stream that wrote it, or a new "
-                "--data-dir"
-            )
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"the folder {path} cannot be made: {error}") from error
+        database = open_rocks(path, read_only=read_only, options=options)
+        store = cls(path, database, sync=sync, read_only=read_only)
+        with ExitStack() as undo:
+            undo.callback(store.close)
+            store._check_format()
+            undo.pop_all()
         return store
 
+    # Reading
+
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None when it has none."""
-        with map_rocks_errors(self.path):
+        """Return the value of a key, None when it has none.
+
+        Args:
+            key: As built by ``store.keys``.
+
+        Raises:
+            StoreError: The database is closed or damaged.
+        """
+        with self._map_errors:
             value: bytes | None = self._database.get(key)
             return value
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys with a prefix, ascending.
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of keys, in their order.
 
         Args:
-            prefix: Not empty.
+            keys: As built by ``store.keys``.
 
-        Yields:
-            (key, value).
+        Raises:
+            StoreError: The database is closed or damaged.
         """
-        with map_rocks_errors(self.path):
-            iterator = self._database.iter()
-            iterator.seek(prefix)
-            while iterator.valid():
-                key: bytes = iterator.key()
-                if not key.startswith(prefix):
-                    return
-                yield key, iterator.value()
-                iterator.next()
+        with self._map_errors:
+            return cast("list[bytes | None]", self._database.get(list(keys)))
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the keys with a prefix, ascending; see ``scan_range``.
+
+        Args:
+            prefix: Not empty, not all ``0xff``.
+
+        Raises:
+            StoreError: The database is closed or damaged.
+        """
+        return self.scan_range(prefix, prefix_end(prefix))
+
+    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over start ≤ key < end, ascending, as of this call.
+
+        Commits made meanwhile are not seen. A scan that is still running when
+        the database is closed raises ``StoreError`` at its next rows.
+
+        Args:
+            start: First key, inclusive.
+            end: Exclusive.
+
+        Raises:
+            StoreError: The database is closed or damaged.
+        """
+        with self._map_errors:
+            bound = ReadOptions()
+            bound.set_iterate_upper_bound(end)
+            # the stub knows no raw mode, in which keys and values are bytes
+            items = cast("_Rows", self._database.items(from_key=start, read_opt=bound))
+            rows = list(islice(items, _CHUNK_ROWS))
+        if len(rows) < _CHUNK_ROWS:
+            return iter(rows)
+        # a live iterator keeps the database and its lock: ``close`` must get at it
+        box = [items]
+        self._scans[id(box)] = box
+        return self._scan_on(rows, box)
+
+    # Writing
 
     def begin(self) -> Transaction:
-        """Return a new transaction, to be committed or dropped."""
-        return Transaction(self._database, self.path, self._write_options)
+        """Return a new transaction; the one before it is over.
+
+        Raises:
+            TransactionStateError: The transaction before is still open.
+            StoreError: Read-only, closed, or a commit failed: open it again.
+        """
+        if self.is_read_only:
+            raise StoreError(f"{self.path} was opened read-only: it takes no writes")
+        if self._is_closed:
+            raise StoreError(f"{self.path} is closed: open it again")
+        self._check_failure()
+        if self._transaction is not None and self._transaction.state is TransactionState.OPEN:
+            raise TransactionStateError(
+                f"{self.path} has an open transaction: commit or drop it before the next"
+            )
+        self._transaction = Transaction(self)
+        return self._transaction
+
+    def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows in one write batch; transactions call it.
+
+        Args:
+            rows: Values by key; None deletes.
+
+        Raises:
+            StoreError: Nothing was written; open the database again.
+        """
+        self._check_failure()
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in rows.items():
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        try:
+            with self._map_errors:
+                self._database.write(batch, self._write_options)
+        except StoreError as error:
+            self._failure = error
+            raise
+
+    # Life
 
     def close(self) -> None:
-        """Release the database; may be called twice."""
-        self._database.close()
+        """Drop the open transaction, release the database; may be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._transaction is not None:
+            self._transaction.drop()
+        for box in self._scans.values():
+            box.clear()
+        self._scans = {}
+        try:
+            with self._map_errors:
+                self._database.close()
+        except StoreError as error:
+            _log.warning("%s did not flush at its closing; nothing is lost: %s", self.path, error)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _scan_on(
+        self, rows: list[tuple[bytes, bytes]], box: list[_Rows]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            while True:
+                yield from rows
+                if len(rows) < _CHUNK_ROWS:
+                    return
+                if not box:
+                    raise StoreError(f"{self.path} was closed during a scan: open it again")
+                with self._map_errors:
+                    rows = list(islice(box[0], _CHUNK_ROWS))
+        finally:
+            box.clear()
+            self._scans.pop(id(box), None)
+
+    def _check_format(self) -> None:
+        version, tables = self.multi_get((FORMAT_KEY, TABLES_KEY))
+        if version is None and next(self.scan_range(b"", b"\xff"), None) is not None:
+            raise StoreCorruptedError(
+                f"{self.path} holds rows but no format: it is not a partition of walle_stream, "
+                "or it is damaged; restore it from a copy or use a new --data-dir"
+            )
+        if version is not None and version != str(FORMAT_VERSION).encode():
+            raise FormatVersionError(
+                f"{self.path} has format {version.decode(errors='replace')}, this version reads "
+                f"{FORMAT_VERSION}: use the version of walle_stream that wrote it, or a new "
+                "--data-dir"
+            )
+        if tables is not None:
+            _check_tables(self.path, tables)
+        elif not self.is_read_only:
+            self.write_rows(
+                {
+                    FORMAT_KEY: str(FORMAT_VERSION).encode(),
+                    TABLES_KEY: msgspec.json.encode(TABLE_VERSIONS),
+                }
+            )
+
+    def _check_failure(self) -> None:
+        failure = self._failure
+        if failure is not None:
+            raise type(failure)(
+                f"{self.path} takes no commit since one failed: open it again ({failure})"
+            )
+
+
+def _check_tables(path: Path, row: bytes) -> None:
+    try:
+        versions = msgspec.json.decode(row, type=dict[str, int])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreCorruptedError(
+            f"{path} has a damaged row of table versions ({error}): restore it from a copy or use "
+            "a new --data-dir"
+        ) from error
+    for table in sorted(versions.keys() | TABLE_VERSIONS.keys()):
+        stored, known = versions.get(table), TABLE_VERSIONS.get(table)
+        if stored != known:
+            raise FormatVersionError(
+                f"{path} has table {table!r} in version {stored}, this version reads {known}: use "
+                "the version of walle_stream that wrote it, or a new --data-dir"
+            )

@@ -1,13 +1,21 @@
-"""A transaction: what is written together becomes visible and durable together."""
+"""A transaction: what is written together becomes visible and durable together.
 
+Rows are collected in memory (the last write of a key counts) and become ONE
+write batch at ``commit``: after a death at any moment the store holds all of
+them or none. Reads through the transaction see its own writes over the store.
+
+A commit that fails ends the transaction and the store's writing: whether the
+batch reached the log is known only after the store was opened again (the
+offset in it tells), so nothing may be written behind it before that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from pathlib import Path
-
-from rocksdict import Rdict, WriteBatch, WriteOptions
+from types import TracebackType
+from typing import Protocol, Self
 
 from walle_stream.errors import TransactionStateError
 from walle_stream.faults import crash_point
-from walle_stream.store.rocks import map_rocks_errors
 
 
 class TransactionState(Enum):
@@ -18,61 +26,283 @@ class TransactionState(Enum):
     DROPPED = "dropped"
 
 
+class RowStore(Protocol):
+    """What a transaction needs of the store below it; one thread."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the committed value of a key."""
+        ...
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the committed values of keys, in their order."""
+        ...
+
+    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the committed keys in start ≤ key < end, ascending."""
+        ...
+
+    def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows in one write batch; None deletes. All or nothing."""
+        ...
+
+
+class Participant(Protocol):
+    """What keeps rows in front of a transaction: a buffering table."""
+
+    def flush(self) -> None:
+        """Put the rows into the transaction; before its write batch is made."""
+        ...
+
+    def mark_committed(self) -> None:
+        """Learn that the rows are in the store."""
+        ...
+
+    def discard(self) -> None:
+        """Forget the rows: the transaction was dropped."""
+        ...
+
+
 class Transaction:
-    """Collects writes for ONE write batch. Used by one thread, once."""
+    """Collects writes for ONE write batch. Used by one thread, once.
 
-    __slots__ = ("_batch", "_database", "_options", "_path", "state")
+    As a context manager it commits, or drops when the block raises.
+    """
 
-    def __init__(self, database: Rdict, path: Path, options: WriteOptions) -> None:
-        """Begin; use ``PartitionStore.begin``."""
-        self._database = database
-        self._path = path
-        self._options = options
-        self._batch = WriteBatch(raw_mode=True)
+    __slots__ = ("_participants", "_rows", "_store", "state")
+
+    def __init__(self, store: RowStore) -> None:
+        """Begin; use the store's ``begin``.
+
+        Args:
+            store: Gets the rows.
+        """
+        self._store = store
+        self._rows: dict[bytes, bytes | None] = {}
+        self._participants: list[Participant] = []
         self.state = TransactionState.OPEN
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write a value.
+
+        Args:
+            key: As built by ``store.keys``.
+            value: Taken as it is.
 
         Raises:
             TransactionStateError: The transaction is over.
         """
         if self.state is not TransactionState.OPEN:
             raise self._over("put")
-        self._batch.put(key, value)
+        self._rows[key] = value
 
     def delete(self, key: bytes) -> None:
         """Delete a key, existing or not.
+
+        Args:
+            key: As built by ``store.keys``.
 
         Raises:
             TransactionStateError: The transaction is over.
         """
         if self.state is not TransactionState.OPEN:
             raise self._over("delete")
-        self._batch.delete(key)
+        self._rows[key] = None
+
+    def put_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write many rows at once; one call instead of one per row.
+
+        Args:
+            rows: Values by key; None deletes.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        if self.state is not TransactionState.OPEN:
+            raise self._over("put_rows")
+        self._rows.update(rows)
+
+    def delete_range(self, start: bytes, end: bytes) -> None:
+        """Delete all keys in start ≤ key < end, e.g. a device.
+
+        Key by key: RocksDB's range tombstones would slow every later read.
+
+        Args:
+            start: First key, inclusive.
+            end: Exclusive.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        for key, _ in list(self.scan_range(start, end)):
+            self.delete(key)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a key's value as last written, committed or not.
+
+        Args:
+            key: As built by ``store.keys``.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        if self.state is not TransactionState.OPEN:
+            raise self._over("get")
+        rows = self._rows
+        return rows[key] if key in rows else self._store.get(key)
+
+    def multi_get(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        """Return keys' values as last written, in their order.
+
+        Args:
+            keys: As built by ``store.keys``.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        if self.state is not TransactionState.OPEN:
+            raise self._over("multi_get")
+        wanted, rows = list(keys), self._rows
+        stored = iter(self._store.multi_get([key for key in wanted if key not in rows]))
+        return [rows[key] if key in rows else next(stored) for key in wanted]
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over rows as last written whose keys have a prefix.
+
+        Args:
+            prefix: Not empty, not all ``0xff``.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        return self.scan_range(prefix, prefix_end(prefix))
+
+    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over rows as last written, ascending, as of this call.
+
+        Costs a look at every row of the transaction: for scans of many
+        devices, read the store before writing.
+
+        Args:
+            start: First key, inclusive.
+            end: Exclusive.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        if self.state is not TransactionState.OPEN:
+            raise self._over("scan")
+        stored = self._store.scan_range(start, end)
+        changes = [(key, value) for key, value in self._rows.items() if start <= key < end]
+        return _merge(stored, sorted(changes)) if changes else stored
+
+    def join(self, participant: Participant) -> None:
+        """Let a buffering table flush at the commit and learn the outcome.
+
+        Args:
+            participant: May join twice.
+
+        Raises:
+            TransactionStateError: The transaction is over.
+        """
+        if self.state is not TransactionState.OPEN:
+            raise self._over("join")
+        if not any(joined is participant for joined in self._participants):
+            self._participants.append(participant)
 
     def commit(self) -> None:
         """Write everything in one write batch; blocks.
 
         Raises:
-            StoreError: Nothing was written (disk full, damaged).
+            StoreError: It was refused as a whole (disk full, damaged); open
+                the store again, then see how far it is.
             TransactionStateError: The transaction is over.
         """
         if self.state is not TransactionState.OPEN:
             raise self._over("commit")
-        crash_point("commit.before")
-        self.state = TransactionState.DROPPED
-        with map_rocks_errors(self._path):
-            self._database.write(self._batch, self._options)
+        try:
+            for participant in self._participants:
+                participant.flush()
+            crash_point("commit.before")
+            if self._rows:
+                self._store.write_rows(self._rows)
+        except BaseException:
+            self.drop()
+            raise
         self.state = TransactionState.COMMITTED
         crash_point("commit.after")
+        for participant in self._participants:
+            participant.mark_committed()
+        self._rows = {}
 
     def drop(self) -> None:
-        """Forget everything; after a commit this does nothing."""
+        """Forget everything; after the end this does nothing."""
         if self.state is TransactionState.OPEN:
             self.state = TransactionState.DROPPED
+            self._rows = {}
+            for participant in self._participants:
+                participant.discard()
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the write batch has so far."""
+        return len(self._rows)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, or drop when the block raised."""
+        if kind is not None:
+            self.drop()
+        elif self.state is TransactionState.OPEN:
+            self.commit()
 
     def _over(self, action: str) -> TransactionStateError:
         return TransactionStateError(
-            f"{action} on a transaction of {self._path} that is {self.state.value}: begin a new one"
+            f"{action} on a transaction that is {self.state.value}: begin a new one"
         )
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """Return the end (exclusive) of the range of all keys with a prefix.
+
+    Args:
+        prefix: Not empty, not all ``0xff``.
+
+    Raises:
+        TransactionStateError: There is no end: every later key would match.
+    """
+    kept = prefix.rstrip(b"\xff")
+    if not kept:
+        raise TransactionStateError(f"the keys with prefix {prefix!r} have no end: name a range")
+    return kept[:-1] + bytes((kept[-1] + 1,))
+
+
+def _merge(
+    stored: Iterator[tuple[bytes, bytes]], changes: list[tuple[bytes, bytes | None]]
+) -> Iterator[tuple[bytes, bytes]]:
+    # the smaller key goes first; at equal keys the change replaces the stored row
+    waiting = iter(changes)
+    change = next(waiting, None)
+    for row in stored:
+        key = row[0]
+        while change is not None and change[0] < key:
+            if change[1] is not None:
+                yield change[0], change[1]
+            change = next(waiting, None)
+        if change is None or change[0] != key:
+            yield row
+        else:
+            if change[1] is not None:
+                yield key, change[1]
+            change = next(waiting, None)
+    while change is not None:
+        if change[1] is not None:
+            yield change[0], change[1]
+        change = next(waiting, None)

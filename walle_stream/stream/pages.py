@@ -2,6 +2,8 @@
 
 Rows of events are tuples of plain values, projected to the contents that the
 installed tasks read; they are what the store appends and what the VMs get.
+Invariant: a page's rows only grow while it is open, and never change after.
+In the data flow: made by ``OpenPages``, read by the machine and the store.
 """
 
 from typing import Any
@@ -36,7 +38,7 @@ class OpenPage:
         Args:
             page_id: The page.
             page_instance: Which visit.
-            ordinal: The device's counter of entered pages.
+            ordinal: The device's counter of entered pages, from 1.
             enter_time_ms: Event time of the enter.
         """
         self.page_id = page_id
@@ -44,8 +46,11 @@ class OpenPage:
         self.ordinal = ordinal
         self.enter_time_ms = enter_time_ms
         self.events: list[EventRow] = []
+        """The enter first; a closed page's last row is its exit."""
         self.last_event_time_ms = enter_time_ms
+        """Event time of the last row."""
         self.last_ingest_ms = 0
+        """Highest ingest time of its rows: the time-out counts from here."""
         self.cause = "open"
         """Why it ended: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
         self.persisted_count = 0
@@ -58,6 +63,9 @@ def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
     Args:
         event: The event.
         fields: Names of contents to keep; None keeps all.
+
+    Returns:
+        The row; its contents are None where nothing is kept.
     """
     contents = event.contents
     if fields is not None and contents:

@@ -1,25 +1,31 @@
 """Event sequences of one device: time-level in, page-level out (Walle §"event sequence").
 
 Events of a device come in its partition's order; they leave ordered by their
-own time (within a bound), each with the open page it belongs to. Time-outs
-fire on the ingest watermark of the partition that comes with each event. What
-comes out depends on the events alone: calling ``advance`` more often changes
-nothing.
+own time (within a bound), each with the open page it belongs to. Order and
+lateness are those of the device's own clock; timers fire on the ingest
+watermark of the partition that comes with each event.
+
+Invariants: what comes out depends on the events and their watermarks alone:
+neither calling ``advance`` more often nor exporting and restoring at any point
+changes anything; every event accepted leaves exactly once, as an event, a
+duplicate or late. In the data flow: between the source's batch and
+``TriggerTrie``; its sink is ``PartitionMachine``.
 """
 
-from bisect import insort
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from walle_stream.events import Event
-from walle_stream.stream.pages import EventRow, OpenPage, event_row
+from walle_stream.stream.open_pages import OpenPages, PageSink
+from walle_stream.stream.ordering import HeldEvents, SeenUids
+from walle_stream.stream.pages import EventRow
 
-PAGE_MAX_EVENTS_DEFAULT = 10_000
+PAGE_MAX_EVENTS_DEFAULT: Final = 10_000
 """Most events of one page when the policy does not say."""
 
-_NEVER = 1 << 62
+_NEVER: Final = 1 << 62
 
 
 class SequencePolicy(msgspec.Struct, frozen=True):
@@ -31,114 +37,108 @@ class SequencePolicy(msgspec.Struct, frozen=True):
     out_of_order_ms: int = 0
     """Events are held so long for earlier ones; later than that is late."""
     page_max_events: int = PAGE_MAX_EVENTS_DEFAULT
+    """Events a page takes before its exit; the one after them closes it."""
     fields: frozenset[str] | None = None
     """Contents that tasks read; None keeps all."""
 
 
-class SequenceSink(Protocol):
-    """What a device's sequence reports, in order."""
-
-    def event(self, event: Event, page: OpenPage | None) -> None:
-        """Take a released event; its page has it already (None: no page)."""
-
-    def closed(self, cause: str) -> None:
-        """Take note of a closed page, after its last event."""
+class SequenceSink(PageSink, Protocol):
+    """What a device's sequence reports, in order; it must not call back."""
 
     def duplicate(self, event: Event) -> None:
-        """Take note of an event seen before."""
+        """Take note of an event seen before; it goes no further."""
+        ...
 
     def late(self, event: Event) -> None:
-        """Take an event below what was released already."""
-
-    def missing_enter(self, event: Event) -> None:
-        """Take note of an exit without enter; ``event`` follows with no page."""
+        """Take an event below what was released already; it goes no further."""
+        ...
 
 
 class DeviceSequence:
     """State of one device's sequences. One thread."""
 
     __slots__ = (
-        "_arrivals",
-        "_by_page",
-        "_closed",
+        "_bound_ms",
         "_held",
         "_highest_ms",
-        "_ordinal",
         "_pages",
-        "_policy",
         "_released_ms",
         "_uids",
         "next_deadline_ms",
     )
 
-    def __init__(self, policy: SequencePolicy) -> None:
+    def __init__(self, policy: SequencePolicy, device_id: str = "") -> None:
         """Start a device that was never seen.
 
         Args:
             policy: How sequences are built; the same for the device's life.
+            device_id: The device, for the exits made by time-outs.
         """
-        self._policy = policy
-        self._pages: dict[tuple[str, str], OpenPage] = {}
-        self._held: list[tuple[int, int, Event]] = []  # (event time, arrival, event)
-        self._arrivals = 0
-        self._uids: dict[str, int] = {}
+        self._bound_ms = policy.out_of_order_ms
         self._highest_ms = -_NEVER
         self._released_ms = -_NEVER
-        self._ordinal = 0
-        self._closed: list[tuple[int, int]] = []
+        self._held: HeldEvents | None = HeldEvents(self._bound_ms) if self._bound_ms else None
+        self._uids: SeenUids | None = None
+        self._pages = OpenPages(
+            policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id
+        )
         self.next_deadline_ms: int | None = None
-        """Ingest watermark at which ``advance`` has something to do."""
+        """Ingest watermark at which ``advance`` has something to do; exact."""
 
     # Events and time
 
     def accept(self, event: Event, watermark_ms: int, sink: SequenceSink) -> None:
-        """Take the device's next event.
+        """Take the device's next event, after firing the timers that are due.
 
         Args:
             event: The event; its ingest time is at most the watermark.
             watermark_ms: Highest ingest time of the partition, this event's
-                included.
+                included; never lower than before.
             sink: Gets what follows from it.
         """
-        deadline = self.next_deadline_ms
-        if deadline is not None and deadline <= watermark_ms:
+        deadline_ms = self.next_deadline_ms
+        if deadline_ms is not None and deadline_ms <= watermark_ms:
             self.advance(watermark_ms, sink)
-        if event.uid and not self._is_new(event, sink):
+        uid = event.uid
+        if uid and self._is_known(uid):
+            sink.duplicate(event)
             return
         time_ms = event.event_time_ms
         if time_ms < self._released_ms:
             sink.late(event)
             return
-        bound_ms = self._policy.out_of_order_ms
-        if not bound_ms:
+        held = self._held
+        if held is None:
             self._highest_ms = self._released_ms = time_ms
-            self._release(event, sink)
-            return
-        insort(self._held, (time_ms, self._arrivals, event), key=_held_order)
-        self._arrivals += 1
-        self._highest_ms = max(self._highest_ms, time_ms)
-        self._release_held(self._highest_ms - bound_ms, sink)
-        self._set_deadline()
-        if self.next_deadline_ms is not None and self.next_deadline_ms <= watermark_ms:
-            self.advance(watermark_ms, sink)
+            pages = self._pages
+            pages.take(event, sink)
+            self.next_deadline_ms = pages.deadline_ms
+        else:
+            self._highest_ms = max(self._highest_ms, time_ms)
+            held.hold(event)
+            self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
+            self._settle()
+        if uid:
+            self._remember(uid, time_ms)
 
     def advance(self, watermark_ms: int, sink: SequenceSink) -> None:
-        """Fire the timers that are due.
+        """Fire the timers that are due, in the order of their deadlines.
+
+        Of one deadline, held events come before pages, and pages in the order
+        of their enters.
 
         Args:
             watermark_ms: The partition's ingest watermark.
             sink: Gets released events and closed pages.
         """
-        while self.next_deadline_ms is not None and self.next_deadline_ms <= watermark_ms:
-            deadline_ms = self.next_deadline_ms
-            bound_ms = self._policy.out_of_order_ms
-            due = [item for item in self._held if item[2].ingest_time_ms + bound_ms <= deadline_ms]
-            if due:
-                # everything before the last one that is due must go first
-                self._release_held(max(item[0] for item in due), sink)
+        deadline_ms = self.next_deadline_ms
+        while deadline_ms is not None and deadline_ms <= watermark_ms:
+            held = self._held
+            if held is not None and held.deadline_ms == deadline_ms:
+                self._release(held.release_due(), sink)
             else:
-                self._close_due(deadline_ms, sink)
-            self._set_deadline()
+                self._pages.close_first(sink)
+            deadline_ms = self._settle()
 
     def finish(self, sink: SequenceSink) -> None:
         """Fire every timer: the natural end of a bounded source."""
@@ -147,49 +147,52 @@ class DeviceSequence:
     # Rest and activation
 
     def export(self) -> tuple[Any, ...]:
-        """Return everything but the rows of open pages, as plain tuples."""
-        pages = [
-            (page.page_id, page.page_instance, page.ordinal, page.enter_time_ms)
-            for page in self._pages.values()
-        ]
-        held = [(arrival, *_event_tuple(event)) for _, arrival, event in self._held]
+        """Return everything but the rows of open pages, as plain values.
+
+        Returns:
+            (highest event time seen, highest released, pages entered, events
+            held so far, headers of open pages, held events, uids seen).
+        """
+        arrivals, held = (0, []) if self._held is None else self._held.export()
         return (
             self._highest_ms,
             self._released_ms,
-            self._ordinal,
-            self._arrivals,
-            pages,
+            self._pages.entered_count,
+            arrivals,
+            self._pages.export(),
             held,
-            sorted(self._uids.items()),
+            [] if self._uids is None else self._uids.export(),
         )
 
     @classmethod
     def restore(
-        cls, policy: SequencePolicy, exported: Any, rows: Mapping[int, list[EventRow]]
+        cls,
+        policy: SequencePolicy,
+        exported: Any,
+        rows: Mapping[int, Sequence[EventRow]],
+        device_id: str = "",
     ) -> "DeviceSequence":
         """Make the sequence that ``export`` described.
 
         Args:
             policy: The device's policy.
             exported: What ``export`` returned; lists in place of tuples do.
-            rows: Event rows of the open pages by ordinal, in order.
+            rows: Stored event rows of the open pages by ordinal, in row order:
+                what ``take_changes`` gave up to the export.
+            device_id: As in the constructor.
+
+        Raises:
+            StoreCorruptedError: An open page has no rows.
         """
-        self = cls(policy)
-        highest, released, ordinal, arrivals, pages, held, uids = exported
-        self._highest_ms, self._released_ms = highest, released
-        self._ordinal, self._arrivals = ordinal, arrivals
-        for page_id, instance, number, enter_ms in pages:
-            page = self._pages[page_id, instance] = OpenPage(page_id, instance, number, enter_ms)
-            page.events = list(rows.get(number, ()))
-            page.persisted_count = len(page.events)
-            if page.events:
-                page.last_event_time_ms = page.events[-1][2]
-                page.last_ingest_ms = max(row[3] for row in page.events)
-        for arrival, *values in held:
-            event = Event(*values)
-            self._held.append((event.event_time_ms, arrival, event))
-        self._uids = dict(uids)
-        self._set_deadline()
+        self = cls(policy, device_id)
+        highest_ms, released_ms, entered_count, arrivals, headers, held, uids = exported
+        self._highest_ms, self._released_ms = highest_ms, released_ms
+        if held or self._bound_ms:
+            self._held = HeldEvents.restore(self._bound_ms, arrivals, held)
+        if uids:
+            self._uids = SeenUids(uids)
+        self._pages.restore(entered_count, headers, rows)
+        self._settle()
         return self
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
@@ -199,166 +202,35 @@ class DeviceSequence:
             New event rows of open pages as (ordinal, index, row), and pages
             with stored rows that are closed, as (ordinal, stored row count).
         """
-        new_rows = []
-        for page in self._pages.values():
-            events = page.events
-            first = page.persisted_count
-            if first < len(events):
-                new_rows += [
-                    (page.ordinal, index, events[index]) for index in range(first, len(events))
-                ]
-                page.persisted_count = len(events)
-        closed, self._closed = self._closed, []
-        return new_rows, closed
+        return self._pages.take_changes()
 
     # Inside
 
-    def _is_new(self, event: Event, sink: SequenceSink) -> bool:
-        uids = self._uids
-        if event.uid in uids:
-            sink.duplicate(event)
+    def _release(self, events: list[Event], sink: SequenceSink) -> None:
+        for event in events:
+            self._released_ms = event.event_time_ms
+            self._pages.take(event, sink)
+
+    def _is_known(self, uid: str) -> bool:
+        if self._uids is None:
             return False
-        time_ms = event.event_time_ms
-        if time_ms < self._released_ms:
-            return True  # late: not remembered, it does not get in
-        uids[event.uid] = time_ms
-        oldest = max(self._highest_ms, time_ms) - self._policy.out_of_order_ms
-        if time_ms > self._highest_ms:
-            for uid in [uid for uid, seen_ms in uids.items() if seen_ms < oldest]:
-                del uids[uid]
-        return True
+        time_ms = self._uids.time_of(uid)
+        return time_ms is not None and time_ms >= self._oldest_uid_ms()
 
-    def _release_held(self, up_to_ms: int, sink: SequenceSink) -> None:
+    def _remember(self, uid: str, time_ms: int) -> None:
+        if self._uids is None:
+            self._uids = SeenUids()
+        self._uids.add(uid, time_ms, self._oldest_uid_ms())
+
+    def _oldest_uid_ms(self) -> int:
+        # an event below both can only come again as late
+        return min(self._highest_ms - self._bound_ms, self._released_ms)
+
+    def _settle(self) -> int | None:
+        deadline_ms = self._pages.deadline_ms
         held = self._held
-        count = 0
-        while count < len(held) and held[count][0] <= up_to_ms:
-            count += 1
-        for time_ms, _, event in held[:count]:
-            self._released_ms = max(self._released_ms, time_ms)
-            self._release(event, sink)
-        del held[:count]
-
-    def _release(self, event: Event, sink: SequenceSink) -> None:
-        kind = event.kind
-        pages = self._pages
-        if kind == "page_enter":
-            self._enter(event, sink)
-            return
-        page = pages.get((event.page_id, event.page_instance)) if pages else None
-        if page is None and pages and not event.page_instance:
-            page = self._latest(event.page_id)
-        if page is None:
-            if kind == "page_exit":
-                sink.missing_enter(event)
-            sink.event(event, None)
-            return
-        if kind == "page_exit":
-            self._append(page, event)
-            self._end(page, event, "exit", sink)
-        elif len(page.events) >= self._policy.page_max_events:
-            exit_event = _synthetic_exit(
-                event.device_id, page, event.event_time_ms, event.ingest_time_ms
-            )
-            self._append(page, exit_event)
-            self._end(page, exit_event, "overflow", sink)
-            sink.event(event, None)
-        else:
-            self._append(page, event)
-            sink.event(event, page)
-            if self._policy.page_timeout_ms is not None:
-                self._set_deadline()
-
-    def _enter(self, event: Event, sink: SequenceSink) -> None:
-        key = (event.page_id, event.page_instance)
-        page = self._pages.get(key)
-        if page is not None:
-            exit_event = _synthetic_exit(
-                event.device_id, page, event.event_time_ms, event.ingest_time_ms
-            )
-            self._append(page, exit_event)
-            self._end(page, exit_event, "reenter", sink)
-        self._ordinal += 1
-        page = OpenPage(event.page_id, event.page_instance, self._ordinal, event.event_time_ms)
-        self._pages[key] = page
-        self._append(page, event)
-        sink.event(event, page)
-        if self._policy.page_timeout_ms is not None:
-            self._set_deadline()
-
-    def _append(self, page: OpenPage, event: Event) -> None:
-        page.events.append(event_row(event, self._policy.fields))
-        page.last_event_time_ms = event.event_time_ms
-        page.last_ingest_ms = max(page.last_ingest_ms, event.ingest_time_ms)
-
-    def _end(self, page: OpenPage, event: Event, cause: str, sink: SequenceSink) -> None:
-        page.cause = cause
-        del self._pages[page.page_id, page.page_instance]
-        if page.persisted_count:
-            self._closed.append((page.ordinal, page.persisted_count))
-        sink.event(event, page)
-        sink.closed(cause)
-        if self._policy.page_timeout_ms is not None:
-            self._set_deadline()
-
-    def _latest(self, page_id: str) -> OpenPage | None:
-        found = None
-        for page in self._pages.values():
-            if page.page_id == page_id and (found is None or page.ordinal > found.ordinal):
-                found = page
-        return found
-
-    def _close_due(self, deadline_ms: int, sink: SequenceSink) -> None:
-        timeout_ms = self._policy.page_timeout_ms
-        if timeout_ms is None:
-            return
-        for page in sorted(self._pages.values(), key=_open_order):
-            if page.last_ingest_ms + timeout_ms == deadline_ms:
-                exit_event = _synthetic_exit("", page, page.last_event_time_ms, deadline_ms)
-                self._append(page, exit_event)
-                self._end(page, exit_event, "timeout", sink)
-                return  # one at a time: what it wakes comes before the next
-
-    def _set_deadline(self) -> None:
-        deadline = _NEVER
-        if self._held:
-            bound_ms = self._policy.out_of_order_ms
-            deadline = min(item[2].ingest_time_ms for item in self._held) + bound_ms
-        timeout_ms = self._policy.page_timeout_ms
-        if timeout_ms is not None and self._pages:
-            first = min(page.last_ingest_ms for page in self._pages.values())
-            deadline = min(deadline, first + timeout_ms)
-        self.next_deadline_ms = None if deadline == _NEVER else deadline
-
-
-def _held_order(item: tuple[int, int, Event]) -> tuple[int, int]:
-    return item[0], item[1]
-
-
-def _open_order(page: OpenPage) -> int:
-    return page.ordinal
-
-
-def _event_tuple(event: Event) -> tuple[Any, ...]:
-    return (
-        event.device_id,
-        event.id,
-        event.kind,
-        event.page_id,
-        event.page_instance,
-        event.event_time_ms,
-        event.ingest_time_ms,
-        event.contents,
-        event.uid,
-    )
-
-
-def _synthetic_exit(device_id: str, page: OpenPage, event_time_ms: int, ingest_ms: int) -> Event:
-    return Event(
-        device_id,
-        "page_exit",
-        "page_exit",
-        page.page_id,
-        page.page_instance,
-        event_time_ms,
-        ingest_ms,
-    )
+        if held is not None and held.deadline_ms is not None:
+            held_ms = held.deadline_ms
+            deadline_ms = held_ms if deadline_ms is None or held_ms < deadline_ms else deadline_ms
+        self.next_deadline_ms = deadline_ms
+        return deadline_ms

@@ -8,22 +8,32 @@ found are buffered, so that one event cannot serve two consecutive nodes, and
 become the new dynamic list. An ongoing match that an event does not continue
 ends: strict contiguity.
 
-The algorithm is ``_step``. Its results are remembered per (live nodes, event
-id, page id), so an event costs one look-up however many tasks there are.
+The algorithm is ``_step``. Its results are remembered per (cursor, event id,
+page id), so an event costs the same however many tasks there are; ids that no
+condition names are told apart beforehand and never enter that memory.
+
+Invariants: the tasks fired are those of ``testing.oracles.NaiveTriggers`` on
+any stream; a cursor holds plain values only, so it can be stored and outlives
+the trie. In the data flow: between ``DeviceSequence`` and ``RunTask``.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from walle_stream.errors import SpecFileError
+
 type Path = tuple[str, ...]
 """A node of the trie, by the trigger ids that lead to it from the root."""
 
 type Cursor = tuple[Path, ...]
-"""The dynamic pending list as the nodes matched last, sorted; plain values."""
+"""The dynamic pending list as the nodes matched last, sorted, each once."""
 
 EMPTY_CURSOR: Final[Cursor] = ()
 """No ongoing match."""
 
+type _Transition = tuple[Cursor, tuple[str, ...]]
+
+_NOTHING: Final[_Transition] = (EMPTY_CURSOR, ())
 _CACHE_MAX: Final = 65_536
 
 
@@ -39,15 +49,19 @@ class _Node:
 class TriggerTrie:
     """Conditions of all tasks of a partition. One thread.
 
-    Inserting and removing tasks keeps the cursors of live matches valid: a
-    cursor names its nodes by their paths, and those that vanish are dropped.
+    An ongoing match belongs to its path, not to a task. Inserting and removing
+    tasks therefore keeps the cursors of live matches valid: a path that
+    vanishes ends at the device's next event, and a task inserted later joins
+    the ongoing matches whose path its condition begins with.
     """
+
+    __slots__ = ("_cache", "_cached_count", "_conditions", "_id_counts", "_root")
 
     def __init__(self) -> None:
         """Make a trie without conditions."""
         self._root = _Node(())
-        self._cache: dict[Cursor, dict[tuple[str, str], tuple[Cursor, tuple[str, ...]]]] = {}
-        self._cached = 0
+        self._conditions: dict[str, set[Path]] = {}
+        self._id_counts: dict[str, int] = {}
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
@@ -58,12 +72,21 @@ class TriggerTrie:
             condition: Trigger ids, at least one.
 
         Raises:
-            ValueError: The condition is empty.
+            SpecFileError: The condition is empty, or a bare string.
         """
-        if not condition:
-            raise ValueError(f"task {task!r}: a trigger needs at least one id")
+        if not condition or isinstance(condition, str):
+            raise SpecFileError(
+                f"task {task!r}: the trigger {condition!r} is no list of event or page ids: "
+                "name at least one, like [page_exit]"
+            )
+        path = tuple(condition)
+        conditions = self._conditions.setdefault(task, set())
+        if path in conditions:
+            return
+        conditions.add(path)
         node = self._root
-        for trigger_id in condition:
+        for trigger_id in path:
+            self._id_counts[trigger_id] = self._id_counts.get(trigger_id, 0) + 1
             child = node.children.get(trigger_id)
             if child is None:
                 child = node.children[trigger_id] = _Node((*node.path, trigger_id))
@@ -77,7 +100,8 @@ class TriggerTrie:
         Args:
             task: The task's name.
         """
-        _prune(self._root, task)
+        for path in self._conditions.pop(task, ()):
+            self._remove_condition(task, path)
         self._forget()
 
     def advance(
@@ -94,44 +118,55 @@ class TriggerTrie:
             The new cursor, and the tasks that the event wakes: sorted, each
             once.
         """
-        known = self._cache.get(cursor)
-        if known is None:
-            known = self._cache[cursor] = {}
-        symbol = (event_id, page_id)
-        found = known.get(symbol)
-        if found is None:
-            found = self._step(cursor, symbol)
-            if self._cached >= _CACHE_MAX:
-                self._forget()
-                known = self._cache.setdefault(cursor, {})
-            known[symbol] = found
-            self._cached += 1
-        return found
+        ids = self._id_counts
+        if event_id not in ids:
+            if page_id not in ids:
+                return _NOTHING
+            event_id = page_id  # an id that no condition names must not fill the cache
+        elif page_id not in ids:
+            page_id = event_id
+        transitions = self._cache.get(cursor)
+        if transitions is not None:
+            found = transitions.get((event_id, page_id))
+            if found is not None:
+                return found
+        return self._learn(cursor, event_id, page_id)
 
     def export_cursor(self, cursor: Cursor) -> list[list[str]]:
         """Return a cursor as plain lists, for storing.
 
         Args:
             cursor: A device's ongoing matches.
+
+        Returns:
+            The paths that (still) exist, in order.
         """
-        return [list(path) for path in cursor]
+        return [list(path) for path in cursor if self._node(path) is not None]
 
     def import_cursor(self, paths: Iterable[Sequence[str]]) -> Cursor:
-        """Return the cursor of stored paths; nodes that are gone are dropped.
+        """Return the cursor of stored paths; those that are gone are dropped.
 
         Args:
             paths: What ``export_cursor`` gave.
         """
-        found = (tuple(path) for path in paths)
-        return tuple(sorted(path for path in found if self._node(path) is not None))
+        found = {tuple(path) for path in paths}
+        return tuple(sorted(path for path in found if path and self._node(path) is not None))
 
-    def _step(self, cursor: Cursor, symbol: tuple[str, str]) -> tuple[Cursor, tuple[str, ...]]:
+    def _learn(self, cursor: Cursor, event_id: str, page_id: str) -> _Transition:
+        if self._cached_count >= _CACHE_MAX:
+            self._forget()
+        found = self._step(cursor, (event_id, page_id))
+        self._cache.setdefault(cursor, {})[event_id, page_id] = found
+        self._cached_count += 1
+        return found
+
+    def _step(self, cursor: Cursor, ids: tuple[str, str]) -> _Transition:
         fired: set[str] = set()
         buffered: set[Path] = set()
         static = [self._root]
         dynamic = [node for path in cursor if (node := self._node(path)) is not None]
         for parent in static + dynamic:
-            for trigger_id in symbol:
+            for trigger_id in ids:
                 node = parent.children.get(trigger_id)
                 if node is not None:
                     fired |= node.tasks
@@ -140,19 +175,28 @@ class TriggerTrie:
         return tuple(sorted(buffered)), tuple(sorted(fired))
 
     def _node(self, path: Path) -> _Node | None:
-        node: _Node | None = self._root
+        node = self._root
         for trigger_id in path:
-            node = node.children.get(trigger_id) if node is not None else None
+            child = node.children.get(trigger_id)
+            if child is None:
+                return None
+            node = child
         return node
 
+    def _remove_condition(self, task: str, path: Path) -> None:
+        nodes = [self._root]
+        for trigger_id in path:
+            nodes.append(nodes[-1].children[trigger_id])
+            self._id_counts[trigger_id] -= 1
+            if not self._id_counts[trigger_id]:
+                del self._id_counts[trigger_id]
+        nodes[-1].tasks.discard(task)
+        for parent, trigger_id in zip(nodes[-2::-1], reversed(path), strict=True):
+            child = parent.children[trigger_id]
+            if child.tasks or child.children:
+                break
+            del parent.children[trigger_id]
+
     def _forget(self) -> None:
-        self._cache = {}
-        self._cached = 0
-
-
-def _prune(node: _Node, task: str) -> bool:
-    node.tasks.discard(task)
-    for trigger_id, child in list(node.children.items()):
-        if _prune(child, task):
-            del node.children[trigger_id]
-    return not node.tasks and not node.children
+        self._cache: dict[Cursor, dict[tuple[str, str], _Transition]] = {}
+        self._cached_count = 0

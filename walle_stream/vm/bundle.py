@@ -35,7 +35,6 @@ import sys
 sys.path[:] = {paths!r}
 sys.meta_path[:] = [f for f in sys.meta_path if f.__module__.startswith("_frozen_importlib")]
 sys.path_importer_cache.clear()
-sys.dont_write_bytecode = True
 sys.stdin = sys.stdout = sys.stderr = None
 sys.unraisablehook = lambda _: None
 

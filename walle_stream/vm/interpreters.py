@@ -22,7 +22,7 @@ from importlib import import_module
 from types import CodeType
 from typing import Any, Final, Protocol
 
-from walle_stream.errors import VmStartError
+from walle_stream.errors import VmCrashedError, VmStartError
 
 HOST_IMPORTS: Final = ("datetime", "sqlite3", "zoneinfo")
 """Modules that the host imports before the first VM on Python 3.13."""
@@ -162,8 +162,16 @@ class Interpreter:
             What it raised, as text; None when it raised nothing, or when that
             was lost: only a mark that the code itself wrote proves that it ran
             to its end.
+
+        Raises:
+            VmCrashedError: The interpreter could not be entered.
         """
-        return self._api.execute(self._handle, code)
+        try:
+            return self._api.execute(self._handle, code)
+        except Exception as error:  # every failure of a private API means the same
+            raise VmCrashedError(
+                f"an interpreter could not be entered ({error!r}): use another one"
+            ) from error
 
     def destroy(self) -> None:
         """End it; may be called twice. Not while it runs."""

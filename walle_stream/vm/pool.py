@@ -10,6 +10,7 @@ entered from worker threads (from the main thread a call costs up to 50 times
 more on 3.14), so calls made in the main thread are handed to one.
 """
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_progra
 from walle_stream.vm.virtual_machine import VirtualMachine
 
 __all__ = ["DeviceGroup", "GroupResult", "RunResult", "VmCounts", "VmPool"]
+
+_log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
@@ -141,11 +144,12 @@ class VmPool:
             self._is_closed = True
             self._changed.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for shelf in self._shelves.values():
+            while machine := self._take_idle(shelf):
+                self._destroy(shelf, machine)
         with self._changed:
-            while machine := self._next_idle():
-                self._destroy(*machine)
-            self._changed.wait_for(self._is_empty, CLOSE_TIMEOUT_S)
-        self._threads.shutdown(wait=self._is_empty())
+            is_empty = self._changed.wait_for(self._is_empty, CLOSE_TIMEOUT_S)
+        self._threads.shutdown(wait=is_empty)
 
     # Calls
 
@@ -158,9 +162,12 @@ class VmPool:
                 results = machine.call(groups, packed)
             except (VmCrashedError, FrameError) as error:
                 failure = error
-                self._drop(shelf, machine)
+                with self._changed:
+                    self._counts.crashes += 1
+                _log.warning("a VM is replaced: %s", error)
+                self._destroy(shelf, machine)
             except BaseException:
-                self._drop(shelf, machine)
+                self._destroy(shelf, machine)
                 raise
             else:
                 self._give(shelf, machine)
@@ -205,28 +212,28 @@ class VmPool:
 
     def _give(self, shelf: _Shelf, machine: VirtualMachine) -> None:
         with self._changed:
-            if self._is_closed:
-                self._destroy(shelf, machine)
-            else:
+            is_kept = not self._is_closed
+            if is_kept:
                 shelf.idle.append(machine)
-            self._changed.notify_all()
-
-    def _drop(self, shelf: _Shelf, machine: VirtualMachine) -> None:
-        with self._changed:
-            self._counts.crashes += 1
+                self._changed.notify_all()
+        if not is_kept:
             self._destroy(shelf, machine)
-            self._changed.notify_all()
+
+    def _take_idle(self, shelf: _Shelf) -> VirtualMachine | None:
+        with self._changed:
+            return shelf.idle.pop() if shelf.idle else None
 
     def _destroy(self, shelf: _Shelf, machine: VirtualMachine) -> None:
-        shelf.count -= 1
-        self._counts.destroyed += 1
-        machine.destroy()
-
-    def _next_idle(self) -> tuple[_Shelf, VirtualMachine] | None:
-        for shelf in self._shelves.values():
-            if shelf.idle:
-                return shelf, shelf.idle.pop()
-        return None
+        try:
+            machine.destroy()
+        except Exception:  # noqa: BLE001 - a private API's failure must not hide what led here
+            _log.warning(
+                "a VM of task %s could not be destroyed", shelf.program.task, exc_info=True
+            )
+        with self._changed:
+            shelf.count -= 1
+            self._counts.destroyed += 1
+            self._changed.notify_all()
 
     def _is_empty(self) -> bool:
         return not any(shelf.count for shelf in self._shelves.values())

@@ -138,7 +138,10 @@ class FilesModel(Strict):
         le=_RECORD_MAX_BYTES,
         description="Longest record, for example 1MiB; longer ones become dead letters.",
     )
-    events: tuple[EventModel, ...] = Field(min_length=1, description="Events of a row, in order.")
+    # the length is checked below: pydantic would report it beside every error inside, too
+    events: tuple[EventModel, ...] = Field(
+        description="Events of a row, in order.", json_schema_extra={"minItems": 1}
+    )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -152,5 +155,7 @@ class FilesModel(Strict):
             raise ValueError(f"delimiter: {self.delimiter!r} is not one character of a line")
         if len(self.quote) > 1 or self.quote in {self.delimiter, "\r", "\n"}:
             raise ValueError(f"quote: {self.quote!r} is not one character beside the delimiter")
+        if not self.events:
+            raise ValueError("events: a source without events gives nothing: declare one")
         check_mapping(self)
         return self

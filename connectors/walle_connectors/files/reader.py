@@ -33,7 +33,7 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch
 from walle_stream.types import device_id_problem, partition_of
 
-FLUSH_ROWS: Final = 4_096
+FLUSH_ROWS: Final = 16_384
 """Partly filled batches are handed out after this many rows."""
 
 FLUSH_BYTES: Final = 8 * 2**20

@@ -226,6 +226,8 @@ class JsonRecords:
                 yield lines.oversized(line)
             elif not line.isspace():
                 try:
+                    if not line.isascii():
+                        line.decode()  # msgspec does not look into fields that are not used
                     values: Any = decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     yield from self._broken(line, error)
@@ -255,7 +257,7 @@ class JsonRecords:
     def _any_record(self, line: bytes) -> dict[str, Any] | None:
         try:
             record = self._anything.decode(line)
-        except msgspec.DecodeError:  # such as a number beyond all ranges
+        except (msgspec.DecodeError, RecursionError):  # such as a number beyond all ranges
             return None
         return record if isinstance(record, dict) else None
 

@@ -39,14 +39,6 @@ class ReadOnlyModule(ModuleType):
         """
         raise AttributeError(f"module {self.__name__!r} is read-only, {name!r} cannot be deleted")
 
-    def __getattr__(self, name: str) -> Never:
-        """Explain that the name is not there, or not for scripts.
-
-        Raises:
-            AttributeError: Always.
-        """
-        raise AttributeError(f"module {self.__name__!r} has no {name!r} for a task's script")
-
 
 def exported_names(name: str) -> dict[str, Any]:
     """Return what a script gets of an allowed module.

@@ -7,11 +7,9 @@ that they pass a guard at run time: every attribute that is set or deleted
 rewritten code names the guards by words that no script can spell.
 """
 
-import dataclasses
 import functools
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from string import Formatter
+from importlib import import_module
 from types import FunctionType
 from typing import Any, Final
 
@@ -31,7 +29,8 @@ FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 """Attributes that rewritten code reads through ``format_attribute``."""
 
 
-_parse_template: Final = Formatter().parse
+# what string.Formatter.parse is, without importing ``string``
+_parse_template: Final = import_module("_string").formatter_parser
 
 
 def store_target(target: Any) -> Any:
@@ -133,7 +132,7 @@ class _Type(metaclass=_IsType):
 def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
     if class_ is None:
         return lambda given: _dataclass(given, **options)
-    return dataclasses.dataclass(store_target(class_), **options)
+    return import_module("dataclasses").dataclass(store_target(class_), **options)
 
 
 def _total_ordering(class_: type[Any]) -> type[Any]:
@@ -141,7 +140,7 @@ def _total_ordering(class_: type[Any]) -> type[Any]:
 
 
 def _abstractmethod(function: Any) -> Any:
-    return abstractmethod(store_target(function))
+    return import_module("abc").abstractmethod(store_target(function))
 
 
 def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:

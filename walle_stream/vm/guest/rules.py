@@ -157,7 +157,7 @@ ALLOWED_DUNDERS: Final = frozenset(
     {
         *("__abs__", "__add__", "__and__", "__bool__", "__bytes__", "__call__", "__ceil__"),
         *("__class_getitem__", "__contains__", "__debug__", "__delitem__", "__divmod__"),
-        *("__doc__", "__enter__", "__eq__", "__exit__", "__file__", "__float__", "__floor__"),
+        *("__doc__", "__enter__", "__eq__", "__exit__", "__float__", "__floor__"),
         *("__floordiv__", "__format__", "__ge__", "__getitem__", "__gt__", "__hash__"),
         *("__iadd__", "__iand__", "__ifloordiv__", "__imod__", "__imul__", "__index__"),
         *("__init__", "__int__", "__invert__", "__ior__", "__isub__", "__iter__", "__itruediv__"),

@@ -13,7 +13,8 @@ run leaves in a global, a default argument or a class is there for the next.
 import gc
 import marshal
 import struct
-from types import CodeType, TracebackType
+import sys
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from walle_stream.vm.guest.context import Context, Log
@@ -164,7 +165,12 @@ class Session:
         self.write_pending()
 
     def _namespace(self, log: Log) -> dict[str, Any]:
-        return {"__builtins__": self._builtins, "__name__": SCRIPT_MODULE, "print": log.print}
+        # dataclasses looks a class's module up by name
+        module = sys.modules[SCRIPT_MODULE] = ModuleType(SCRIPT_MODULE)
+        namespace = module.__dict__
+        namespace["__builtins__"] = self._builtins
+        namespace["print"] = log.print
+        return namespace
 
 
 def describe(error: BaseException, file: str) -> tuple[str, str]:

@@ -1,0 +1,85 @@
+"""The file source keeps the contract of sources, in both formats and scopes."""
+
+import gzip
+from pathlib import Path
+
+from walle_connectors.files import CONNECTOR
+from walle_stream.ports import Source
+from walle_stream.testing.source_suite import SourceSuite
+
+_ROWS = [
+    # device, item, time_ms, stay_ms: held exits, ties, a duplicate, a late row, broken rows
+    ("a", "x", "1000", "50"),
+    ("b", "y", "1000", "5000"),
+    ("a", "x", "1000", "70"),
+    ("c", "z", "1010", "0"),
+    ("d", "x", "1200", "3"),
+    ("e", "broken", "soon", "1"),
+    ("", "nobody", "1300", "1"),
+    ("a", "y", "900", "1"),
+    ("b", "z", "2000", "10"),
+    ("f", "w", "6000", "90000"),
+    ("a", "w", "6000", "1"),
+    ("c", "y", "7000", "1"),
+]
+
+_TYPES = {"time_ms": "int", "stay_ms": "int"}
+_MAPPING = {
+    "device": "device",
+    "time": "time_ms",
+    "identity": ["device", "item", "time_ms"],
+    "events": [
+        {"kind": "exposure", "page": "'feed'", "contents": {"item": "item"}},
+        {"kind": "page_enter", "when": "stay_ms > 0", "page": "'video'", "instance": "item"},
+        {
+            "kind": "page_exit",
+            "when": "stay_ms > 0",
+            "at": "time_ms + stay_ms",
+            "page": "'video'",
+            "instance": "item",
+        },
+    ],
+}
+
+
+def _source(path: Path, **keys: object) -> Source:
+    return CONNECTOR.open(CONNECTOR.model.model_validate({"path": path, **_MAPPING, **keys}))
+
+
+class TestCsvSource(SourceSuite):
+    """CSV with quotes, gzip, one order for all devices."""
+
+    def make_source(self, folder: Path) -> Source:
+        lines = ["device,item,time_ms,stay_ms", *(",".join(row) for row in _ROWS)]
+        lines[3:3] = ["not,enough", '"a","quoted\nitem",1000,1']
+        path = folder / "rows.csv.gz"
+        if not path.exists():
+            path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+        return _source(path, format="csv", columns=_TYPES)
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        path = folder / "rows.csv.gz"
+        path.write_bytes(gzip.compress(b"device,item,time_ms,stay_ms\na,b,1,2\n", mtime=0))
+        return self.make_source(folder)
+
+
+class TestJsonSource(SourceSuite):
+    """JSON Lines with exploded lists, an order per device, lateness."""
+
+    def make_source(self, folder: Path) -> Source:
+        records = [
+            f'{{"device":"{device}","rows":[{{"item":"{item}","time_ms":{time_ms},"stay_ms":{stay}}},'
+            f'{{"item":"{item}2","time_ms":{time_ms},"stay_ms":1}}]}}'
+            for device, item, time_ms, stay in _ROWS
+            if time_ms.isdigit()
+        ]
+        records[2:2] = ["{", "[]", "", '{"device":"a","rows":[1,{"item":"q","time_ms":1001}]}']
+        path = folder / "rows.jsonl"
+        path.write_text("\n".join(records), encoding="utf-8")
+        return _source(
+            path, format="jsonl", explode="rows", order={"scope": "device", "lateness": "100ms"}
+        )
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        self.make_source(folder)
+        return _source(folder / "rows.jsonl", format="jsonl", explode="rows")

@@ -1,0 +1,71 @@
+"""Fixtures for the VM tests: pools that are always closed, pages, one-shot runs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from walle_stream.vm.interpreters import live_count
+from walle_stream.vm.pool import GroupResult, VmPool
+from walle_stream.vm.program import TaskProgram
+
+
+class RunScript(Protocol):
+    def __call__(
+        self,
+        source: str,
+        *contents: dict[str, Any],
+        state: dict[str, bytes] | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> GroupResult: ...
+
+
+def make_page(contents: dict[str, Any] | None = None, time_ms: int = 1_000) -> tuple[Any, ...]:
+    rows = [
+        ("page_enter", "page_enter", time_ms, time_ms, {"item": "v1"}),
+        ("click", "click", time_ms + 10, time_ms, {"item": "v1", "widget": "like"}),
+        ("page_exit", "page_exit", time_ms + 500, time_ms, contents),
+    ]
+    return ("video", "v1@1", "exit", time_ms, rows[-1], rows)
+
+
+@pytest.fixture
+def page() -> Callable[..., tuple[Any, ...]]:
+    """A page of three events; the exit's contents are given."""
+    return make_page
+
+
+@pytest.fixture
+def open_pool() -> Iterator[Callable[..., VmPool]]:
+    """Opens a pool of one task ``t`` from a script; closed after the test."""
+    pools: list[VmPool] = []
+    before = live_count()
+
+    def open_(source: str, size: int = 1, config: dict[str, Any] | None = None) -> VmPool:
+        program = TaskProgram("t", "v1", source, "scripts/t.py", config or {})
+        pools.append(VmPool({"t": program}, size))
+        return pools[-1]
+
+    yield open_
+    for pool in pools:
+        pool.close()
+    assert live_count() == before
+
+
+@pytest.fixture
+def run_script(open_pool: Callable[..., VmPool]) -> RunScript:
+    """Runs a script in a new VM for one device, one run per contents given."""
+
+    def run(
+        source: str,
+        *contents: dict[str, Any],
+        state: dict[str, bytes] | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> GroupResult:
+        pool = open_pool(source, config=config)
+        given = contents or ({},)
+        runs = [(n, 1_500, make_page(item or None)) for n, item in enumerate(given, start=1)]
+        (group,) = pool.run("t", [("device-1", state or {}, runs)])
+        return group
+
+    return run

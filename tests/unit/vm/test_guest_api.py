@@ -1,0 +1,281 @@
+import json
+import math
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.vm
+
+
+def features(group: Any) -> list[Any]:
+    assert [run.message for run in group.runs] == [""] * len(group.runs)
+    return [json.loads(feature) for run in group.runs for feature, _ in run.emits]
+
+
+def test_a_feature_is_compact_json_in_insertion_order_with_its_encoding(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    ctx.emit({"z": 1, "ä": "日本", "n": None, "t": True, "f": 0.5, "l": [1, (2, 3)]}, b"\\x00\\xff")
+    ctx.emit({}, encoding=bytearray(b"ab"))
+    ctx.emit({})
+"""
+    (run,) = run_script(source).runs
+    text = '{"z":1,"ä":"日本","n":null,"t":true,"f":0.5,"l":[1,[2,3]]}'
+    assert run.emits == [(text.encode(), b"\x00\xff"), (b"{}", b"ab"), (b"{}", b"")]
+
+
+def test_a_script_sees_device_task_clock_and_config(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    ctx.emit({"d": ctx.device_id, "t": ctx.task, "now": ctx.clock.now_ms(), "c": ctx.config})
+"""
+    config = {"gap": 5, "deep": {"list": [1, 2]}}
+    (feature,) = features(run_script(source, config=config))
+    assert feature == {"d": "device-1", "t": "t", "now": 1_500, "c": config}
+
+
+def test_a_changed_config_is_whole_again_in_the_next_run(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    ctx.emit(ctx.config)
+    ctx.config["deep"]["list"].append(9)
+    ctx.config["more"] = 1
+"""
+    first, second = features(run_script(source, {}, {}, config={"deep": {"list": [1]}}))
+    assert first == second == {"deep": {"list": [1]}}
+
+
+def test_random_depends_on_device_task_and_position_alone(open_pool: Any, page: Any) -> None:
+    pool = open_pool("def run(ctx, page): ctx.emit({'r': [ctx.random.random(), ctx.random.random()]})")
+    both = pool.run("t", [("a", {}, [(1, 0, page()), (2, 0, page())]), ("b", {}, [(1, 0, page())])])
+    alone = pool.run("t", [("a", {}, [(2, 99, page())])])
+    first, second = (run.emits for run in both[0].runs)
+    assert alone[0].runs[0].emits == second
+    assert len({str(emits) for emits in (first, second, both[1].runs[0].emits)}) == 3
+
+
+def test_state_is_read_written_deleted_and_listed(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    state = ctx.state
+    seen = {"keys": state.keys(), "a": state.get("a"), "no": state.get("no", 7), "in": "a" in state}
+    state.put("new", {"x": [1]})
+    state.delete("b")
+    state.delete("never")
+    seen["after"] = [state.keys(), "b" in state, state.get("b"), state.get("new")]
+    ctx.emit(seen)
+"""
+    group = run_script(source, state={"b": b"2", "a": b"[1]"})
+    assert features(group) == [
+        {
+            "keys": ["a", "b"],
+            "a": [1],
+            "no": 7,
+            "in": True,
+            "after": [["a", "new"], False, None, {"x": [1]}],
+        }
+    ]
+    assert group.state == {"new": b'{"x":[1]}', "b": None}
+
+
+def test_state_values_are_copies_both_ways(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    value = [1]
+    ctx.state.put("k", value)
+    value.append(2)
+    ctx.state.get("k").append(3)
+    ctx.emit({"k": ctx.state.get("k")})
+"""
+    group = run_script(source)
+    assert features(group) == [{"k": [1]}]
+    assert group.state == {"k": b"[1]"}
+
+
+def test_a_later_run_of_the_batch_sees_the_state_of_an_earlier_one(run_script: Any) -> None:
+    source = "def run(ctx, page): ctx.state.put('n', ctx.state.get('n', 0) + 1)"
+    assert run_script(source, {}, {}, {}, state={"n": b"5"}).state == {"n": b"8"}
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "words"),
+    [
+        ("ctx.state.put(1, 1)", "TypeError", "state key"),
+        ("ctx.state.put('', 1)", "ValueError", "1 to 1024 bytes"),
+        ("ctx.state.put('ä' * 600, 1)", "ValueError", "1200"),
+        ("ctx.state.put('\\ud800', 1)", "UnicodeEncodeError", "surrogates"),
+        ("ctx.state.put('k', float('nan'))", "ValueError", "nan"),
+        ("ctx.state.put('k', {1, 2})", "TypeError", "'set' object is not JSON"),
+        ("ctx.emit({'x': float('inf')})", "ValueError", "inf"),
+        ("ctx.emit({'x': object()})", "TypeError", "'object' object is not JSON"),
+        ("ctx.emit({'x': page.events[0]})", "TypeError", "'Event' object is not JSON"),
+        ("ctx.emit({b'x': 1})", "TypeError", "keys must be"),
+        ("ctx.emit([1])", "TypeError", "a feature is a dict, not list"),
+        ("ctx.emit({}, 'text')", "TypeError", "an encoding is bytes, not str"),
+        ("ctx.emit({}, 5)", "TypeError", "an encoding is bytes, not int"),
+        ("ctx.emit({'x': '\\udc80'})", "UnicodeEncodeError", "surrogates"),
+        ("ctx.emit({'x': 10 ** 5000})", "ValueError", "4300 digits"),
+        ("a = []; a.append(a); ctx.emit({'x': a})", "RecursionError", "recursion"),
+        ("ctx.emit({'x': 'y' * 9_000_000}); ctx.emit({'x': 'y' * 9_000_000})", "ValueError", "emit"),
+    ],
+)
+def test_what_cannot_be_written_fails_the_run_with_a_clear_message(
+    run_script: Any, line: str, error: str, words: str
+) -> None:
+    (run,) = run_script(f"def run(ctx, page):\n    ctx.emit({{}})\n    {line}\n").runs
+    assert not run.ok
+    assert run.emits == []
+    assert run.error == error
+    assert run.message.startswith(f"scripts/t.py:3: {error}: ")
+    assert words in run.message
+
+
+def test_lone_surrogates_in_a_page_reach_the_script(open_pool: Any, page: Any) -> None:
+    pool = open_pool("def run(ctx, page): ctx.emit({'n': ord(page.trigger['x'])})")
+    (group,) = pool.run("t", [("d", {}, [(1, 0, page({"x": "\udc80"}))])])
+    assert features(group) == [{"n": 0xDC80}]
+
+
+def test_deep_json_goes_in_and_out(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    deep = page.trigger["deep"]
+    ctx.state.put("deep", deep)
+    ctx.emit({"deep": ctx.state.get("deep")})
+"""
+    deep: Any = 1
+    for _ in range(200):
+        deep = [deep]
+    assert features(run_script(source, {"deep": deep})) == [{"deep": deep}]
+
+
+def test_json_too_deep_to_write_fails_the_run_alone(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    deep = 1
+    for _ in range(page.trigger["depth"]):
+        deep = {"d": deep}
+    ctx.emit({"deep": deep})
+"""
+    bad, good = run_script(source, {"depth": 300_000}, {"depth": 3}).runs
+    assert (bad.ok, bad.error, good.ok) == (False, "RecursionError", True)
+
+
+def test_log_lines_and_print_are_kept_and_bounded(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    print("a", 1, sep="-")
+    ctx.log.warning("w\\ud800")
+    ctx.log.error("x" * 5000)
+    for n in range(200):
+        ctx.log.info(n)
+"""
+    (run,) = run_script(source).runs
+    assert run.logs[:2] == [("info", "a-1"), ("warning", "w\\ud800")]
+    assert run.logs[2] == ("error", "x" * 2_000)
+    assert len(run.logs) == 101
+    assert run.logs[-1] == ("warning", "103 more lines were dropped")
+
+
+def test_five_megabytes_in_one_feature_come_back(run_script: Any) -> None:
+    source = "def run(ctx, page): ctx.emit({'x': 'é' * 2_500_000}, bytes(1_000_000))"
+    (run,) = run_script(source, {}).runs
+    ((feature, encoding),) = run.emits
+    assert len(json.loads(feature)["x"]) == 2_500_000
+    assert encoding == bytes(1_000_000)
+
+
+def test_allowed_modules_and_language_features_work(run_script: Any) -> None:
+    source = """
+from __future__ import annotations
+import array, base64, binascii, bisect, collections.abc, copy, decimal, fractions, functools
+import hashlib, heapq, hmac, itertools, json, math, numbers, operator, re, statistics, string
+import struct, textwrap, typing, unicodedata, zlib
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict, abc, defaultdict, deque, namedtuple
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum, IntEnum, auto
+
+class Color(Enum):
+    RED = auto()
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    x: int
+    y: list[int] = field(default_factory=list)
+
+@dataclass
+class Point:
+    x: int
+
+class Pair(typing.NamedTuple):
+    a: int
+    b: str = "b"
+
+Old = namedtuple("Old", "p q")
+
+class Shape(ABC):
+    count = 0
+    @abstractmethod
+    def area(self): ...
+    @property
+    def name(self):
+        return type(self).__name__
+
+@functools.total_ordering
+class Square(Shape):
+    def __init__(self, side):
+        super().__init__()
+        self.side = side
+        self.side += 1
+        Square.count += 1
+    def area(self):
+        return self.side ** 2
+    def __eq__(self, other): return self.side == other.side
+    def __lt__(self, other): return self.side < other.side
+
+def traced(function):
+    @functools.wraps(function)
+    def inner(*args): return function(*args)
+    return inner
+
+@traced
+def twice(x): return 2 * x
+
+def run(ctx, page):
+    square, point = Square(2), Point(1)
+    point.x = 4
+    setattr(point, "x", point.x + 1)
+    match page.trigger.contents:
+        case {"k": [first, *rest]}:
+            matched = first + len(rest)
+        case _:
+            matched = None
+    ctx.emit({
+        "square": [square.area(), square.name, Square.count, Square(1) <= square],
+        "point": point.x, "pair": Pair(1), "old": Old(1, 2).q, "frozen": Frozen(3).x,
+        "color": Color.RED.name, "value": Color.RED.value, "matched": matched, "twice": twice(4),
+        "format": "{0:>{w}} {1[0]}".format("a", [7], w=3) + f"{1.5:.2f}",
+        "date": (datetime.fromtimestamp(0, UTC) + timedelta(days=1)).isoformat(),
+        "counter": Counter("aab").most_common(1), "mapping": isinstance({}, abc.Mapping),
+        "sha": hashlib.sha256(b"x").hexdigest()[:4], "re": re.sub(r"\\d", "#", "a1"),
+        "median": statistics.median([1, 5, 2]), "decimal": str(decimal.Decimal(1) / 3),
+        "copy": copy.deepcopy({"a": [1]}), "types": [type(1) is int, isinstance(int, type)],
+        "sum": functools.reduce(operator.add, [1, 2]), "zlib": zlib.crc32(b"x"),
+        "get": getattr(point, "nothing", "default"), "has": hasattr(point, "x"),
+        "name": unicodedata.name("a"), "latin": list("é".encode("latin-1")),
+        "strptime": datetime.strptime("2022-04-25", "%Y-%m-%d").year,
+    })
+"""
+    (feature,) = features(run_script(source, {"k": [1, 2, 3]}))
+    assert feature["square"] == [9, "Square", 2, True]
+    assert feature["format"] == "  a 71.50"
+    assert (feature["matched"], feature["twice"], feature["point"]) == (3, 8, 5)
+    assert feature["strptime"] == 2022
+    assert feature["pair"] == [1, "b"]
+
+
+def test_the_encoding_of_floats_is_exact(run_script: Any) -> None:
+    (feature,) = features(run_script("def run(ctx, page): ctx.emit({'x': page.trigger['x']})", {"x": math.pi}))
+    assert feature == {"x": math.pi}

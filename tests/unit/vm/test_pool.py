@@ -1,0 +1,250 @@
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from walle_stream.errors import FrameError, VmCrashedError, VmError
+from walle_stream.vm import virtual_machine
+from walle_stream.vm.interpreters import live_count
+from walle_stream.vm.pool import VmCounts, VmPool
+from walle_stream.vm.program import TaskProgram
+from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
+
+pytestmark = pytest.mark.vm
+
+COUNT = """
+def run(ctx, page):
+    n = ctx.state.get("n", 0) + 1
+    ctx.state.put("n", n)
+    if n % 5 == 0:
+        raise ValueError(n)
+    ctx.emit({"n": n, "d": ctx.device_id, "r": ctx.random.random(), "x": page.trigger.get("x")}, b"e")
+"""
+NOTHING = compile("pass", "x", "exec")
+
+
+def test_vms_are_made_before_traffic_and_destroyed_at_close(open_pool: Any, page: Any) -> None:
+    before = live_count()
+    pool = open_pool(COUNT, size=2)
+    assert live_count() == before + 2
+    pool.run("t", [("d", {}, [(1, 0, page())] * 3)])
+    assert pool.counts == VmCounts(created=2, destroyed=0, calls=1, runs=3, crashes=0)
+    pool.close()
+    pool.close()
+    assert live_count() == before
+    assert pool.counts.destroyed == 2
+    with pytest.raises(VmError, match="closed"):
+        pool.run("t", [("d", {}, [(1, 0, page())])])
+
+
+def test_a_pool_closes_itself_at_the_end_of_a_block(page: Any) -> None:
+    before = live_count()
+    with VmPool({"t": TaskProgram("t", "v", COUNT, "t.py")}, 1) as pool:
+        assert pool.run("t", [("d", {}, [(1, 0, page())])])[0].state == {"n": b"1"}
+    assert live_count() == before
+
+
+def test_no_groups_need_no_vm_and_an_unknown_task_is_named(open_pool: Any, page: Any) -> None:
+    pool = open_pool(COUNT)
+    assert pool.run("t", []) == []
+    with pytest.raises(VmError, match="'other'"):
+        pool.run("other", [("d", {}, [(1, 0, page())])])
+
+
+def test_a_batch_gives_what_its_runs_give_one_by_one(open_pool: Any, page: Any) -> None:
+    pool = open_pool(COUNT)
+    names = ("a", "b", "ç")
+    runs = [(n, n, page({"x": n})) for n in range(1, 13)]
+    at_once = pool.run("t", [(name, {"n": b"2"}, runs) for name in names])
+    for name, together in zip(names, at_once, strict=True):
+        state: dict[str, bytes] = {"n": b"2"}
+        alone = []
+        for run in runs:
+            (group,) = pool.run("t", [(name, state, [run])])
+            for key, value in group.state.items():
+                assert value is not None
+                state[key] = value
+            alone += group.runs
+        assert together.runs == alone
+        assert together.state == ({} if state == {"n": b"2"} else state)
+
+
+def test_two_threads_run_side_by_side(open_pool: Any, page: Any) -> None:
+    pool = open_pool(COUNT, size=2)
+    barrier = threading.Barrier(2)
+
+    def work(name: str) -> list[bytes]:
+        barrier.wait()
+        state: dict[str, bytes] = {}
+        for n in range(200):
+            (group,) = pool.run("t", [(name, state, [(n, 0, page())] * 4)])
+            state.update({key: value or b"" for key, value in group.state.items()})
+        return [state["n"]]
+
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(work, name) for name in ("a", "b")]
+        finals = [future.result() for future in futures]
+    # a failing run does not count: from 4 on, every run fails
+    assert finals == [[b"4"], [b"4"]]
+    assert pool.counts.created == 2
+
+
+def test_more_threads_than_vms_wait_for_one(open_pool: Any, page: Any) -> None:
+    pool = open_pool("def run(ctx, page): ctx.emit({'d': ctx.device_id})")
+    with ThreadPoolExecutor(6) as threads:
+        results = list(
+            threads.map(lambda n: pool.run("t", [(f"d{n}", {}, [(1, 0, page())])]), range(60))
+        )
+    assert [groups[0].device_id for groups in results] == [f"d{n}" for n in range(60)]
+    assert pool.counts.created == 1
+
+
+def test_tasks_have_vms_of_their_own(page: Any) -> None:
+    programs = {
+        name: TaskProgram(name, "v", f"def run(ctx, page): ctx.emit({{'t': '{name}'}})", "t.py")
+        for name in ("one", "two")
+    }
+    with VmPool(programs, 1) as pool:
+        group = [("d", {}, [(1, 0, page())])]
+        assert pool.run("one", group)[0].runs[0].emits[0][0] == b'{"t":"one"}'
+        assert pool.run("two", group)[0].runs[0].emits[0][0] == b'{"t":"two"}'
+
+
+def test_a_call_without_completion_mark_is_run_again_in_a_fresh_vm(
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = open_pool(COUNT)
+    real, codes = virtual_machine._CALL, [NOTHING]
+    enter = VirtualMachine._enter
+
+    def once(self: VirtualMachine, code: Any, number: int) -> int:
+        return enter(self, codes.pop() if codes and code is real else code, number)
+
+    monkeypatch.setattr(VirtualMachine, "_enter", once)
+    (group,) = pool.run("t", [("d", {"n": b"7"}, [(1, 0, page())])])
+    assert group.state == {"n": b"8"}
+    assert pool.counts == VmCounts(created=2, destroyed=1, calls=1, runs=1, crashes=1)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        NOTHING,
+        compile("raise MemoryError", "x", "exec"),
+        compile("raise SystemExit", "x", "exec"),
+        compile("_session.call(); raise ValueError", "x", "exec"),
+        compile("_session._finish(1, [], b'')", "x", "exec"),
+    ],
+    ids=["nothing", "memory", "exit", "late", "stale"],
+)
+def test_two_calls_without_completion_mark_are_a_crash(
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: Any
+) -> None:
+    pool = open_pool(COUNT)
+    group = [("d", {}, [(1, 0, page())])]
+    with monkeypatch.context() as patch:
+        patch.setattr(virtual_machine, "_CALL", code)
+        patch.setattr(virtual_machine, "HEADER", virtual_machine.HEADER)
+        for machine in pool._shelves["t"].idle:
+            machine._number = 5
+        with pytest.raises((VmCrashedError, FrameError)):
+            pool.run("t", group)
+    assert pool.counts.crashes == 2
+    assert pool.run("t", group)[0].state == {"n": b"1"}
+    assert pool.counts.created == 3
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "_session._result = (N, [1, 0, 0], b''); _session.write_pending()",
+        "_session._result = (N, [1, 0, 0, 0], b'x'); _session.write_pending()",
+        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 9, N, 0, 0)",
+        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 2, N, 1 << 62, 0)",
+        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 2, N, 0, 0)",
+        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 1, N, 1 << 62, 0)",
+    ],
+)
+def test_a_malformed_frame_destroys_the_vm(
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    pool = open_pool(COUNT)
+    number = "N = int.from_bytes(_session._inbox[:8], 'little')\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(virtual_machine, "_CALL", compile(number + code, "x", "exec"))
+        with pytest.raises(FrameError):
+            pool.run("t", [("d", {}, [(1, 0, page())])])
+    assert (pool.counts.crashes, pool.counts.destroyed) == (2, 2)
+
+
+def test_a_page_that_is_not_plain_is_refused_and_costs_no_vm(open_pool: Any) -> None:
+    pool = open_pool(COUNT)
+    with pytest.raises(FrameError, match="plain values"):
+        pool.run("t", [("d", {}, [(1, 0, (object(),))])])
+    assert pool.counts.destroyed == 0
+
+
+def test_large_batches_and_results_grow_the_buffers_and_give_them_back(
+    open_pool: Any, page: Any
+) -> None:
+    pool = open_pool("def run(ctx, page): ctx.emit({'x': page.trigger['x']})")
+    machine = pool._shelves["t"].idle[0]
+    for size in (10, 400_000, 20, 6_000_000, 5):
+        text = "y" * size
+        (group,) = pool.run("t", [("d", {}, [(1, 0, page({"x": text}))])])
+        assert group.runs[0].emits == [(f'{{"x":"{text}"}}'.encode(), b"")]
+        assert pool._shelves["t"].idle == [machine]
+    assert len(machine._inbox) == len(machine._outbox) == BUFFER_BYTES
+
+
+def test_a_call_from_the_main_thread_is_run_by_a_worker(
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = open_pool(COUNT)
+    seen: list[bool] = []
+    call = VirtualMachine.call
+
+    def spy(self: VirtualMachine, *args: Any) -> Any:
+        seen.append(threading.current_thread() is threading.main_thread())
+        return call(self, *args)
+
+    monkeypatch.setattr(VirtualMachine, "call", spy)
+    assert threading.current_thread() is threading.main_thread()
+    pool.run("t", [("d", {}, [(1, 0, page())])])
+    assert seen == [False]
+
+
+def test_closing_lets_a_running_call_finish(open_pool: Any, page: Any) -> None:
+    pool = open_pool("def run(ctx, page): ctx.emit({'n': sum(range(3_000_000))})")
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(pool.run, "t", [("d", {}, [(1, 0, page())])])
+        while pool._shelves["t"].idle:
+            pass
+        pool.close()
+        assert future.result()[0].runs[0].ok
+    assert pool.counts.destroyed == 1
+
+
+SCRIPT = """
+import sys
+from walle_stream.vm.pool import VmPool
+from walle_stream.vm.program import TaskProgram
+source = "import datetime, json, decimal, hashlib, statistics\\ndef run(ctx, page): ctx.emit({})"
+row = ("a", "click", 1, 1, None)
+pool = VmPool({"t": TaskProgram("t", "v", source, "t.py")}, 3)
+assert pool.run("t", [("d", {}, [(1, 0, ("p", "i", "none", None, row, [row]))])])[0].runs[0].ok
+print("done", flush=True)
+if sys.argv[1] == "fail":
+    raise SystemExit(7)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("end", 0), ("fail", 7)])
+def test_a_process_that_forgets_to_close_its_pool_ends_cleanly(how: str, status: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (status, "done\n", "")

@@ -1,0 +1,95 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from walle_stream.errors import ScriptError
+from walle_stream.vm.program import TaskProgram, compile_program
+
+RUN = "\ndef run(ctx, page):\n    pass\n"
+
+
+def load(source: str, config: Mapping[str, Any] | None = None) -> None:
+    compile_program(TaskProgram("ipv", "v3", source, "tasks/ipv.py", config or {}))
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        ("x = 1\ndef run(ctx, page)\n    pass", 2, "not valid Python"),
+        ("x = 'a\0b'" + RUN, 0, "not valid Python"),
+        ("x = 1\nreturn 5" + RUN, 2, "outside function"),
+        ("def go(ctx, page): pass", 0, "define def run"),
+        ("", 0, "define def run"),
+        ("if True:\n    def run(ctx, page): pass", 0, "define def run"),
+        ("\ndef run(ctx): pass", 2, "does not take"),
+        ("def run(ctx, page, more): pass", 1, "does not take"),
+        ("def run(ctx, page, *, more): pass", 1, "does not take"),
+        ("async def run(ctx, page): pass", 1, "no async def"),
+        ("def run(ctx, page):\n    yield 1", 1, "no yield"),
+        ("import math\nimport os" + RUN, 2, "imports 'os'"),
+        ("import os.path as p" + RUN, 1, "imports 'os.path'"),
+        (RUN + "    import time", 4, "ctx.clock.now_ms"),
+        ("from random import random" + RUN, 1, "ctx.random"),
+        ("from . import x" + RUN, 1, "one file"),
+        ("from math import *" + RUN, 1, "name what it needs"),
+        ("from json import decoder" + RUN, 1, "'decoder' from 'json'"),
+        ("from operator import attrgetter" + RUN, 1, "attrgetter"),
+        ("import json.decoder" + RUN, 1, "json.decoder"),
+        ("x = open('a')" + RUN, 1, "reads no files"),
+        ("x = [eval]" + RUN, 1, "'eval'"),
+        ("x = hash('a')" + RUN, 1, "use hashlib"),
+        ("x = __import__('os')" + RUN, 1, "__import__"),
+        ("x = ().__class__" + RUN, 1, "__class__"),
+        ("x = (y for y in ()).gi_frame" + RUN, 1, "gi_frame"),
+        ("class A:\n    def __del__(self): pass" + RUN, 2, "__del__"),
+        ("class A:\n    __reduce_ex__ = 1" + RUN, 2, "__reduce_ex__"),
+        ("match 1:\n    case object(__class__=c): pass" + RUN, 2, "__class__"),
+        ("from datetime import datetime\nx = datetime.now()" + RUN, 2, "event time"),
+        ("x = " + "(" * 300 + ")" * 300 + RUN, 1, "not valid Python"),
+    ],
+)
+def test_a_script_that_cannot_run_is_refused_at_its_place(
+    source: str, line: int, words: str
+) -> None:
+    with pytest.raises(ScriptError) as caught:
+        load(source)
+    error = caught.value
+    assert (error.task, error.file, error.line) == ("ipv", "tasks/ipv.py", line)
+    assert error.message.startswith(f"tasks/ipv.py:{line}: " if line else "tasks/ipv.py: ")
+    assert words in error.message
+
+
+@pytest.mark.parametrize("depth", [3_000, 100_000])
+def test_a_script_nested_beyond_the_compiler_is_refused(depth: int) -> None:
+    with pytest.raises(ScriptError):
+        load("x = " + "-" * depth + "1" + RUN)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def run(ctx, page): pass",
+        "def run(context, the_page, /): pass",
+        "def run(ctx, page, scale=1.0, *, more=2): pass",
+        "def run(*args): pass",
+        "from __future__ import annotations\nimport collections.abc, json as j" + RUN,
+        "from collections import abc, Counter\nfrom datetime import datetime as dt" + RUN,
+        "def open(x): return x\nx = open(1)" + RUN,
+        "class A:\n    __slots__ = ('x',)\n    def __init__(self): self.x = 1" + RUN,
+        "def run(ctx, page):\n    def inner():\n        yield 1\n    return list(inner())",
+        "x = '\\d'  # a warning in the script is not our error" + RUN,
+    ],
+)
+def test_an_ordinary_script_is_accepted(source: str) -> None:
+    load(source)
+
+
+def test_the_first_problem_by_line_is_named() -> None:
+    with pytest.raises(ScriptError, match="t*:1: .*'os'"):
+        load("import os\nx = eval\nimport sys" + RUN)
+
+
+def test_a_config_that_is_not_plain_is_refused() -> None:
+    with pytest.raises(ScriptError, match="config"):
+        load(RUN, {"x": object()})

@@ -1,0 +1,262 @@
+"""The page level of one device: which open page each event belongs to.
+
+Events come ordered (``DeviceSequence`` does that) and leave through the sink
+with their page. Pages may nest, interleave and be entered again; what ends a
+page without an exit event (time-out, re-entry, too many events) makes a
+synthetic ``page_exit``, which goes the way of a natural one.
+
+Invariants: an event is in at most one page; an open page has at least its
+enter; ``deadline_ms`` is exactly the first time-out due.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from walle_stream.errors import StoreCorruptedError
+from walle_stream.events import Event
+from walle_stream.stream.pages import EventRow, OpenPage, event_row
+
+type PageHeader = tuple[str, str, int, int]
+"""An open page without its rows: (page_id, page_instance, ordinal, enter_time_ms)."""
+
+
+class PageSink(Protocol):
+    """What the page level reports, in order."""
+
+    def event(self, event: Event, page: OpenPage | None) -> None:
+        """Take the device's next event.
+
+        Args:
+            event: As the source gave it, or a synthetic ``page_exit``.
+            page: The page it belongs to, which has its row already; where the
+                event ends the page, ``page.cause`` says why. None for an event
+                on a page that was never entered.
+        """
+        ...
+
+    def closed(self, cause: str) -> None:
+        """Take note of a closed page, after its last event.
+
+        Args:
+            cause: ``exit``, ``timeout``, ``reenter`` or ``overflow``.
+        """
+        ...
+
+    def missing_enter(self, event: Event) -> None:
+        """Take note of an exit without enter; ``event`` follows, without page."""
+        ...
+
+
+class OpenPages:
+    """The open pages of one device, in the order of their enters. One thread."""
+
+    __slots__ = (
+        "_by_key",
+        "_closed",
+        "_device_id",
+        "_fields",
+        "_first",
+        "_max_events",
+        "_timeout_ms",
+        "deadline_ms",
+        "entered_count",
+    )
+
+    def __init__(
+        self,
+        timeout_ms: int | None,
+        max_events: int,
+        fields: frozenset[str] | None,
+        device_id: str = "",
+    ) -> None:
+        """Start a device without open pages.
+
+        Args:
+            timeout_ms: Ingest time without an event after which a page is
+                closed; None for never.
+            max_events: Most rows of a page before its exit, ≥ 1.
+            fields: Contents to keep in rows; None keeps all.
+            device_id: The device, for the exits made by time-outs.
+        """
+        self._timeout_ms = timeout_ms
+        self._max_events = max_events
+        self._fields = fields
+        self._device_id = device_id
+        self._by_key: dict[tuple[str, str], OpenPage] = {}
+        self._first: OpenPage | None = None  # the page that times out first
+        self._closed: list[tuple[int, int]] = []
+        self.entered_count = 0
+        """How many pages were entered so far: the last ordinal."""
+        self.deadline_ms: int | None = None
+        """Ingest watermark at which the first page times out."""
+
+    def take(self, event: Event, sink: PageSink) -> None:
+        """Put the next event into its page and hand both to the sink.
+
+        Args:
+            event: The device's next event in its order.
+            sink: Gets it, and what else follows from it.
+        """
+        kind = event.kind
+        if kind == "page_enter":
+            self._enter(event, sink)
+            return
+        page = None
+        if self._by_key:
+            instance = event.page_instance
+            if instance:
+                page = self._by_key.get((event.page_id, instance))
+            else:
+                page = self._latest(event.page_id)
+        if page is None:
+            if kind == "page_exit":
+                sink.missing_enter(event)
+            sink.event(event, None)
+        elif kind == "page_exit":
+            self._end(page, event, "exit", sink)
+        elif len(page.events) < self._max_events:
+            self._append(page, event)
+            sink.event(event, page)
+        else:
+            self._end(page, _exit_before(event, page), "overflow", sink)
+            sink.event(event, None)
+
+    def close_first(self, sink: PageSink) -> None:
+        """Close the page whose time-out comes first, as of that moment.
+
+        Args:
+            sink: Gets the synthetic exit: event time of the page's last event,
+                ingest time of the deadline.
+        """
+        page, deadline_ms = self._first, self.deadline_ms
+        if page is not None and deadline_ms is not None:
+            exit_event = _exit(self._device_id, page, page.last_event_time_ms, deadline_ms)
+            self._end(page, exit_event, "timeout", sink)
+
+    def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
+        """Return what the store must learn, and regard it as stored.
+
+        Returns:
+            New event rows of open pages as (ordinal, index, row), and pages
+            with stored rows that are closed, as (ordinal, stored row count).
+        """
+        new_rows = []
+        for page in self._by_key.values():
+            events = page.events
+            first = page.persisted_count
+            if first < len(events):
+                ordinal = page.ordinal
+                new_rows += [(ordinal, index, events[index]) for index in range(first, len(events))]
+                page.persisted_count = len(events)
+        closed, self._closed = self._closed, []
+        return new_rows, closed
+
+    def export(self) -> list[PageHeader]:
+        """Return the open pages without their rows, in the order of enters."""
+        return [
+            (page.page_id, page.page_instance, page.ordinal, page.enter_time_ms)
+            for page in self._by_key.values()
+        ]
+
+    def restore(
+        self,
+        entered_count: int,
+        headers: Iterable[PageHeader],
+        rows: Mapping[int, Sequence[EventRow]],
+    ) -> None:
+        """Open again the pages that ``export`` named; only on a fresh object.
+
+        Args:
+            entered_count: As it was at the export.
+            headers: What ``export`` returned.
+            rows: All rows of these pages by ordinal, in row order: they are in
+                the store.
+
+        Raises:
+            StoreCorruptedError: A page has no rows.
+        """
+        self.entered_count = entered_count
+        for page_id, instance, ordinal, enter_time_ms in headers:
+            page = OpenPage(page_id, instance, ordinal, enter_time_ms)
+            page.events = list(rows.get(ordinal, ()))
+            if not page.events:
+                raise StoreCorruptedError(
+                    f"device {self._device_id!r}: open page {page_id!r}/{instance!r} (number "
+                    f"{ordinal}) has no stored rows: restore the data directory from a copy"
+                )
+            page.persisted_count = len(page.events)
+            page.last_event_time_ms = page.events[-1][2]
+            page.last_ingest_ms = max(row[3] for row in page.events)
+            self._by_key[page_id, instance] = page
+        self._settle()
+
+    def _enter(self, event: Event, sink: PageSink) -> None:
+        key = (event.page_id, event.page_instance)
+        page = self._by_key.get(key)
+        if page is not None:
+            self._end(page, _exit_before(event, page), "reenter", sink)
+        self.entered_count += 1
+        page = OpenPage(event.page_id, event.page_instance, self.entered_count, event.event_time_ms)
+        page.last_ingest_ms = event.ingest_time_ms
+        self._by_key[key] = page
+        page.events.append(event_row(event, self._fields))
+        first = self._first
+        if first is None or page.last_ingest_ms < first.last_ingest_ms:
+            self._settle()
+        sink.event(event, page)
+
+    def _append(self, page: OpenPage, event: Event) -> None:
+        page.events.append(event_row(event, self._fields))
+        page.last_event_time_ms = event.event_time_ms
+        ingest_ms = event.ingest_time_ms
+        if ingest_ms > page.last_ingest_ms:
+            page.last_ingest_ms = ingest_ms
+            if page is self._first:
+                self._settle()
+
+    def _end(self, page: OpenPage, event: Event, cause: str, sink: PageSink) -> None:
+        page.cause = cause
+        self._append(page, event)
+        sink.event(event, page)
+        sink.closed(cause)
+        del self._by_key[page.page_id, page.page_instance]
+        if page.persisted_count:
+            self._closed.append((page.ordinal, page.persisted_count))
+        if page is self._first:
+            self._settle()
+
+    def _latest(self, page_id: str) -> OpenPage | None:
+        for page in reversed(self._by_key.values()):
+            if page.page_id == page_id:
+                return page
+        return None
+
+    def _settle(self) -> None:
+        # only when the first page changed: usually one or two pages are open
+        if self._timeout_ms is None:
+            return
+        if self._by_key:
+            self._first = first = min(self._by_key.values(), key=_timer_order)
+            self.deadline_ms = first.last_ingest_ms + self._timeout_ms
+        else:
+            self._first = self.deadline_ms = None
+
+
+def _timer_order(page: OpenPage) -> tuple[int, int]:
+    return page.last_ingest_ms, page.ordinal
+
+
+def _exit_before(event: Event, page: OpenPage) -> Event:
+    return _exit(event.device_id, page, event.event_time_ms, event.ingest_time_ms)
+
+
+def _exit(device_id: str, page: OpenPage, event_time_ms: int, ingest_time_ms: int) -> Event:
+    return Event(
+        device_id,
+        "page_exit",
+        "page_exit",
+        page.page_id,
+        page.page_instance,
+        event_time_ms,
+        ingest_time_ms,
+    )

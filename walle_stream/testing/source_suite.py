@@ -1,0 +1,319 @@
+"""Conformance suite for sources: what every adapter of ``ports.Source`` owes.
+
+Subclass ``SourceSuite`` in a test module of pytest, say how a source is made,
+and all tests run against it. Nothing here knows the adapter; the suite only
+reads through the port, so it holds for files, logs and brokers alike.
+
+Example::
+
+    class TestMySource(SourceSuite):
+        def make_source(self, folder: Path) -> Source:
+            return MySource(...)   # bounded, the same content on every call
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.events import Event
+from walle_stream.ports import DeadLetter, Source, SourceBatch, SourceCounts, SourceReader
+
+
+class PartitionLog(msgspec.Struct):
+    """Everything that one partition was given."""
+
+    events: list[Event] = []
+    counts: SourceCounts = msgspec.field(default_factory=SourceCounts)
+    dead_letters: list[DeadLetter] = []
+    ends: int = 0
+    offset: bytes | None = None
+
+
+type SourceLog = dict[int, PartitionLog]
+"""What a run gave, by partition."""
+
+
+class SourceSuite:
+    """Tests of a bounded source; subclass it once per adapter."""
+
+    partition_count: ClassVar[int] = 4
+    """Partitions that the source is opened with."""
+
+    def make_source(self, folder: Path) -> Source:
+        """Return a bounded source with rows of several devices.
+
+        Args:
+            folder: Empty at the first call of a test; a later call of the same
+                test makes the same source again.
+        """
+        raise NotImplementedError
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        """Return a source that differs from the first one, or None to skip.
+
+        Args:
+            folder: Where ``make_source`` was called.
+        """
+        del folder
+        return None
+
+    # Reading
+
+    def test_cuts_into_batches_do_not_matter(self, tmp_path: Path) -> None:
+        """Every batch size gives the same events, counts and dead letters."""
+        whole = self.read_all(tmp_path, batch_events=1_000)
+        expect(sum(len(log.events) for log in whole.values()) > 0, "the source gives no events")
+        for batch_events in (1, 2, 3, 7):
+            parts = self.read_all(tmp_path, batch_events=batch_events)
+            expect_same(parts, whole, f"batch_events={batch_events}")
+
+    def test_batches_are_not_larger_than_asked(self, tmp_path: Path) -> None:
+        """No batch has more than ``batch_events`` events."""
+        for batch_events in (1, 5):
+            for batch in self.batches(tmp_path, batch_events=batch_events):
+                expect(len(batch.events) <= batch_events, f"{len(batch.events)} events")
+
+    def test_every_partition_ends_once(self, tmp_path: Path) -> None:
+        """Each partition is told of the natural end exactly once, and last."""
+        batches = self.batches(tmp_path, batch_events=3)
+        for partition in range(self.partition_count):
+            own = [batch for batch in batches if batch.partition == partition]
+            ends = [batch.is_end for batch in own]
+            expect(ends.count(True) == 1 and ends[-1], f"partition {partition}: {ends}")
+
+    def test_counts_add_up(self, tmp_path: Path) -> None:
+        """Rows are accepted, duplicate, late or dead letters, nothing else."""
+        for batch in self.batches(tmp_path, batch_events=3):
+            counts = batch.counts
+            parts = counts.accepted_rows + counts.duplicate_rows + counts.late_rows
+            expect(counts.source_rows == parts + counts.dead_letter_rows, repr(counts))
+
+    def test_a_device_stays_in_its_partition(self, tmp_path: Path) -> None:
+        """All events of a device come in one partition, within range."""
+        homes: dict[str, int] = {}
+        for batch in self.batches(tmp_path, batch_events=100):
+            expect(0 <= batch.partition < self.partition_count, f"partition {batch.partition}")
+            for event in batch.events:
+                home = homes.setdefault(event.device_id, batch.partition)
+                expect(home == batch.partition, f"device {event.device_id} moved")
+
+    def test_progress_and_close(self, tmp_path: Path) -> None:
+        """Progress is a share or unknown; closing twice is allowed."""
+        reader = self.make_source(tmp_path).open({}, self.partition_count, 10)
+        while not reader.is_done:
+            expect(reader.progress <= 1, f"progress {reader.progress}")
+            reader.read()
+        reader.close()
+        reader.close()
+
+    # Resuming
+
+    def test_any_committed_offsets_give_the_rest(self, tmp_path: Path) -> None:
+        """Offsets of different runs and moments combine: nothing lost or doubled."""
+        whole = self.read_all(tmp_path, batch_events=1_000)
+        chance = random.Random(1)  # noqa: S311 - a seeded choice, no secret
+        runs = [self.batches(tmp_path, batch_events=size) for size in (1, 2, 5)]
+        for _ in range(25):
+            log = new_log(self.partition_count)
+            for partition in range(self.partition_count):
+                run = [each for each in chance.choice(runs) if each.partition == partition]
+                add(log, run[: chance.randint(0, len(run))])
+            size = chance.choice((1, 3, 1_000))
+            add(log, self.batches(tmp_path, batch_events=size, offsets=offsets_of(log)))
+            expect_same(log, whole, "resumed")
+
+    def test_a_finished_source_gives_nothing_again(self, tmp_path: Path) -> None:
+        """Opening at the offsets behind the end gives no batch."""
+        offsets = offsets_of(self.read_all(tmp_path, batch_events=10))
+        again = self.batches(tmp_path, batch_events=10, offsets=offsets)
+        expect(not again, f"{len(again)} batches behind the end")
+
+    def test_limits_then_the_rest_are_the_whole(self, tmp_path: Path) -> None:
+        """Runs with a limit, one after another, then one without."""
+        whole = self.read_all(tmp_path, batch_events=1_000)
+        for limit in (1, 4, 9):
+            log = new_log(self.partition_count)
+            for run in range(1, 4):
+                offsets = offsets_of(log)
+                part = self.batches(tmp_path, batch_events=3, offsets=offsets, limit=limit)
+                add(log, part)
+                rows = sum(each.counts.source_rows for each in log.values())
+                expect(rows <= run * limit, f"{rows} rows after {run} runs of limit {limit}")
+                is_stopped = rows == run * limit
+                expect(not (is_stopped and any(b.is_end for b in part)), "a limit is no end")
+            add(log, self.batches(tmp_path, batch_events=3, offsets=offsets_of(log)))
+            expect_same(log, whole, f"limit={limit}")
+
+    def test_drain_releases_nothing_and_loses_nothing(self, tmp_path: Path) -> None:
+        """Stopping after any number of reads, then going on, gives the whole."""
+        whole = self.read_all(tmp_path, batch_events=1_000)
+        for reads in range(4):
+            reader = self.make_source(tmp_path).open({}, self.partition_count, 2)
+            log = new_log(self.partition_count)
+            for _ in range(reads):
+                if not reader.is_done:
+                    add(log, reader.read())
+            if not reader.is_done:
+                drained = reader.drain()
+                expect(not any(batch.is_end for batch in drained), "drained an end")
+                add(log, drained)
+            reader.close()
+            add(log, self.batches(tmp_path, batch_events=3, offsets=offsets_of(log)))
+            expect_same(log, whole, f"drained after {reads} reads")
+
+    def test_a_foreign_offset_is_refused(self, tmp_path: Path) -> None:
+        """Bytes that are no offset of this source raise SourceError.
+
+        Raises:
+            AssertionError: They were accepted.
+        """
+        for offset in (b"", b"\x00\x01", b'{"other": 1}'):
+            try:
+                reader = self.make_source(tmp_path).open({0: offset}, self.partition_count, 10)
+            except SourceError:
+                continue
+            reader.close()
+            raise AssertionError(f"the offset {offset!r} was accepted")
+
+    # Identity
+
+    def test_fingerprint_is_plain_and_stable(self, tmp_path: Path) -> None:
+        """The fingerprint survives JSON, and its own source accepts it."""
+        stored = dict(self.make_source(tmp_path).fingerprint)
+        again = msgspec.json.decode(msgspec.json.encode(stored))
+        expect(again == dict(self.make_source(tmp_path).fingerprint), f"{again}")
+        self.make_source(tmp_path).check_fingerprint(again)
+
+    def test_another_source_is_refused(self, tmp_path: Path) -> None:
+        """A source that changed does not accept the stored fingerprint.
+
+        Raises:
+            AssertionError: It does.
+        """
+        stored = dict(self.make_source(tmp_path).fingerprint)
+        changed = self.make_changed_source(tmp_path)
+        if changed is None:
+            return
+        try:
+            changed.check_fingerprint(stored)
+        except SourceChangedError:
+            return
+        raise AssertionError("a changed source accepted the fingerprint")
+
+    # Running a source
+
+    def batches(
+        self,
+        folder: Path,
+        *,
+        batch_events: int,
+        offsets: Mapping[int, bytes] | None = None,
+        limit: int | None = None,
+    ) -> list[SourceBatch]:
+        """Open a new source, read it until it is done, return all batches.
+
+        Args:
+            folder: For ``make_source``.
+            batch_events: Most events in a batch.
+            offsets: Where to begin; at the beginning when left out.
+            limit: Most rows.
+        """
+        source = self.make_source(folder)
+        return read_out(source.open(offsets or {}, self.partition_count, batch_events, limit))
+
+    def read_all(self, folder: Path, *, batch_events: int) -> SourceLog:
+        """Return what a whole run gives.
+
+        Args:
+            folder: For ``make_source``.
+            batch_events: Most events in a batch.
+        """
+        log = new_log(self.partition_count)
+        add(log, self.batches(folder, batch_events=batch_events))
+        return log
+
+
+def read_out(reader: SourceReader) -> list[SourceBatch]:
+    """Read until the reader is done, close it and return all batches.
+
+    Args:
+        reader: Taken.
+    """
+    batches: list[SourceBatch] = []
+    try:
+        while not reader.is_done:
+            batches.extend(reader.read())
+    finally:
+        reader.close()
+    return batches
+
+
+def new_log(partition_count: int) -> SourceLog:
+    """Return the log of a data directory that has seen nothing.
+
+    Args:
+        partition_count: Number of partitions.
+    """
+    return {partition: PartitionLog() for partition in range(partition_count)}
+
+
+def add(log: SourceLog, batches: Sequence[SourceBatch]) -> None:
+    """Take batches as commits would.
+
+    Args:
+        log: Changed.
+        batches: In the order in which the source gave them.
+    """
+    for batch in batches:
+        own = log[batch.partition]
+        own.events.extend(batch.events)
+        own.dead_letters.extend(batch.dead_letters)
+        own.ends += batch.is_end
+        own.offset = batch.offset
+        for name in SourceCounts.__struct_fields__:
+            setattr(own.counts, name, getattr(own.counts, name) + getattr(batch.counts, name))
+
+
+def offsets_of(log: SourceLog) -> dict[int, bytes]:
+    """Return the offsets to resume at.
+
+    Args:
+        log: What was taken so far.
+    """
+    return {key: own.offset for key, own in log.items() if own.offset is not None}
+
+
+def expect_same(found: SourceLog, wanted: SourceLog, what: str) -> None:
+    """Compare what two ways of reading gave, but for the offsets.
+
+    Args:
+        found: One way.
+        wanted: The other.
+        what: Named in the failure.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    for partition, own in wanted.items():
+        other = found[partition]
+        for name in ("events", "counts", "dead_letters", "ends"):
+            one, two = getattr(other, name), getattr(own, name)
+            expect(one == two, f"{what}, partition {partition}: {name} {one} instead of {two}")
+
+
+def expect(holds: bool, message: str) -> None:
+    """Fail a test unless something holds.
+
+    Args:
+        holds: Whether it does.
+        message: What was found.
+
+    Raises:
+        AssertionError: It does not hold.
+    """
+    if not holds:
+        raise AssertionError(message)

@@ -1,0 +1,310 @@
+"""Conformance suite for stores: what a transaction and a reader may rely on.
+
+Subclass ``StoreSuite`` in a test file, say how a store is opened, and pytest
+runs every fact below against it. The suite needs pytest and nothing else.
+"""
+# ruff: noqa: S101 - assert is how pytest checks
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+import pytest
+
+from walle_stream.errors import (
+    StoreError,
+    StoreLockedError,
+    StoreMissingError,
+    TransactionStateError,
+)
+from walle_stream.store.transaction import Transaction, TransactionState
+
+MANY_ROWS = 1_500
+"""More rows than a store may read ahead at once."""
+
+
+class Store(Protocol):
+    """What the suite needs of a store."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the committed value of a key."""
+        ...
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the committed values of keys, in their order."""
+        ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the committed keys with a prefix, ascending."""
+        ...
+
+    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the committed keys in start ≤ key < end, ascending."""
+        ...
+
+    def begin(self) -> Transaction:
+        """Return a new transaction."""
+        ...
+
+    def close(self) -> None:
+        """Release the store; may be called twice."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        ...
+
+    def __exit__(self, *error: object) -> None:
+        """Close."""
+        ...
+
+
+class StoreSuite(ABC):
+    """Facts about every store; subclasses are collected by pytest."""
+
+    @abstractmethod
+    def open_store(self, path: Path, *, read_only: bool = False) -> Store:
+        """Open the store at a path; make it unless ``read_only``.
+
+        Args:
+            path: A place of its own for each test; its parent exists.
+            read_only: Read beside a writer.
+        """
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Path:
+        """Where the store under test lives.
+
+        Args:
+            tmp_path: pytest's.
+        """
+        return tmp_path / "store"
+
+    @pytest.fixture
+    def store(self, place: Path) -> Iterator[Store]:
+        """Open a new, empty store.
+
+        Args:
+            place: Where.
+
+        Yields:
+            The store; closed afterwards.
+        """
+        with self.open_store(place) as opened:
+            yield opened
+
+    # Commits
+
+    def test_a_commit_is_seen_at_once_and_after_opening_again(self, place: Path) -> None:
+        """Rows of a commit are there."""
+        with self.open_store(place) as store:
+            _write(store, {b"k1": b"v1", b"k2": b""})
+            assert store.get(b"k1") == b"v1"
+        with self.open_store(place) as store:
+            assert (store.get(b"k1"), store.get(b"k2")) == (b"v1", b"")
+
+    def test_nothing_is_seen_before_the_commit(self, store: Store) -> None:
+        """Rows of an open transaction are its own."""
+        transaction = store.begin()
+        transaction.put(b"k", b"v")
+        assert store.get(b"k") is None
+        assert list(store.scan(b"k")) == []
+        transaction.commit()
+        assert store.get(b"k") == b"v"
+
+    def test_a_dropped_transaction_leaves_nothing(self, store: Store) -> None:
+        """``drop`` and an exception in the block forget the rows."""
+        transaction = store.begin()
+        transaction.put(b"k", b"v")
+        transaction.drop()
+        with pytest.raises(KeyError), store.begin() as failing:
+            failing.put(b"k", b"w")
+            raise KeyError
+        assert store.get(b"k") is None
+
+    def test_an_open_transaction_is_dropped_by_close(self, place: Path) -> None:
+        """What was not committed is gone."""
+        with self.open_store(place) as store:
+            transaction = store.begin()
+            transaction.put(b"k", b"v")
+        assert transaction.state is TransactionState.DROPPED
+        with self.open_store(place) as store:
+            assert store.get(b"k") is None
+
+    def test_the_last_write_of_a_key_counts(self, store: Store) -> None:
+        """Also when the last write is a deletion."""
+        _write(store, {b"old": b"1"})
+        with store.begin() as transaction:
+            transaction.put(b"k", b"1")
+            transaction.put(b"k", b"2")
+            transaction.put(b"gone", b"1")
+            transaction.delete(b"gone")
+            transaction.delete(b"old")
+        assert store.multi_get([b"k", b"gone", b"old"]) == [b"2", None, None]
+
+    def test_a_transaction_is_used_once(self, store: Store) -> None:
+        """After commit or drop every use is refused."""
+        done, dropped = store.begin(), None
+        done.commit()
+        dropped = store.begin()
+        dropped.drop()
+        dropped.drop()
+        for over in (done, dropped):
+            for use in (
+                lambda over=over: over.put(b"k", b"v"),
+                lambda over=over: over.delete(b"k"),
+                lambda over=over: over.put_rows({}),
+                lambda over=over: over.get(b"k"),
+                lambda over=over: over.multi_get([b"k"]),
+                lambda over=over: over.scan(b"k"),
+                lambda over=over: over.delete_range(b"a", b"z"),
+                lambda over=over: over.commit(),
+            ):
+                with pytest.raises(TransactionStateError):
+                    use()
+
+    def test_a_second_transaction_waits_for_the_first(self, store: Store) -> None:
+        """Two open transactions would lose each other's reads."""
+        first = store.begin()
+        with pytest.raises(TransactionStateError):
+            store.begin()
+        first.drop()
+        store.begin().commit()
+
+    # Reads
+
+    def test_a_transaction_reads_its_own_writes(self, store: Store) -> None:
+        """Get and multi_get see writes and deletions over the store."""
+        _write(store, {b"a": b"1", b"b": b"1", b"c": b"1"})
+        transaction = store.begin()
+        transaction.put(b"a", b"2")
+        transaction.delete(b"b")
+        assert [transaction.get(key) for key in (b"a", b"b", b"c", b"d")] == [
+            b"2",
+            None,
+            b"1",
+            None,
+        ]
+        assert transaction.multi_get([b"d", b"c", b"b", b"a", b"a"]) == [
+            None,
+            b"1",
+            None,
+            b"2",
+            b"2",
+        ]
+
+    def test_multi_get_keeps_the_order_of_the_keys(self, store: Store) -> None:
+        """Missing keys are None in their place."""
+        _write(store, {b"a": b"1", b"b": b"2"})
+        assert store.multi_get([b"b", b"x", b"a", b"b"]) == [b"2", None, b"1", b"2"]
+        assert store.multi_get([]) == []
+
+    def test_a_scan_is_bytewise_ascending_and_ends_at_its_bounds(self, store: Store) -> None:
+        """Start is inclusive, end exclusive, a prefix is all that begin with it."""
+        keys = [b"a", b"a\x00", b"a\x00\xff", b"a\xff", b"a\xff\xff", b"b", b"b\x00"]
+        _write(store, {key: key for key in reversed(keys)})
+        assert [key for key, _ in store.scan(b"a")] == keys[:5]
+        assert [key for key, _ in store.scan(b"a\xff")] == keys[3:5]
+        assert [key for key, _ in store.scan_range(b"a\x00", b"b")] == keys[1:5]
+        assert list(store.scan_range(b"b", b"a")) == []
+        assert list(store.scan(b"c")) == []
+
+    def test_a_prefix_without_an_end_is_refused(self, store: Store) -> None:
+        """An empty prefix would be every row, now and in later layouts."""
+        for prefix in (b"", b"\xff", b"\xff\xff"):
+            with pytest.raises(TransactionStateError):
+                store.scan(prefix)
+
+    def test_a_transaction_scans_its_writes_over_the_store(self, store: Store) -> None:
+        """New, replaced and deleted rows come out in one order."""
+        _write(store, {b"k%d" % number: b"s" for number in (1, 3, 5, 7)})
+        transaction = store.begin()
+        transaction.put_rows({b"k0": b"t", b"k3": b"t", b"k5": None, b"k8": b"t", b"k9": None})
+        transaction.put(b"l", b"other")
+        assert list(transaction.scan(b"k")) == [
+            (b"k0", b"t"),
+            (b"k1", b"s"),
+            (b"k3", b"t"),
+            (b"k7", b"s"),
+            (b"k8", b"t"),
+        ]
+
+    def test_a_range_is_deleted_with_what_was_just_written(self, store: Store) -> None:
+        """``delete_range`` sees the transaction's own rows."""
+        _write(store, {b"a1": b"", b"a2": b"", b"b": b""})
+        with store.begin() as transaction:
+            transaction.put(b"a3", b"")
+            transaction.delete_range(b"a", b"b")
+            transaction.put(b"a4", b"")
+        assert [key for key, _ in store.scan_range(b"a", b"c")] == [b"a4", b"b"]
+
+    def test_a_long_scan_is_as_of_its_call(self, store: Store) -> None:
+        """Commits made meanwhile are not seen."""
+        rows = {b"k%06d" % number: b"old" for number in range(MANY_ROWS)}
+        _write(store, rows)
+        scan = store.scan(b"k")
+        first = next(scan)
+        _write(store, dict.fromkeys(rows, b"new") | {b"k999999": b"new"})
+        assert [first, *scan] == sorted(rows.items())
+
+    # Opening and closing
+
+    def test_a_scan_still_running_does_not_hold_a_closed_store(self, place: Path) -> None:
+        """The scan says so, and the store opens again."""
+        store = self.open_store(place)
+        _write(store, {b"k%06d" % number: b"v" for number in range(MANY_ROWS)})
+        scan = store.scan(b"k")
+        next(scan)
+        store.close()
+        with self.open_store(place):
+            pass
+        with pytest.raises(StoreError):
+            list(scan)
+
+    def test_a_closed_store_refuses_every_use(self, place: Path) -> None:
+        """Closing twice is allowed, using is not."""
+        store = self.open_store(place)
+        store.close()
+        store.close()
+        for use in (
+            lambda: store.get(b"k"),
+            lambda: store.multi_get([b"k"]),
+            lambda: store.scan(b"k"),
+            lambda: store.scan_range(b"a", b"b"),
+            store.begin,
+        ):
+            with pytest.raises(StoreError):
+                use()
+
+    def test_a_second_writer_is_refused(self, place: Path) -> None:
+        """And the first is not disturbed."""
+        with self.open_store(place) as store:
+            with pytest.raises(StoreLockedError):
+                self.open_store(place)
+            _write(store, {b"k": b"v"})
+            assert store.get(b"k") == b"v"
+
+    def test_a_reader_needs_an_existing_store_and_makes_none(self, place: Path) -> None:
+        """Nothing appears at the path."""
+        with pytest.raises(StoreMissingError):
+            self.open_store(place, read_only=True)
+        assert not place.exists()
+
+    def test_a_reader_beside_the_writer_sees_the_commits_until_then(self, place: Path) -> None:
+        """And refuses to write."""
+        with self.open_store(place) as store:
+            _write(store, {b"k": b"1"})
+            with self.open_store(place, read_only=True) as reader:
+                _write(store, {b"k": b"2"})
+                assert reader.get(b"k") == b"1"
+                with pytest.raises(StoreError):
+                    reader.begin()
+            with self.open_store(place, read_only=True) as reader:
+                assert reader.get(b"k") == b"2"
+
+
+def _write(store: Store, rows: dict[bytes, bytes]) -> None:
+    with store.begin() as transaction:
+        for key, value in rows.items():
+            transaction.put(key, value)
