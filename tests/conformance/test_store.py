@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from walle_stream.errors import (
     StoreError,
@@ -91,9 +91,3 @@ class DictStore:
                 self.writers.discard(self.path)
             if self.transaction is not None:
                 self.transaction.drop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

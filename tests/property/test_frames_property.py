@@ -2,6 +2,7 @@
 
 import random
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ MUTATIONS = 20_000
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 emits = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=5)), max_size=3)
 logs = st.lists(st.tuples(st.sampled_from(LEVELS), texts), max_size=2)
-good_runs = st.tuples(st.just(True), emits, logs)
-bad_runs = st.tuples(st.just(False), logs, texts, texts)
+good_runs = st.tuples(st.sampled_from([True]), emits, logs)
+bad_runs = st.tuples(st.sampled_from([False]), logs, texts, texts)
 states = st.dictionaries(texts, st.none() | st.binary(max_size=6), max_size=3)
 results = st.lists(st.tuples(st.lists(good_runs | bad_runs, max_size=3), states), max_size=3)
 
@@ -79,19 +80,15 @@ def test_a_mutated_frame_is_read_or_refused(result: Any, data: st.DataObject) ->
     for _ in range(data.draw(st.integers(1, 4))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(frame)))
-    try:
+    with suppress(FrameError):
         decode_results(groups_of(result), bytes(frame if cut % 3 else frame[:cut]))
-    except FrameError:
-        pass
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     frame = HEADER.pack(MAGIC, 1, 1, len(data) // 8, len(data) - len(data) // 8 * 4) + data
-    try:
+    with suppress(FrameError):
         decode_results([("d", {}, [(0, 0, ())] * 2)] * 2, frame)
-    except FrameError:
-        pass
 
 
 def test_twenty_thousand_mutated_frames_are_read_or_refused() -> None:

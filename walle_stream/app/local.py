@@ -146,7 +146,7 @@ class LocalRun:
                 on_progress(reader.progress, self.run_events)
         if self._stop.is_set():
             self._deliver(reader.drain())
-        elif not self._is_ended:
+        elif self._options.limit is not None and not self._is_ended:
             self._stopped_by = "limit"
 
     def _deliver(self, batches: Sequence[SourceBatch]) -> None:

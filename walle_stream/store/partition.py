@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 _CHUNK_ROWS: Final = 256
 
 type _Rows = Iterator[tuple[bytes, bytes]]
+type _Scan = tuple[_Rows, ReadOptions]
 
 
 class PartitionStore:
@@ -48,7 +49,7 @@ class PartitionStore:
         self._map_errors = map_rocks_errors(path)
         self._transaction: Transaction | None = None
         self._failure: StoreError | None = None
-        self._scans: dict[int, list[_Rows]] = {}
+        self._scans: dict[int, list[_Scan]] = {}
         self._is_closed = False
 
     @classmethod
@@ -147,8 +148,10 @@ class PartitionStore:
             rows = list(islice(items, _CHUNK_ROWS))
         if len(rows) < _CHUNK_ROWS:
             return iter(rows)
-        # a live iterator keeps the database and its lock: ``close`` must get at it
-        box = [items]
+        # A live iterator keeps the database and its lock: ``close`` must get at it. The
+        # options stay with it: rocksdict frees the bound with them, and the scan then ends
+        # wherever the memory says.
+        box = [(items, bound)]
         self._scans[id(box)] = box
         return self._scan_on(rows, box)
 
@@ -229,7 +232,7 @@ class PartitionStore:
         self.close()
 
     def _scan_on(
-        self, rows: list[tuple[bytes, bytes]], box: list[_Rows]
+        self, rows: list[tuple[bytes, bytes]], box: list[_Scan]
     ) -> Iterator[tuple[bytes, bytes]]:
         try:
             while True:
@@ -239,7 +242,7 @@ class PartitionStore:
                 if not box:
                     raise StoreError(f"{self.path} was closed during a scan: open it again")
                 with self._map_errors:
-                    rows = list(islice(box[0], _CHUNK_ROWS))
+                    rows = list(islice(box[0][0], _CHUNK_ROWS))
         finally:
             box.clear()
             self._scans.pop(id(box), None)

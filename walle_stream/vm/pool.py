@@ -129,9 +129,11 @@ class VmPool:
         if shelf is None:
             raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
         if threading.current_thread() is threading.main_thread():
-            if self._is_closed:
-                raise VmError("the VM pool is closed: open a new one")
-            return self._threads.submit(self._run, shelf, groups).result()
+            try:
+                future = self._threads.submit(self._run, shelf, groups)
+            except RuntimeError as error:
+                raise VmError("the VM pool is closed: open a new one") from error
+            return future.result()
         return self._run(shelf, groups)
 
     def close(self) -> None:

@@ -3,11 +3,18 @@ import struct
 import pytest
 
 from walle_stream.errors import FrameError
-from walle_stream.vm.frames import RunResult, decode_header, decode_results, encode_groups
+from walle_stream.vm.frames import (
+    DeviceGroup,
+    RunInput,
+    RunResult,
+    decode_header,
+    decode_results,
+    encode_groups,
+)
 from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC
 
-RUN = (1, 0, ())
-GROUPS = [("d", {}, [RUN])]
+RUN: RunInput = (1, 0, ())
+GROUPS: list[DeviceGroup] = [("d", {}, [RUN])]
 
 
 def frame(words: list[int], body: bytes, status: int = 1, number: int = 7) -> bytes:
@@ -18,13 +25,13 @@ def frame(words: list[int], body: bytes, status: int = 1, number: int = 7) -> by
 def test_a_run_with_emits_logs_and_state_is_cut_at_its_lengths() -> None:
     words = [1, 1, 2, 3, 1, 1, 4, 2, 1, 2, 1, DELETED]
     (group,) = decode_results(GROUPS, frame(words, b"{}encnotek[]x"))
-    assert group.runs == [RunResult(True, [(b"{}", b"enc")], [("warning", "note")])]
+    assert group.runs == [RunResult(ok=True, emits=[(b"{}", b"enc")], logs=[("warning", "note")])]
     assert group.state == {"k": b"[]", "x": None}
 
 
 def test_a_failed_run_carries_class_and_message() -> None:
     (group,) = decode_results(GROUPS, frame([0, 0, 0, 8, 4, 0], b"KeyErrort: x"))
-    assert group.runs == [RunResult(False, error="KeyError", message="t: x")]
+    assert group.runs == [RunResult(ok=False, error="KeyError", message="t: x")]
 
 
 def test_bytes_behind_the_frame_are_ignored() -> None:
@@ -73,5 +80,5 @@ def test_equal_groups_have_equal_bytes() -> None:
 
 
 def test_values_that_are_not_plain_are_refused_with_the_device() -> None:
-    with pytest.raises(FrameError, match="'d'.*plain values"):
+    with pytest.raises(FrameError, match=r"'d'.*plain values"):
         encode_groups([("d", {}, [(1, 2, (object(),))])])

@@ -71,7 +71,7 @@ def test_an_api_that_does_nothing_fails_the_self_test(
     monkeypatch: pytest.MonkeyPatch, answer: str | None
 ) -> None:
     registry = interpreters._Registry()
-    registry.loaded = SimpleNamespace(  # type: ignore[assignment] # a broken one, on purpose
+    registry.loaded = SimpleNamespace(
         create=lambda: 1,
         share=lambda *_: None,
         execute=lambda *_: answer,

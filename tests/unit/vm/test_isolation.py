@@ -1,9 +1,13 @@
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+
+if TYPE_CHECKING:
+    from walle_stream.vm.frames import DeviceGroup
 
 pytestmark = pytest.mark.vm
 
@@ -49,8 +53,8 @@ def run(ctx, page):
              len(cached("k")), hasattr(hide, "secret"), hasattr(json, "loads")]
     found.append([hasattr(holder, "secret") for holder in (
         json, json.dumps, json.JSONEncoder, collections.Counter, fractions.Fraction,
-        string.Template, statistics.NormalDist, enum.Enum, type(page), type(ctx), type(page.trigger),
-        type(ctx.state), type(ctx.random), ctx.emit, print, getattr, type)])
+        string.Template, statistics.NormalDist, enum.Enum, type(page), type(ctx),
+        type(page.trigger), type(ctx.state), type(ctx.random), ctx.emit, print, getattr, type)])
     try: found.append(LATER)
     except NameError: found.append("no name")
     ctx.emit({"found": found})
@@ -65,7 +69,9 @@ CLEAN = [0, 0, 0, None, 0, 0, False, True, [False] * 17, "no name"]
 
 def test_nothing_is_shared_between_runs_and_devices(open_pool: Any, page: Any) -> None:
     pool = open_pool(LEAKS)
-    groups = [(name, {}, [(1, 0, page()), (2, 0, page())]) for name in ("a", "b")]
+    groups: list[DeviceGroup] = [
+        (name, {}, [(1, 0, page()), (2, 0, page())]) for name in ("a", "b")
+    ]
     results = pool.run("t", groups) + pool.run("t", groups)
     runs = [run for group in results for run in group.runs]
     assert [run.message for run in runs] == [""] * 8
@@ -156,8 +162,19 @@ def test_the_guest_loads_no_installed_package(open_pool: Any) -> None:
     )
     text = machine._interpreter.execute(code)
     assert "walle_guest" in text
-    banned = ("walle_stream", "numpy", "rocksdict", "msgspec", "pydantic", "yaml", "rich", "zstandard")
-    assert [name for name in (*banned, "threading", "ctypes", "site-packages") if f"'{name}" in text] == []
+    banned = (
+        "walle_stream",
+        "numpy",
+        "rocksdict",
+        "msgspec",
+        "pydantic",
+        "yaml",
+        "rich",
+        "zstandard",
+    )
+    assert [
+        name for name in (*banned, "threading", "ctypes", "site-packages") if f"'{name}" in text
+    ] == []
     assert "site-packages" not in text
 
 

@@ -2,7 +2,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from walle_stream.vm.pool import VmCounts, VmPool
 from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
 
+if TYPE_CHECKING:
+    from walle_stream.vm.frames import DeviceGroup
+
 pytestmark = pytest.mark.vm
 
 COUNT = """
@@ -21,7 +24,8 @@ def run(ctx, page):
     ctx.state.put("n", n)
     if n % 5 == 0:
         raise ValueError(n)
-    ctx.emit({"n": n, "d": ctx.device_id, "r": ctx.random.random(), "x": page.trigger.get("x")}, b"e")
+    x = page.trigger.get("x")
+    ctx.emit({"n": n, "d": ctx.device_id, "r": ctx.random.random(), "x": x}, b"e")
 """
 NOTHING = compile("pass", "x", "exec")
 
@@ -108,7 +112,7 @@ def test_tasks_have_vms_of_their_own(page: Any) -> None:
         for name in ("one", "two")
     }
     with VmPool(programs, 1) as pool:
-        group = [("d", {}, [(1, 0, page())])]
+        group: list[DeviceGroup] = [("d", {}, [(1, 0, page())])]
         assert pool.run("one", group)[0].runs[0].emits[0][0] == b'{"t":"one"}'
         assert pool.run("two", group)[0].runs[0].emits[0][0] == b'{"t":"two"}'
 
@@ -144,10 +148,9 @@ def test_two_calls_without_completion_mark_are_a_crash(
     open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: Any
 ) -> None:
     pool = open_pool(COUNT)
-    group = [("d", {}, [(1, 0, page())])]
+    group: list[DeviceGroup] = [("d", {}, [(1, 0, page())])]
     with monkeypatch.context() as patch:
         patch.setattr(virtual_machine, "_CALL", code)
-        patch.setattr(virtual_machine, "HEADER", virtual_machine.HEADER)
         for machine in pool._shelves["t"].idle:
             machine._number = 5
         with pytest.raises((VmCrashedError, FrameError)):
@@ -162,19 +165,24 @@ def test_two_calls_without_completion_mark_are_a_crash(
     [
         "_session._result = (N, [1, 0, 0], b''); _session.write_pending()",
         "_session._result = (N, [1, 0, 0, 0], b'x'); _session.write_pending()",
-        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 9, N, 0, 0)",
-        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 2, N, 1 << 62, 0)",
-        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 2, N, 0, 0)",
-        "import struct; struct.pack_into('<4sIQQQ', _session._outbox, 0, b'WVM1', 1, N, 1 << 62, 0)",
+        "header(9, N, 0, 0)",
+        "header(2, N, 1 << 62, 0)",
+        "header(2, N, 0, 0)",
+        "header(1, N, 1 << 62, 0)",
+        "header(1, N, 0, 1 << 62)",
     ],
 )
 def test_a_malformed_frame_destroys_the_vm(
     open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     pool = open_pool(COUNT)
-    number = "N = int.from_bytes(_session._inbox[:8], 'little')\n"
+    start = """
+import struct
+N = int.from_bytes(_session._inbox[:8], "little")
+def header(*values): struct.pack_into("<4sIQQQ", _session._outbox, 0, b"WVM1", *values)
+"""
     with monkeypatch.context() as patch:
-        patch.setattr(virtual_machine, "_CALL", compile(number + code, "x", "exec"))
+        patch.setattr(virtual_machine, "_CALL", compile(start + code, "x", "exec"))
         with pytest.raises(FrameError):
             pool.run("t", [("d", {}, [(1, 0, page())])])
     assert (pool.counts.crashes, pool.counts.destroyed) == (2, 2)

@@ -53,7 +53,11 @@ def encode_json(value: Any) -> bytes:
         ValueError: NaN, infinity, or text that is not valid Unicode.
         RecursionError: Nested too deep, or a container contains itself.
     """
-    return "".join(_encode(value, 0)).encode()
+    try:
+        return "".join(_encode(value, 0)).encode()
+    except RecursionError:
+        # the interpreter's own words name stack addresses and sizes
+        raise RecursionError("nested too deep for JSON, or a container contains itself") from None
 
 
 def decode_json(data: bytes) -> Any:

@@ -18,6 +18,12 @@ type Importer = Callable[..., ModuleType]
 
 _LEAKING_TYPES: Final = (ModuleType, dict, list, set, bytearray)
 _CAPSULE: Final = "PyCapsule"
+# What builtins written in C import when they need it, through the importer of
+# the script that called them: date formats, long division, generic classes.
+# A script that names one gets an empty module.
+_INTERNAL_MODULES: Final = frozenset(
+    {"_pylong", "_strptime", "annotationlib", "copyreg", "time", "typing", "warnings"}
+)
 
 
 class ReadOnlyModule(ModuleType):
@@ -104,6 +110,9 @@ def make_importer(
         level: int = 0,
     ) -> ModuleType:
         found = None if level else proxies.get(name)
+        if found is None and name in _INTERNAL_MODULES and not level:
+            import_module(name)  # C code takes it from sys.modules, not from here
+            return ReadOnlyModule(name)
         if found is None:
             raise ImportError(
                 f"a task's script may not import {name!r}{hint(name)}", name=str(name)

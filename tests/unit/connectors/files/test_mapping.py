@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
@@ -33,8 +34,6 @@ def json_row(record: dict[str, Any], **keys: Any) -> Any:
     model = FilesModel.model_validate({"path": "x", "format": "jsonl", **keys})
     layout = JsonLayout(None)
     function = compile_mapping(model, layout)
-    import msgspec  # noqa: PLC0415
-
     return function(msgspec.json.decode(json.dumps(record), type=layout.row_type()))
 
 
@@ -68,7 +67,7 @@ def json_row(record: dict[str, Any], **keys: Any) -> Any:
         ("get('s') is None", False),
     ],
 )
-def test_expression_gives_its_value(expression, wanted):
+def test_expression_gives_its_value(expression: str, wanted: Any) -> None:
     assert value(expression) == wanted
     assert type(value(expression)) is type(wanted)
 
@@ -86,7 +85,7 @@ def test_expression_gives_its_value(expression, wanted):
         ("split(s, 'x')[7]", "index out of range"),
     ],
 )
-def test_failed_expression_makes_the_row_invalid_with_the_key(expression, reason):
+def test_failed_expression_makes_the_row_invalid_with_the_key(expression: str, reason: str) -> None:
     assert reason in value(expression)
 
 
@@ -105,7 +104,9 @@ def test_failed_expression_makes_the_row_invalid_with_the_key(expression, reason
         ("a[0]", "has no parts"),
     ],
 )
-def test_expression_that_can_never_work_is_refused_with_key_and_position(expression, reason):
+def test_expression_that_can_never_work_is_refused_with_key_and_position(
+    expression: str, reason: str
+) -> None:
     with pytest.raises(ValidationError) as caught:
         value(expression)
     message = str(caught.value)
@@ -113,14 +114,14 @@ def test_expression_that_can_never_work_is_refused_with_key_and_position(express
     assert "events[0].contents.v: position" in message
 
 
-def test_unknown_column_is_named_with_the_closest_one():
+def test_unknown_column_is_named_with_the_closest_one() -> None:
     with pytest.raises(
-        MappingError, match="device: position 1: .*no column 'dd'; did you mean 'd'"
+        MappingError, match=r"device: position 1: .*no column 'dd'; did you mean 'd'"
     ):
         build("x,1,1,1,1", device="dd")
 
 
-def test_column_that_occurs_twice_is_refused():
+def test_column_that_occurs_twice_is_refused() -> None:
     model = FilesModel.model_validate(
         {
             "path": "x",
@@ -134,57 +135,57 @@ def test_column_that_occurs_twice_is_refused():
         compile_mapping(model, CsvLayout({}, ["d", "t", "d"]))
 
 
-def test_bad_cell_names_its_column():
+def test_bad_cell_names_its_column() -> None:
     assert build("dev,soon,1,1,x") == InvalidRow(
         "column t: invalid literal for int() with base 10: 'soon'", "ValueError", "dev"
     )
 
 
-def test_column_is_converted_only_where_a_row_needs_it():
+def test_column_is_converted_only_where_a_row_needs_it() -> None:
     event = {"kind": "click", "when": "s == 'buy'", "page": "'p'", "contents": {"price": "a"}}
     assert build("dev,5,,1,view", [event])[3] == []
     assert "column a" in build("dev,5,,1,buy", [event]).reason
     assert build("dev,5,9,1,buy", [event])[3][0].contents == {"price": 9}
 
 
-def test_branch_that_is_not_taken_converts_nothing():
+def test_branch_that_is_not_taken_converts_nothing() -> None:
     assert value("a if s == 'x' else -1", "dev,5,bad,1,text") == -1
 
 
-def test_let_values_are_computed_in_terms_of_each_other_and_only_when_needed():
+def test_let_values_are_computed_in_terms_of_each_other_and_only_when_needed() -> None:
     let = {"twice": "a * 2", "more": "str(twice) + s", "a_broken": "1 // (a - a)"}
     event = {"kind": "click", "page": "more"}
     assert build("dev,5,7,1,x", [event], let=let)[3][0].page_id == "14x"
 
 
-def test_let_value_may_replace_the_column_of_its_name():
+def test_let_value_may_replace_the_column_of_its_name() -> None:
     event = {"kind": "click", "page": "s"}
     assert build("dev,5,7,1,x", [event], let={"s": "upper(s) + '!'"})[3][0].page_id == "X!"
 
 
-def test_let_value_that_needs_itself_through_another_is_refused():
-    with pytest.raises(ValidationError, match="let.x needs itself"):
+def test_let_value_that_needs_itself_through_another_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"let\.x needs itself"):
         build("dev,5,7,1,x", device="x", let={"x": "y", "y": "x"})
 
 
-def test_let_value_that_nothing_uses_is_checked_too():
+def test_let_value_that_nothing_uses_is_checked_too() -> None:
     with pytest.raises(ValidationError, match=r"let.x: position 1: text \* a number"):
         build("dev,5,7,1,x", let={"x": "s * 2"})
 
 
-def test_failure_in_a_let_value_names_it():
+def test_failure_in_a_let_value_names_it() -> None:
     event = {"kind": "click", "page": "str(ratio)"}
     result = build("dev,5,0,1,x", [event], let={"ratio": "1 / a"})
     assert (result.reason, result.error) == ("let.ratio: division by zero", "ZeroDivisionError")
 
 
-def test_let_values_cannot_grow_without_bound():
+def test_let_values_cannot_grow_without_bound() -> None:
     let = {f"x{n}": f"x{n - 1} + x{n - 1}" for n in range(1, 40)} | {"x0": "s + s"}
     result = build("dev,5,0,1,abcdefgh", [{"kind": "click", "page": "x39"}], let=let)
     assert "longer than" in result.reason
 
 
-def test_event_has_everything_that_was_declared():
+def test_event_has_everything_that_was_declared() -> None:
     event = {
         "kind": "page_enter",
         "id": "'enter_' + s",
@@ -201,11 +202,11 @@ def test_event_has_everything_that_was_declared():
     assert timed == [(12, wanted)]
 
 
-def test_event_id_is_the_kind_unless_declared():
+def test_event_id_is_the_kind_unless_declared() -> None:
     assert build("dev,5,7,1,x")[3][0].id == "click"
 
 
-def test_each_repeats_the_event_with_a_number_from_1():
+def test_each_repeats_the_event_with_a_number_from_1() -> None:
     each = {"name": "word", "index": "k", "in": "split(s, '|')"}
     event = {"kind": "click", "each": each, "at": "t + k", "page": "word", "when": "word != 'no'"}
     _, _, _, now, timed = build("dev,5,7,1,x|no|y", [event])
@@ -213,7 +214,7 @@ def test_each_repeats_the_event_with_a_number_from_1():
     assert [(at_ms, event.page_id) for at_ms, event in timed] == [(6, "x"), (8, "y")]
 
 
-def test_name_of_each_is_not_visible_in_let_values_nor_after_the_loop():
+def test_name_of_each_is_not_visible_in_let_values_nor_after_the_loop() -> None:
     each = {"name": "s", "in": "split('q', '|')"}
     events = [
         {"kind": "click", "each": each, "page": "s + seen"},
@@ -223,18 +224,18 @@ def test_name_of_each_is_not_visible_in_let_values_nor_after_the_loop():
     assert [event.page_id for event in now] == ["qcol", "col"]
 
 
-def test_each_over_too_many_values_is_invalid():
+def test_each_over_too_many_values_is_invalid() -> None:
     event = {"kind": "click", "each": {"name": "w", "in": "split(s, '|')"}, "page": "w"}
     assert "at most 10000" in build("dev,5,7,1," + "x|" * 10_000, [event]).reason
 
 
-def test_each_over_something_else_is_refused():
+def test_each_over_something_else_is_refused() -> None:
     event = {"kind": "click", "each": {"name": "w", "in": "s"}, "page": "w"}
-    with pytest.raises(ValidationError, match="each.in: it is not a list"):
+    with pytest.raises(ValidationError, match=r"each\.in: it is not a list"):
         build("dev,5,7,1,x", [event])
 
 
-def test_values_of_a_block_are_not_used_where_it_was_not_entered():
+def test_values_of_a_block_are_not_used_where_it_was_not_entered() -> None:
     events = [
         {"kind": "click", "when": "a > 0", "page": "'p'", "contents": {"v": "text"}},
         {"kind": "click", "when": "a < 0", "page": "'q'", "contents": {"v": "text"}},
@@ -256,7 +257,7 @@ def test_values_of_a_block_are_not_used_where_it_was_not_entered():
         ({"events": [{"kind": "click", "page": "'p'", "at": "-t"}]}, "events[0].at: -5 is outside"),
     ],
 )
-def test_missing_or_impossible_part_is_invalid(keys, reason):
+def test_missing_or_impossible_part_is_invalid(keys: dict[str, Any], reason: str) -> None:
     assert reason in build("dev,5,7,1,x", **keys).reason
 
 
@@ -270,19 +271,19 @@ def test_missing_or_impossible_part_is_invalid(keys, reason):
         ({"events": [{"kind": "click", "page": "'p'", "uid": "b"}]}, "events[0].uid: it is not"),
     ],
 )
-def test_part_of_an_impossible_type_is_refused(keys, reason):
+def test_part_of_an_impossible_type_is_refused(keys: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError) as caught:
         build("dev,5,7,1,x", **keys)
     assert reason in str(caught.value)
 
 
-def test_failure_in_an_event_keeps_time_and_identity():
+def test_failure_in_an_event_keeps_time_and_identity() -> None:
     event = {"kind": "click", "page": "'p'", "contents": {"v": "1 // a"}}
     result = build("dev,5,0,1,x", [event], identity=["d", "s"])
     assert (result.device_id, result.known) == ("dev", (5, ("dev", "x")))
 
 
-def test_bool_column_reads_ones_and_words():
+def test_bool_column_reads_ones_and_words() -> None:
     found = [
         build(f"dev,5,7,1,{cell}", [{"kind": "click", "when": "s", "page": "'p'"}], columns=types)
         for types in [TYPES | {"s": "bool"}]
@@ -292,33 +293,33 @@ def test_bool_column_reads_ones_and_words():
     assert "column s: 'maybe' is not a bool" in found[4].reason
 
 
-def test_empty_cell_counts_as_missing_for_get():
+def test_empty_cell_counts_as_missing_for_get() -> None:
     assert value("get('a', -1)", "dev,5,,1,x") == -1
 
 
 class TestJson:
-    def test_values_are_taken_as_they_are(self):
+    def test_values_are_taken_as_they_are(self) -> None:
         record = {"d": 17, "t": 5, "x": [1, {"y": None}], "z": True}
         events = [{"kind": "click", "page": "'p'", "contents": {"x": "x", "y": "x[1]['y']"}}]
         device_id, _, _, now, _ = json_row(record, events=events)
         assert device_id == "17"
         assert now[0].contents == {"x": [1, {"y": None}], "y": None}
 
-    def test_missing_field_is_invalid_where_it_is_needed(self):
+    def test_missing_field_is_invalid_where_it_is_needed(self) -> None:
         assert json_row({"t": 5}).reason == "device: the row has no 'd'"
         assert json_row({"d": "a"}) == InvalidRow("time: the row has no 't'", "LookupError", "a")
         event = {"kind": "click", "when": "kind == 'x'", "page": "missing"}
         assert json_row({"d": "a", "t": 1, "kind": "y"}, events=[event])[3] == []
 
     @pytest.mark.parametrize("time", [None, "5", 5.0, True, -1, 2**60, [5]])
-    def test_time_must_be_an_integer_of_milliseconds(self, time):
+    def test_time_must_be_an_integer_of_milliseconds(self, time: Any) -> None:
         assert json_row({"d": "a", "t": time}).reason.startswith("time: ")
 
     @pytest.mark.parametrize("device", [None, 1.5, True, [], {}])
-    def test_device_must_be_text_or_an_integer(self, device):
+    def test_device_must_be_text_or_an_integer(self, device: Any) -> None:
         assert "is not text" in json_row({"d": device, "t": 1}).reason
 
-    def test_get_reads_any_name_and_treats_null_as_missing(self):
+    def test_get_reads_any_name_and_treats_null_as_missing(self) -> None:
         events = [{"kind": "click", "page": "get('page-name', 'none')"}]
         found = [
             json_row({"d": "a", "t": 1} | extra, events=events)[3][0].page_id
@@ -339,16 +340,18 @@ class TestJson:
             ("upper(x)", {"x": 1}, "contents.v: "),
         ],
     )
-    def test_value_of_another_type_makes_the_row_invalid(self, expression, record, reason):
+    def test_value_of_another_type_makes_the_row_invalid(
+        self, expression: str, record: dict[str, Any], reason: str
+    ) -> None:
         events = [{"kind": "click", "page": "'p'", "contents": {"v": expression}}]
         assert reason in json_row({"d": "a", "t": 1} | record, events=events).reason
 
-    def test_deeply_nested_contents_are_invalid(self):
+    def test_deeply_nested_contents_are_invalid(self) -> None:
         nested: Any = 1
         for _ in range(60):
             nested = [nested]
         events = [{"kind": "click", "page": "'p'", "contents": {"v": "x"}}]
         assert "nested more than" in json_row({"d": "a", "t": 1, "x": nested}, events=events).reason
 
-    def test_list_in_the_identity_is_invalid(self):
+    def test_list_in_the_identity_is_invalid(self) -> None:
         assert "identity[0]" in json_row({"d": "a", "t": 1, "x": []}, identity=["x"]).reason

@@ -1,15 +1,21 @@
 import gzip
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from walle_connectors.files import CONNECTOR, FilesModel, FilesSource
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
+from walle_stream.ports import SourceBatch
+
+type Make = Callable[..., FilesSource]
+type Read = Callable[..., list[SourceBatch]]
 
 ROOT = Path(__file__).parents[4]
-LEAST = {
+LEAST: dict[str, Any] = {
     "path": "rows.csv",
     "format": "csv",
     "device": "d",
@@ -18,7 +24,7 @@ LEAST = {
 }
 
 
-def problem(**keys):
+def problem(**keys: Any) -> tuple[str, str]:
     with pytest.raises(ValidationError) as caught:
         FilesModel.model_validate(LEAST | keys)
     (error,) = caught.value.errors()
@@ -26,23 +32,23 @@ def problem(**keys):
 
 
 class TestModel:
-    def test_connector_is_found_by_its_name(self):
+    def test_connector_is_found_by_its_name(self) -> None:
         (point,) = entry_points(group="walle_stream.connectors", name="files")
         assert point.load() is CONNECTOR
         assert (CONNECTOR.name, CONNECTOR.model) == ("files", FilesModel)
         assert isinstance(CONNECTOR.open(FilesModel.model_validate(LEAST)), FilesSource)
 
-    def test_defaults_are_those_of_a_sorted_csv(self):
+    def test_defaults_are_those_of_a_sorted_csv(self) -> None:
         model = FilesModel.model_validate(LEAST)
         assert (model.delimiter, model.quote, model.max_record_bytes) == (",", '"', 2**20)
         assert (model.order.scope, model.order.lateness) == ("global", 0)
 
-    def test_units_are_understood(self):
+    def test_units_are_understood(self) -> None:
         keys = {"order": {"lateness": "1.5h"}, "maxRecordBytes": "64KiB"}
         model = FilesModel.model_validate(LEAST | keys)
         assert (model.order.lateness, model.max_record_bytes) == (5_400_000, 65_536)
 
-    def test_yaml_numbers_and_truth_values_are_expressions(self):
+    def test_yaml_numbers_and_truth_values_are_expressions(self) -> None:
         event = {"kind": "click", "page": 5, "contents": {"price": 1.5, "is_new": True}}
         model = FilesModel.model_validate(LEAST | {"events": [event]})
         assert model.events[0].contents == {"price": "1.5", "is_new": "True"}
@@ -70,52 +76,54 @@ class TestModel:
             ({"time": "t"}, "", "time: it is not an integer of milliseconds"),
         ],
     )
-    def test_wrong_key_is_named_with_the_reason(self, keys, place, reason):
+    def test_wrong_key_is_named_with_the_reason(
+        self, keys: dict[str, Any], place: str, reason: str
+    ) -> None:
         found_place, found = problem(**keys)
         assert found_place == place
         assert reason in found
 
-    def test_each_needs_two_names(self):
+    def test_each_needs_two_names(self) -> None:
         each = {"name": "x", "index": "x", "in": "split(d, ',')"}
         place, reason = problem(events=[{"kind": "click", "page": "d", "each": each}])
         assert place == "events.0.each"
         assert "both 'x'" in reason
 
-    def test_list_under_explode_cannot_be_used_as_a_value(self):
+    def test_list_under_explode_cannot_be_used_as_a_value(self) -> None:
         _, reason = problem(format="jsonl", explode="rows", device="str(len(rows))", time="t")
         assert "device: position 9: 'rows' is the list under explode" in reason
 
 
 class TestOpen:
-    def test_gzip_is_recognised_by_its_content(self, make, read):
+    def test_gzip_is_recognised_by_its_content(self, make: Make, read: Read) -> None:
         (batch,) = read(make(gzip.compress(b"d,t\na,1\n") + gzip.compress(b"b,2\n")))
         assert [event.device_id for event in batch.events] == ["a", "b"]
 
-    def test_byte_order_mark_is_no_part_of_the_first_column(self, make, read):
+    def test_byte_order_mark_is_no_part_of_the_first_column(self, make: Make, read: Read) -> None:
         (batch,) = read(make("\ufeffd,t\na,1\n"))
         assert batch.events[0].device_id == "a"
 
-    def test_missing_file_is_named(self, tmp_path):
+    def test_missing_file_is_named(self, tmp_path: Path) -> None:
         source = FilesSource(FilesModel.model_validate(LEAST | {"path": tmp_path / "gone.csv"}))
         for call in (lambda: source.fingerprint, lambda: source.open({}, 1, 1)):
             with pytest.raises(SourceNotFoundError, match=r"gone\.csv.*correct spec\.source\.path"):
                 call()
 
-    def test_folder_is_no_file(self, tmp_path):
+    def test_folder_is_no_file(self, tmp_path: Path) -> None:
         source = FilesSource(FilesModel.model_validate(LEAST | {"path": tmp_path}))
         with pytest.raises(SourceNotFoundError):
             source.open({}, 1, 1)
 
-    def test_unknown_column_is_named_with_the_key(self, make):
+    def test_unknown_column_is_named_with_the_key(self, make: Make) -> None:
         with pytest.raises(SourceError, match=r"spec\.source\.device: .*did you mean 'device_id'"):
             make("device_id,t\n", device="devic_id").open({}, 1, 1)
 
     @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\n", b"x" * 200])
-    def test_file_without_a_header_is_refused(self, make, content):
+    def test_file_without_a_header_is_refused(self, make: Make, content: Any) -> None:
         with pytest.raises(SourceError, match="no readable header line"):
             make(content, maxRecordBytes=100).open({}, 1, 1)
 
-    def test_damaged_gzip_is_a_source_error_at_once(self, make):
+    def test_damaged_gzip_is_a_source_error_at_once(self, make: Make) -> None:
         source = make(b"\x1f\x8b" + b"x" * 50)
         with pytest.raises(SourceError, match="cannot be read"):
             source.open({}, 1, 1)
@@ -124,13 +132,13 @@ class TestOpen:
 
 
 class TestFingerprint:
-    def test_file_may_move_grow_and_be_compressed(self, make, tmp_path):
+    def test_file_may_move_grow_and_be_compressed(self, make: Make, tmp_path: Path) -> None:
         stored = make("d,t\na,1\n").fingerprint
         make("d,t\na,1\nb,2\n").check_fingerprint(stored)
         moved = make(gzip.compress(b"d,t\na,1\nc,2\n"), path=tmp_path / "moved")
         moved.check_fingerprint(stored)
 
-    def test_only_the_beginning_is_looked_at(self, make):
+    def test_only_the_beginning_is_looked_at(self, make: Make) -> None:
         rows = "".join(f"device-{n},{n}\n" for n in range(10_000))
         fingerprint = make("d,t\n" + rows).fingerprint
         assert fingerprint["head_bytes"] == 65_536
@@ -151,7 +159,9 @@ class TestFingerprint:
             ),
         ],
     )
-    def test_other_content_or_mapping_is_refused(self, make, tmp_path, content, keys, reason):
+    def test_other_content_or_mapping_is_refused(
+        self, make: Make, tmp_path: Path, content: Any, keys: dict[str, Any], reason: str
+    ) -> None:
         stored = make("d,t\na,1\n").fingerprint
         if "path" in keys:
             keys = keys | {"path": tmp_path / "rows.csv"}
@@ -161,7 +171,7 @@ class TestFingerprint:
 
 
 class TestSamples:
-    def test_sample_of_kuairand_has_sessions_and_duplicates(self):
+    def test_sample_of_kuairand_has_sessions_and_duplicates(self) -> None:
         path = ROOT / "configs/samples/kuairand_feed.csv.gz"
         assert path.stat().st_size <= 300_000
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
@@ -170,7 +180,7 @@ class TestSamples:
         identities = {tuple(line.split(",")[place] for place in (0, 1, 4)) for line in lines}
         assert (len(lines), len(identities)) == (11_288, 11_134)
 
-    def test_credit_and_licence_lie_beside_the_samples(self):
+    def test_credit_and_licence_lie_beside_the_samples(self) -> None:
         folder = ROOT / "configs/samples"
         readme = (folder / "README.md").read_text(encoding="utf-8")
         for word in ("KuaiRand", "OTTO", "CC BY-SA 4.0", "CC BY 4.0", "Changes made"):
