@@ -1,6 +1,7 @@
 """Any file, any cut, any kill: the events are those of a naive reading."""
 
 import csv
+import io
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walle_connectors.files import CONNECTOR
+from walle_connectors.files.records import BrokenRow, CsvRecords
 from walle_stream.ports import Source, SourceBatch
 from walle_stream.testing.source_suite import (
     SourceLog,
@@ -247,3 +249,40 @@ def test_a_file_that_grows_after_its_end_goes_on_behind_it(
                 ends |= set(json.loads(offset)["ends"])
     check(log, naive(found, order, ends))
     assert all(own.ends == len(ends) for own in log.values())
+
+
+@given(
+    table=st.lists(
+        st.tuples(*[st.text(st.sampled_from('ab",\n\r ä')) | st.text()] * 3), min_size=1
+    ),
+    delimiter=st.sampled_from(",;\t"),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_table_that_python_writes_is_read_as_it_was(
+    table: list[tuple[str, ...]], delimiter: str
+) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL, lineterminator="\n")
+    writer.writerows([("a", "b", "c"), *table])
+    data = text.getvalue().encode(errors="replace")
+    wanted = [[cell.encode(errors="replace").decode() for cell in row] for row in table]
+    records = CsvRecords(io.BytesIO(data), delimiter, '"', 2**20)
+    assert records.header() == ["a", "b", "c"]
+    assert [record[0] for record in records.rows(3)] == wanted
+
+
+@given(
+    data=st.binary()
+    | st.lists(st.sampled_from([b'"', b",", b"\n", b"\r\n", b"ab", b"\xff", b'""'])).map(b"".join),
+    limit=st.sampled_from([5, 20, 1_000]),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_rows_or_broken_rows_and_none_is_lost(data: bytes, limit: int) -> None:
+    records = list(CsvRecords(io.BytesIO(data), ",", '"', limit).rows(2))
+    blank = sum(len(line) for line in data.split(b"\n") if line == b"\r")
+    blank += sum(not line.strip(b"\r") for line in data.split(b"\n")[:-1])
+    taken = sum(record[1] for record in records)
+    assert len(data) - blank <= taken <= len(data)
+    assert [record[3] for record in records] == sorted({record[3] for record in records})
+    for values, size, *_ in records:
+        assert isinstance(values, BrokenRow) or (len(values) == 2 and size <= limit)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-
 if TYPE_CHECKING:
     from walle_stream.vm.frames import DeviceGroup
 

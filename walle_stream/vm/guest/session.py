@@ -38,7 +38,7 @@ MESSAGE_MAX_CHARACTERS: Final = 2_000
 NAME_MAX_CHARACTERS: Final = 200
 """Longest class name of an exception."""
 
-_GC_THRESHOLD: Final = 10_000
+_GC_THRESHOLD: Final = 50_000
 
 
 class _Program(NamedTuple):

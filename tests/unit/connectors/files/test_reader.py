@@ -224,6 +224,13 @@ def test_limit_of_all_rows_is_no_end_and_the_next_run_ends(make: Make, read: Rea
     assert (rest.is_end, rest.events) == (True, [])
 
 
+def test_limit_counts_rows_but_not_ends(make: Make, read: Read) -> None:
+    (batch,) = read(make("d,t\na,1\nb,2\n"))
+    grown = make("d,t\n" + "".join(f"a,{t}\n" for t in (1, 2, 3, 4, 5, 6)))
+    batches = read(grown, offsets={0: batch.offset}, limit=2)
+    assert [event.event_time_ms for event in events(batches)] == [3, 4]
+
+
 def test_drain_returns_rows_read_but_not_what_waits(make: Make) -> None:
     source = make("d,t,n\n" + "a,1,500\n" * 60 + "b,2,900\n" * 60, **KEYS)
     reader = source.open({}, 2, 50)

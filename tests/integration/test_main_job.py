@@ -1,0 +1,172 @@
+"""The main job against an independent recomputation, whatever the cut of batches."""
+
+import gzip
+import importlib.util
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from walle_stream.app.query import canonical_state, features_lines
+
+pytestmark = pytest.mark.integration
+
+_spec = importlib.util.spec_from_file_location("naive_ipv", Path(__file__).with_name("naive_ipv.py"))
+naive_ipv = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(naive_ipv)
+
+
+def features_of(data_dir):
+    found = {}
+    for line in features_lines(data_dir):
+        row = json.loads(line)
+        history = found.setdefault(row["device_id"], [])
+        history.append(row["feature"])
+        assert row["sequence_number"] == len(history)
+    return found
+
+
+def bytes_of(data_dir):
+    return b"\n".join(canonical_state(data_dir))
+
+
+def test_the_whole_feed_gives_the_reference_counts_and_features(run_ipv, feed, tmp_path):
+    report = run_ipv(tmp_path / "d", feed=feed)
+    counts, expected = naive_ipv.recompute(feed)
+    assert {name: report[name] for name in counts} == counts
+    assert report["features"] == sum(map(len, expected.values()))
+    assert report["cloud"] == {
+        "features": report["features"],
+        "devices": len(expected),
+        "duplicates_dropped": 0,
+        "gaps": 0,
+        "frames_refused": 0,
+    }
+    assert report["encoded_bytes"] == 128 * report["features"]
+    assert features_of(tmp_path / "d") == expected
+
+
+def test_the_reference_counts_of_the_published_feed(feed):
+    if "shared" not in feed.parts:
+        pytest.skip("the whole feed lies beside the checkout in the workspace only")
+    counts, expected = naive_ipv.recompute(feed)
+    features = [feature for history in expected.values() for feature in history]
+    assert counts["source_rows"] == 170_073
+    assert counts["duplicate_rows"] == 4_405
+    assert counts["events"] == 545_940
+    assert len(features) == counts["page_sequences"] == 149_221
+    assert len(expected) == 18_582
+    assert sum(history[-1]["session_index"] + 1 for history in expected.values()) == 128_456
+    assert sum(feature["dwell_ms"] for feature in features) == 3_648_085_531
+    assert sum(sum(feature["clicks"].values()) for feature in features) == 6_960
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory):
+    """A feed of the same format that differs in every way that may matter."""
+    rng = random.Random(7)
+    header = (
+        "user_id,video_id,date,hourmin,time_ms,is_click,is_like,is_follow,is_comment,is_forward,"
+        "is_hate,long_view,play_time_ms,duration_ms,profile_stay_time,comment_stay_time,"
+        "is_profile_enter,is_rand,tab"
+    )
+    rows, time_ms = [], 1_650_000_000_000
+    for _ in range(3_000):
+        time_ms += rng.choice([0, 0, 1, 40, 2_000, 90_000, 2_500_000])
+        flags = [str(int(rng.random() < 0.2)) for _ in range(6)]
+        play_ms = rng.choice([0, 1, 2, 7, 900, 30_000, 4_000_000, 200_000_000])
+        row = [f"u{rng.randrange(60)}", str(rng.randrange(30)), "20220425", "0", str(time_ms)]
+        row += [*flags, "0", str(play_ms), str(rng.choice([0, 1, 9_000, 60_000]))]
+        row += [str(rng.randrange(3)), "0", str(int(rng.random() < 0.1)), "0", str(rng.randrange(4))]
+        rows.append(",".join(row))
+        if rng.random() < 0.05:
+            rows.append(rows[-rng.randrange(1, min(len(rows), 50))])  # duplicates, not only beside
+    rows.insert(2_000, rows[10].replace("u", "x", 1))  # hours late
+    path = tmp_path_factory.mktemp("unseen") / "feed.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_a_feed_not_seen_before_equals_the_recomputation(run_ipv, unseen, tmp_path):
+    report = run_ipv(tmp_path / "d", feed=unseen)
+    counts, expected = naive_ipv.recompute(unseen)
+    assert counts["late_rows"] > 0
+    assert counts["duplicate_rows"] > 50
+    assert {name: report[name] for name in counts} == counts
+    assert features_of(tmp_path / "d") == expected
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory, unseen):
+    import subprocess  # noqa: PLC0415 - a module-scoped run, once
+    import sys  # noqa: PLC0415
+
+    root = Path(__file__).resolve().parents[2]
+    data_dir = tmp_path_factory.mktemp("reference") / "d"
+    command = [sys.executable, "-m", "walle_stream.cli", "run", str(root / "configs/ipv.yaml")]
+    command += ["--set", f"spec.source.path={unseen}", "--data-dir", str(data_dir), "--json"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return bytes_of(data_dir)
+
+
+@pytest.mark.parametrize("batch_events", [1, 7, 500, 5_000])
+def test_the_bytes_do_not_depend_on_the_batch_size(
+    run_ipv, unseen, reference, tmp_path, batch_events
+):
+    run_ipv(tmp_path / "d", "--set", f"spec.runtime.batchEvents={batch_events}", feed=unseen)
+    assert bytes_of(tmp_path / "d") == reference
+
+
+@pytest.mark.parametrize("hosts", [1, 3, 16])
+def test_the_bytes_do_not_depend_on_the_number_of_hosts(
+    run_ipv, unseen, reference, tmp_path, hosts
+):
+    run_ipv(tmp_path / "d", "--hosts", hosts, feed=unseen)
+    assert bytes_of(tmp_path / "d") == reference
+
+
+def test_the_bytes_do_not_depend_on_passivation(run_ipv, unseen, reference, tmp_path):
+    settings = ["--set", "spec.runtime.activeDevices=0", "--set", "spec.runtime.batchEvents=50"]
+    run_ipv(tmp_path / "d", *settings, feed=unseen)
+    assert bytes_of(tmp_path / "d") == reference
+
+
+@pytest.mark.parametrize("limits", [[1], [17, 1, 900], [2_999], [100_000]])
+def test_a_limit_and_then_the_rest_is_the_whole_run(run_ipv, unseen, reference, tmp_path, limits):
+    total = len(unseen.read_text().splitlines()) - 1
+    for count, limit in enumerate(limits, start=1):
+        report = run_ipv(tmp_path / "d", "--limit", limit, feed=unseen)
+        assert report["source_rows"] == min(sum(limits[:count]), total)
+    run_ipv(tmp_path / "d", feed=unseen)
+    assert bytes_of(tmp_path / "d") == reference
+
+
+def test_a_second_run_does_nothing(run_ipv, unseen, tmp_path):
+    first = run_ipv(tmp_path / "d", feed=unseen)
+    before = bytes_of(tmp_path / "d")
+    second = run_ipv(tmp_path / "d", feed=unseen)
+    assert second["run_events"] == 0
+    assert {k: second[k] for k in ("events", "features")} == {
+        k: first[k] for k in ("events", "features")
+    }
+    assert bytes_of(tmp_path / "d") == before
+
+
+def test_the_rows_add_up(run_ipv, unseen, tmp_path):
+    broken = tmp_path / "broken.csv"
+    lines = unseen.read_text().splitlines()
+    lines.insert(100, "not,enough,columns")
+    lines.insert(200, lines[150].replace(lines[150].split(",")[4], "yesterday"))
+    broken.write_text("\n".join(lines) + "\n")
+    report = run_ipv(tmp_path / "d", feed=broken)
+    assert report["dead_letter_rows"] == 2
+    parts = ("accepted_rows", "duplicate_rows", "late_rows", "dead_letter_rows")
+    assert report["source_rows"] == sum(report[name] for name in parts)
+
+
+def test_a_gzipped_feed_is_the_same_feed(run_ipv, unseen, reference, tmp_path):
+    packed = tmp_path / "feed.csv"  # recognised by its content
+    packed.write_bytes(gzip.compress(unseen.read_bytes()))
+    run_ipv(tmp_path / "d", feed=packed)
+    assert bytes_of(tmp_path / "d") == reference
