@@ -21,18 +21,20 @@ def run(ctx, page):
 
     cart = ctx.state.get("cart", [])
     count, first_ms, last_ms = views.get(item_id, [0, None, None])
-    ctx.emit({
-        "device_id": ctx.device_id,
-        "item_id": item_id,
-        "action": event.id,
-        "time_ms": now_ms,
-        "views_before": count,
-        "first_view_ago_ms": None if first_ms is None else now_ms - first_ms,
-        "last_view_ago_ms": None if last_ms is None else now_ms - last_ms,
-        "items_viewed": len(views),
-        "was_in_cart": item_id in cart,
-        "cart_size": len(cart),
-    })
+    ctx.emit(
+        {
+            "device_id": ctx.device_id,
+            "item_id": item_id,
+            "action": event.id,
+            "time_ms": now_ms,
+            "views_before": count,
+            "first_view_ago_ms": None if first_ms is None else now_ms - first_ms,
+            "last_view_ago_ms": None if last_ms is None else now_ms - last_ms,
+            "items_viewed": len(views),
+            "was_in_cart": item_id in cart,
+            "cart_size": len(cart),
+        }
+    )
     if event.id == "cart":
         if item_id not in cart:
             cart.append(item_id)

@@ -234,7 +234,6 @@ class StoreFullError(StoreError):
     """
 
     exit_code: ClassVar[int] = 8
-    is_retryable: ClassVar[bool] = True
 
 
 class StoreLockedError(StoreError):

@@ -49,8 +49,10 @@ def recompute(path: Path) -> tuple[dict[str, int], dict[str, list[dict[str, Any]
         times = [time_ms]
         if row["is_click"] == "1":
             times.append(time_ms)
-        for k in range(1, len(actions) + 1):
-            times.append(time_ms + play_ms * k // (len(actions) + 1) if play_ms > 0 else time_ms)
+        times += [
+            time_ms + play_ms * k // (len(actions) + 1) if play_ms > 0 else time_ms
+            for k in range(1, len(actions) + 1)
+        ]
         if play_ms > 0:
             times += [time_ms, time_ms + play_ms]
             exits.append((time_ms + play_ms, number, row))
@@ -77,20 +79,22 @@ def _fold(exits: list[tuple[int, int, dict[str, str]]]) -> dict[str, list[dict[s
             if enter_ms - before["exit_time_ms"] > SESSION_GAP_MS:
                 session_index, page_index = session_index + 1, 0
         views[device, item] = views.get((device, item), 0) + 1
-        history.append({
-            "device_id": device,
-            "item_id": item,
-            "page_instance": f"{item}@{enter_ms}",
-            "entry": f"tab:{row['tab']}",
-            "enter_time_ms": enter_ms,
-            "exit_time_ms": exit_ms,
-            "dwell_ms": exit_ms - enter_ms,
-            "play_ratio": round((exit_ms - enter_ms) / duration_ms, 4) if duration_ms else None,
-            "clicks": {name: 1 for column, name in ACTIONS if row[column] == "1"},
-            "profile_stay_ms": int(row["profile_stay_time"]),
-            "comment_stay_ms": int(row["comment_stay_time"]),
-            "session_index": session_index,
-            "page_index": page_index,
-            "item_view_count": views[device, item],
-        })
+        history.append(
+            {
+                "device_id": device,
+                "item_id": item,
+                "page_instance": f"{item}@{enter_ms}",
+                "entry": f"tab:{row['tab']}",
+                "enter_time_ms": enter_ms,
+                "exit_time_ms": exit_ms,
+                "dwell_ms": exit_ms - enter_ms,
+                "play_ratio": round((exit_ms - enter_ms) / duration_ms, 4) if duration_ms else None,
+                "clicks": {name: 1 for column, name in ACTIONS if row[column] == "1"},
+                "profile_stay_ms": int(row["profile_stay_time"]),
+                "comment_stay_ms": int(row["comment_stay_time"]),
+                "session_index": session_index,
+                "page_index": page_index,
+                "item_view_count": views[device, item],
+            }
+        )
     return features

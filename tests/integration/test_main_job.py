@@ -12,7 +12,9 @@ from walle_stream.app.query import canonical_state, features_lines
 
 pytestmark = pytest.mark.integration
 
-_spec = importlib.util.spec_from_file_location("naive_ipv", Path(__file__).with_name("naive_ipv.py"))
+_spec = importlib.util.spec_from_file_location(
+    "naive_ipv", Path(__file__).with_name("naive_ipv.py")
+)
 naive_ipv = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(naive_ipv)
 
@@ -78,7 +80,13 @@ def unseen(tmp_path_factory):
         play_ms = rng.choice([0, 1, 2, 7, 900, 30_000, 4_000_000, 200_000_000])
         row = [f"u{rng.randrange(60)}", str(rng.randrange(30)), "20220425", "0", str(time_ms)]
         row += [*flags, "0", str(play_ms), str(rng.choice([0, 1, 9_000, 60_000]))]
-        row += [str(rng.randrange(3)), "0", str(int(rng.random() < 0.1)), "0", str(rng.randrange(4))]
+        row += [
+            str(rng.randrange(3)),
+            "0",
+            str(int(rng.random() < 0.1)),
+            "0",
+            str(rng.randrange(4)),
+        ]
         rows.append(",".join(row))
         if rng.random() < 0.05:
             rows.append(rows[-rng.randrange(1, min(len(rows), 50))])  # duplicates, not only beside

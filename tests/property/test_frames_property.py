@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.errors import FrameError
-from walle_stream.vm.frames import decode_results
-from walle_stream.vm.guest.layout import DELETED, HEADER, LEVELS, MAGIC
+from walle_stream.vm.frames import LEVELS, decode_results
+from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC
 
 pytestmark = pytest.mark.vm
 

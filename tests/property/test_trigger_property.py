@@ -105,9 +105,7 @@ def random_steps(rng):
         if rng.random() >= changes:
             steps.append(("event", rng.choice(EVENT_IDS), rng.choice(PAGE_IDS)))
         else:
-            steps.append(
-                rng.choice((insert(), insert(), ("remove", rng.choice(TASKS)), ("rest",)))
-            )
+            steps.append(rng.choice((insert(), insert(), ("remove", rng.choice(TASKS)), ("rest",))))
     return steps
 
 

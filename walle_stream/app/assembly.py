@@ -8,11 +8,12 @@ the caller's stack, in the order in which nothing is lost.
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.connectors import ConnectorModels, load_connector
+from walle_stream.app.options import RunOptions
 from walle_stream.errors import ScriptError
 from walle_stream.ports import SourceReader
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
@@ -22,9 +23,6 @@ from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram, compile_program
-
-if TYPE_CHECKING:
-    from walle_stream.app.local import RunOptions
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
@@ -69,7 +67,7 @@ class Assembly:
         programs = {task.metadata.name: _program(task) for task in loaded.tasks}
         return cls(loaded, programs)
 
-    def open(self, stack: ExitStack, options: "RunOptions") -> None:
+    def open(self, stack: ExitStack, options: RunOptions) -> None:
         """Open data directory, tunnel, cloud table and VMs; blocks.
 
         Args:

@@ -9,7 +9,6 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from threading import Event as Flag
 
 import msgspec
@@ -21,6 +20,7 @@ from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.options import RunOptions
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.errors import ActorDeadError
@@ -34,14 +34,6 @@ FLUSH_TIMEOUT_S = 5.0
 
 type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
-
-
-class RunOptions(msgspec.Struct, frozen=True):
-    """How to run; what to run is in the definition."""
-
-    data_dir: Path
-    hosts: int
-    limit: int | None = None
 
 
 class LocalRun:

@@ -10,9 +10,10 @@ from types import FrameType
 from rich.console import Console
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.local import LocalRun, RunOptions
+from walle_stream.app.local import LocalRun
 from walle_stream.app.logs import configure_logging
 from walle_stream.app.metrics import serve_metrics
+from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition

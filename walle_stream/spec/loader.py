@@ -275,9 +275,15 @@ def _validate[M: BaseModel](
         return model.model_validate(document.value if value is None else value)
     except ValidationError as error:
         details = error.errors()
+        # a missing key is often the other half of a misspelt one: that comes first
+        details.sort(key=lambda detail: detail["type"] == "missing")
         messages = [_explain(document, model, base, detail) for detail in details]
-        messages.sort(key=lambda found: (found.line, found.column))
-        first = messages[0]
+        wrong = [
+            message
+            for message, detail in zip(messages, details, strict=True)
+            if detail["type"] != "missing"
+        ]
+        first = min(wrong or messages, key=lambda found: (found.line, found.column))
         more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
         raise SpecFileError(first.message + more, first.file, first.line, first.column) from error
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.local import LocalRun, RunOptions
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 
 

@@ -1,15 +1,17 @@
 """Oracles of the stream core: the same answers, made in the plainest way.
 
-Each is written from the rules alone, shares no code with what it checks, keeps
-everything and looks through all of it at each step. Feed an oracle and the
-real thing the same stream and compare: tests of this project do, and so can
-tests of other trigger stores or sequence builders.
+``NaiveTriggers`` and ``NaiveSequence`` are written from the rules alone, share
+no code with what they check, keep everything and look through all of it at
+each step. Feed an oracle and the real thing the same stream and compare (a
+``RecordingSink`` takes down what a ``DeviceSequence`` reports): tests of this
+project do, and so can tests of other trigger stores or sequence builders.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from walle_stream.events import Event
+from walle_stream.stream.pages import OpenPage
 
 type SequenceRecord = tuple[Any, ...]
 """One call of a sequence's sink: its name, then what it was given; a page as
@@ -68,6 +70,34 @@ class NaiveTriggers:
                     if not any(c[:matched] == begun for c in installed):
                         return False
         return True
+
+
+class RecordingSink:
+    """A ``SequenceSink`` that takes everything down."""
+
+    def __init__(self) -> None:
+        """Start with nothing recorded."""
+        self.records: list[SequenceRecord] = []
+
+    def event(self, event: Event, page: OpenPage | None) -> None:
+        """Record an event with its page as it is now."""
+        self.records.append(("event", event, None if page is None else _page_now(page)))
+
+    def closed(self, cause: str) -> None:
+        """Record the end of a page."""
+        self.records.append(("closed", cause))
+
+    def duplicate(self, event: Event) -> None:
+        """Record a duplicate."""
+        self.records.append(("duplicate", event))
+
+    def late(self, event: Event) -> None:
+        """Record a late event."""
+        self.records.append(("late", event))
+
+    def missing_enter(self, event: Event) -> None:
+        """Record an exit without enter."""
+        self.records.append(("missing_enter", event))
 
 
 class NaiveSequence:
@@ -222,3 +252,14 @@ class NaiveSequence:
             list(page["rows"]),
         )
         self.records.append(("event", event, page_now))
+
+
+def _page_now(page: OpenPage) -> SequenceRecord:
+    return (
+        page.page_id,
+        page.page_instance,
+        page.ordinal,
+        page.cause,
+        page.enter_time_ms,
+        list(page.events),
+    )

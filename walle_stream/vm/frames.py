@@ -14,38 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.errors import FrameError
-from walle_stream.vm.guest.layout import DELETED, HEADER, LEVELS, MAGIC, WORD_BYTES
+from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC, WORD_BYTES
+from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 
-type RunInput = tuple[int, int, tuple[Any, ...]]
-"""(trigger position, clock_ms, page); the page as in ``guest.layout``."""
-
-type DeviceGroup = tuple[str, dict[str, bytes], Sequence[RunInput]]
-"""(device_id, state, runs in the order of their positions)."""
+LEVELS: Final = ("info", "warning", "error")
+"""Levels of log lines by their codes."""
 
 _MARSHAL_VERSION: Final = 2  # later versions write equal values as different bytes
-
-
-class RunResult(msgspec.Struct):
-    """What one run did."""
-
-    ok: bool
-    emits: list[tuple[bytes, bytes]] = []
-    """(feature as JSON, encoding or empty), in the order of ``ctx.emit``."""
-    logs: list[tuple[str, str]] = []
-    """(level, text)."""
-    error: str = ""
-    """Class of the exception, when the run failed."""
-    message: str = ""
-    """``file:line: class: text``, when the run failed."""
-
-
-class GroupResult(msgspec.Struct):
-    """What the runs of one device did, in the order of the group's runs."""
-
-    device_id: str
-    state: dict[str, bytes | None]
-    """Changed entries only; None = deleted."""
-    runs: list[RunResult]
 
 
 class ResultHeader(msgspec.Struct, frozen=True):

@@ -19,9 +19,10 @@ from typing import Final, Self
 import msgspec
 
 from walle_stream.errors import FrameError, VmCrashedError, VmError
-from walle_stream.vm.frames import DeviceGroup, GroupResult, RunResult, encode_groups
+from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
+from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.vm.virtual_machine import VirtualMachine
 
 __all__ = ["DeviceGroup", "GroupResult", "RunResult", "VmCounts", "VmPool"]

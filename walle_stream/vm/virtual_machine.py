@@ -14,10 +14,11 @@ from typing import Final
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.bundle import boot_code, guest_bundle
-from walle_stream.vm.frames import DeviceGroup, GroupResult, decode_header, decode_results
+from walle_stream.vm.frames import decode_header, decode_results
 from walle_stream.vm.guest.layout import HEADER, NUMBER, STATUS_COMPLETE, STATUS_TOO_SMALL
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.program import CompiledProgram, script_error
+from walle_stream.vm.results import DeviceGroup, GroupResult
 
 BUFFER_BYTES: Final = 256 * 1024
 """Size of the inbox and of the outbox of a VM at rest."""

@@ -16,10 +16,10 @@ Layout version 1, integers little-endian::
 Features are JSON bytes made in the guest; nothing here looks inside them.
 """
 
+import struct
 import zlib
 from collections.abc import Sequence
 from struct import Struct
-from struct import error as StructError
 from typing import Final
 
 import msgspec
@@ -98,7 +98,7 @@ def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:
         for name in names:
             encoded = name.encode()
             head += (_SHORT.pack(len(encoded)), encoded)
-    except StructError as error:
+    except struct.error as error:
         raise EnvelopeError(f"a feature does not fit into a frame: {error}") from error
     payload = b"".join([*head, _COUNT.pack(len(records)), *parts])
     if codec == _CODECS["zstd"]:
@@ -123,7 +123,7 @@ def decode_body(body: bytes) -> list[FeatureRecord]:
     payload = _unpack(body)
     try:
         return _records(payload)
-    except (StructError, UnicodeDecodeError, IndexError) as error:
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise EnvelopeError(f"a frame's payload is malformed: {error}") from error
 
 

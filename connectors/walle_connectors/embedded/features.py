@@ -142,8 +142,13 @@ class FeatureStore:
                 iterator.next()
 
     def close(self) -> None:
-        """Release the database; may be called twice."""
-        self._database.close()
+        """Release the database; may be called twice.
+
+        Raises:
+            StoreError: What a failed write left cannot be closed cleanly.
+        """
+        with map_rocks_errors(self._path):
+            self._database.close()
 
     def _merge_records(
         self,

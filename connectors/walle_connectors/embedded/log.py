@@ -58,7 +58,11 @@ class EmbeddedTunnel:
     # The way up
 
     def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Append a frame; see ``Uplink.send``."""
+        """Append a frame; see ``Uplink.send``.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+        """
         with self._condition:
             self._condition.wait_for(
                 lambda: (
@@ -107,7 +111,11 @@ class EmbeddedTunnel:
     # The way down
 
     def send_down(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
-        """Append a message for a device; see ``DownlinkSender.send``."""
+        """Append a message for a device; see ``DownlinkSender.send``.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed.
+        """
         counter = b"\x03" + device_id.encode()
         with self._condition, map_rocks_errors(self._path):
             if self._is_closed:
@@ -143,7 +151,8 @@ class EmbeddedTunnel:
             if not self._is_closed:
                 self._is_closed = True
                 self._condition.notify_all()
-                self._database.close()
+                with map_rocks_errors(self._path):
+                    self._database.close()
 
     @property
     def receiver(self) -> "EmbeddedReceiver":

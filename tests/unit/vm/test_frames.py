@@ -3,15 +3,9 @@ import struct
 import pytest
 
 from walle_stream.errors import FrameError
-from walle_stream.vm.frames import (
-    DeviceGroup,
-    RunInput,
-    RunResult,
-    decode_header,
-    decode_results,
-    encode_groups,
-)
+from walle_stream.vm.frames import decode_header, decode_results, encode_groups
 from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC
+from walle_stream.vm.results import DeviceGroup, RunInput, RunResult
 
 RUN: RunInput = (1, 0, ())
 GROUPS: list[DeviceGroup] = [("d", {}, [RUN])]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from walle_stream.vm.frames import DeviceGroup
+    from walle_stream.vm.results import DeviceGroup
 
 pytestmark = pytest.mark.vm
 

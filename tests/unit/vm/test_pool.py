@@ -14,7 +14,7 @@ from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
 
 if TYPE_CHECKING:
-    from walle_stream.vm.frames import DeviceGroup
+    from walle_stream.vm.results import DeviceGroup
 
 pytestmark = pytest.mark.vm
 

@@ -2,8 +2,8 @@
 
 The host's gate rewrites three things in a script before it is compiled, so
 that they pass a guard at run time: every attribute that is set or deleted
-(``store_target``), and the attributes ``format`` and ``format_map``
-(``format_attribute``), whose templates can walk attributes by name. The
+(``STORE_GUARD``), and the attributes ``format`` and ``format_map``
+(``FORMAT_GUARD``), whose templates can walk attributes by name. The
 rewritten code names the guards by words that no script can spell.
 """
 
@@ -20,29 +20,21 @@ SCRIPT_MODULE: Final = "task"
 """``__name__`` in a script: what its classes and functions say of themselves."""
 
 STORE_GUARD: Final = "@store"
-"""Name of ``store_target`` in rewritten code."""
+"""Name in rewritten code of the guard around the target of a store."""
 
 FORMAT_GUARD: Final = "@format"
-"""Name of ``format_attribute`` in rewritten code."""
+"""Name in rewritten code of the guard that reads ``FORMAT_ATTRIBUTES``."""
 
 FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
-"""Attributes that rewritten code reads through ``format_attribute``."""
+"""Attributes whose templates walk attributes by name."""
 
 
 # what string.Formatter.parse is, without importing ``string``
 _parse_template: Final = import_module("_string").formatter_parser
 
 
-def store_target(target: Any) -> Any:
-    """Return an object if a script may set its attributes.
-
-    Args:
-        target: What stands left of the dot.
-
-    Raises:
-        AttributeError: It is not an instance of a class of the script, nor one
-            of its classes or functions: it could outlive the run.
-    """
+def _store_target(target: Any) -> Any:
+    # what is not of the script itself could outlive the run
     kind = type(target)
     if kind.__module__ == SCRIPT_MODULE or (
         isinstance(target, (type, FunctionType)) and target.__module__ == SCRIPT_MODULE
@@ -54,13 +46,7 @@ def store_target(target: Any) -> Any:
     )
 
 
-def format_attribute(value: Any, name: str) -> Any:
-    """Read ``format`` or ``format_map``; text gets a checked one.
-
-    Args:
-        value: What stands left of the dot.
-        name: One of ``FORMAT_ATTRIBUTES``.
-    """
+def _format_attribute(value: Any, name: str) -> Any:
     method = getattr(value, name)
     if isinstance(value, str):
 
@@ -98,7 +84,7 @@ def _check_name(name: object) -> str:
 
 def _getattr(target: Any, name: str, *default: Any) -> Any:
     if _check_name(name) in FORMAT_ATTRIBUTES:
-        return format_attribute(target, name)
+        return _format_attribute(target, name)
     return getattr(target, name, *default)
 
 
@@ -107,11 +93,11 @@ def _hasattr(target: Any, name: str) -> bool:
 
 
 def _setattr(target: Any, name: str, value: Any) -> None:
-    setattr(store_target(target), _check_name(name), value)
+    setattr(_store_target(target), _check_name(name), value)
 
 
 def _delattr(target: Any, name: str) -> None:
-    delattr(store_target(target), _check_name(name))
+    delattr(_store_target(target), _check_name(name))
 
 
 class _IsType(type):
@@ -132,19 +118,19 @@ class _Type(metaclass=_IsType):
 def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
     if class_ is None:
         return lambda given: _dataclass(given, **options)
-    return import_module("dataclasses").dataclass(store_target(class_), **options)
+    return import_module("dataclasses").dataclass(_store_target(class_), **options)
 
 
 def _total_ordering(class_: type[Any]) -> type[Any]:
-    return functools.total_ordering(store_target(class_))
+    return functools.total_ordering(_store_target(class_))
 
 
 def _abstractmethod(function: Any) -> Any:
-    return import_module("abc").abstractmethod(store_target(function))
+    return import_module("abc").abstractmethod(_store_target(function))
 
 
 def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda wrapper: functools.update_wrapper(store_target(wrapper), wrapped)
+    return lambda wrapper: functools.update_wrapper(_store_target(wrapper), wrapped)
 
 
 REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
@@ -171,6 +157,6 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     restricted["hasattr"] = _hasattr
     restricted["setattr"] = _setattr
     restricted["type"] = _Type
-    restricted[STORE_GUARD] = store_target
-    restricted[FORMAT_GUARD] = format_attribute
+    restricted[STORE_GUARD] = _store_target
+    restricted[FORMAT_GUARD] = _format_attribute
     return restricted

@@ -171,7 +171,7 @@ ALLOWED_DUNDERS: Final = frozenset(
 )
 """Double-underscore names that a script may define and use."""
 
-REFUSED_ATTRIBUTES: Final = frozenset(
+_REFUSED_ATTRIBUTES: Final = frozenset(
     {
         # frames and code lead from a script into its caller
         *("gi_frame", "gi_code", "gi_yieldfrom", "cr_frame", "cr_code", "cr_await", "cr_origin"),
@@ -183,7 +183,6 @@ REFUSED_ATTRIBUTES: Final = frozenset(
         *("now", "today", "utcnow"),
     }
 )
-"""Attribute names that a script may not use on any object."""
 
 _HINTS: Final = {
     "now": "use ctx.clock.now_ms(): a guest's clock is event time",
@@ -210,7 +209,7 @@ def is_refused_name(name: str) -> bool:
         outside ``ALLOWED_DUNDERS``, and for ``_sunder_`` names except an
         enumeration member's ``_name_`` and ``_value_``.
     """
-    if name in REFUSED_ATTRIBUTES:
+    if name in _REFUSED_ATTRIBUTES:
         return True
     if not (name.startswith("_") and name.endswith("_")) or len(name) < 3:  # noqa: PLR2004 - _ and __ are plain names
         return False

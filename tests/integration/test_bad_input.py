@@ -1,0 +1,255 @@
+"""What is wrong ends in one clear line and its own exit code; nothing is lost."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from walle_stream.app.query import canonical_state
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = "712,5239,20220425,0,{time},1,0,0,0,0,0,1,61802,49866,0,0,0,0,1"
+HEADER = (
+    "user_id,video_id,date,hourmin,time_ms,is_click,is_like,is_follow,is_comment,is_forward,"
+    "is_hate,long_view,play_time_ms,duration_ms,profile_stay_time,comment_stay_time,"
+    "is_profile_enter,is_rand,tab"
+)
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """A copy of the shipped pipeline that a test may damage."""
+    (tmp_path / "samples").mkdir()
+    for name in ("ipv.yaml", "ipv.py"):
+        (tmp_path / name).write_bytes((ROOT / "configs" / name).read_bytes())
+    rows = [ROW.format(time=1_650_812_741_436 + 1000 * n) for n in range(50)]
+    (tmp_path / "samples/kuairand_feed.csv.gz").write_text("\n".join([HEADER, *rows]) + "\n")
+    return tmp_path / "ipv.yaml"
+
+
+def line_of(done):
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "expected"),
+    [
+        ("  tasks:", "  taks:", 3, "unknown key 'taks', did you mean 'tasks'?"),
+        ("partitions: 16", "partitions: many", 3, "spec.runtime.partitions: "),
+        ("script: ipv.py", "script: gone.py", 3, "gone.py"),
+        ("connector: files", "connector: filez", 3, "did you mean 'files'?"),
+        ("kind: Pipeline", "kind: Pipelin", 3, "did you mean 'Pipeline'?"),
+        ("pageTimeout: never", "pageTimeout: 5 parsecs", 3, "expected a duration"),
+        ("time: time_ms", "time: time_ms +", 3, "spec.source.time"),
+        ("task: ipv", "task: ipw", 3, "did you mean 'ipv'?"),
+        ("samples/kuairand_feed.csv.gz", "samples/gone.csv", 4, "gone.csv"),
+    ],
+)
+def test_a_wrong_definition_is_one_line_with_its_place(walle, pipeline, old, new, code, expected):
+    text = pipeline.read_text()
+    assert old in text
+    pipeline.write_text(text.replace(old, new, 1))
+    done = walle("run", pipeline, "--data-dir", pipeline.parent / "d", check=False)
+    assert done.returncode == code, done.stderr
+    line = line_of(done)
+    assert expected in line
+    if code == 3 and "gone.py" not in expected:
+        number = next(
+            n for n, each in enumerate(pipeline.read_text().splitlines(), 1) if new in each
+        )
+        assert f"ipv.yaml:{number}:" in line
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("def run(ctx, page)\n    pass\n", "ipv.py:1"),
+        ("import os\n\ndef run(ctx, page):\n    pass\n", "os"),
+        ("def go(ctx, page):\n    pass\n", "run"),
+    ],
+)
+def test_a_wrong_script_is_one_line_with_its_place(walle, pipeline, script, expected):
+    (pipeline.parent / "ipv.py").write_text(script)
+    for command in (["run", pipeline, "--data-dir", pipeline.parent / "d"], ["validate", pipeline]):
+        done = walle(*command, check=False)
+        assert done.returncode == 3
+        assert expected in line_of(done)
+
+
+def test_a_script_that_raises_on_some_pages_leaves_dead_letters(walle, pipeline):
+    script = pipeline.parent / "ipv.py"
+    script.write_text(
+        script.read_text().replace(
+            "    enter = page.events[0]\n",
+            "    enter = page.events[0]\n    if page.enter_time_ms % 5000 == 1436 % 5000:\n"
+            "        raise ValueError(f'no {page.instance}')\n",
+        )
+    )
+    data_dir = pipeline.parent / "d"
+    done = walle("run", pipeline, "--data-dir", data_dir, "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["task_runs"], report["task_failures"], report["features"]) == (50, 10, 40)
+    letters = walle("dead-letters", "list", "--data-dir", data_dir, "--json").stdout.splitlines()
+    first = json.loads(letters[0])
+    assert len(letters) == 10
+    assert (first["route"], first["task"], first["error"]) == ("task", "ipv", "ValueError")
+    assert "ipv.py:" in first["reason"]
+
+
+def test_broken_rows_are_counted_and_kept_with_the_reason(walle, pipeline):
+    feed = pipeline.parent / "samples/kuairand_feed.csv.gz"
+    rows = feed.read_text().splitlines()
+    rows.insert(10, "1,2,3")
+    rows.insert(20, ROW.format(time=""))
+    rows.insert(30, ROW.format(time=1_650_800_000_000))  # hours back
+    rows.insert(40, ROW.format(time=1) + "x" * 10_000_000)
+    feed.write_text("\n".join(rows) + "\n")
+    data_dir = pipeline.parent / "d"
+    done = walle("run", pipeline, "--data-dir", data_dir, "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["source_rows"] == 54
+    assert (report["accepted_rows"], report["late_rows"]) == (50, 1)
+    assert report["dead_letter_rows"] == 3
+    letters = walle("dead-letters", "list", "--data-dir", data_dir, "--json").stdout.splitlines()
+    found = {letter["route"]: letter for letter in map(json.loads, letters)}
+    assert set(found) == {"decode", "invalid", "late", "oversized"}
+    assert found["decode"]["origin"].endswith(":11")
+    assert len(found["oversized"]["raw"]) <= 1024
+
+
+def test_a_data_dir_of_another_format_version_is_refused(walle, pipeline):
+    data_dir = pipeline.parent / "d"
+    walle("run", pipeline, "--data-dir", data_dir)
+    meta = json.loads((data_dir / "meta.json").read_text())
+    (data_dir / "meta.json").write_text(json.dumps({**meta, "format_version": 99}))
+    done = walle("run", pipeline, "--data-dir", data_dir, check=False)
+    assert done.returncode == 6
+    assert "format" in line_of(done)
+
+
+def test_another_partition_count_or_source_is_refused(walle, pipeline):
+    data_dir = pipeline.parent / "d"
+    walle("run", pipeline, "--data-dir", data_dir)
+    done = walle(
+        "run", pipeline, "--data-dir", data_dir, "--set", "spec.runtime.partitions=4", check=False
+    )
+    assert done.returncode == 6
+    assert "16" in line_of(done)
+    feed = pipeline.parent / "samples/kuairand_feed.csv.gz"
+    feed.write_text(feed.read_text().replace("5239", "5240"))
+    done = walle("run", pipeline, "--data-dir", data_dir, check=False)
+    assert done.returncode == 4
+    assert "not the one" in line_of(done)
+
+
+def test_a_folder_that_is_no_data_dir_is_left_alone(walle, pipeline):
+    foreign = pipeline.parent / "photos"
+    foreign.mkdir()
+    (foreign / "cat.jpg").write_bytes(b"cat")
+    done = walle("run", pipeline, "--data-dir", foreign, check=False)
+    assert done.returncode == 6
+    assert "photos" in line_of(done)
+    assert [path.name for path in foreign.iterdir()] == ["cat.jpg"]
+
+
+def start(pipeline, data_dir, *settings, feed, **options):
+    command = [sys.executable, "-m", "walle_stream.cli", "run", str(pipeline), "--json"]
+    command += ["--data-dir", str(data_dir), "--set", f"spec.source.path={feed}", *settings]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+@pytest.fixture
+def slow_feed(tmp_path):
+    """A feed that takes some seconds."""
+    path = tmp_path / "long.csv"
+    rows = [ROW.format(time=1_650_812_741_436 + 1000 * n) for n in range(40_000)]
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    return path
+
+
+def wait_for_commits(data_dir, process):
+    # a commit is visible as a growing log of the partition's database
+    seen = threading.Event()
+    while process.poll() is None and not any(
+        file.stat().st_size > 3_000 for file in data_dir.glob("partitions/*/*.log")
+    ):
+        seen.wait(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_commits_what_was_read_and_the_rest_follows(
+    walle, pipeline, slow_feed, tmp_path, number
+):
+    settings = ("--set", "spec.runtime.batchEvents=20")
+    process = start(pipeline, tmp_path / "d", *settings, feed=slow_feed)
+    wait_for_commits(tmp_path / "d", process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert f"stopped by {number.name}" in err
+    report = json.loads(out.splitlines()[-1])
+    assert report["stopped_by"] == number.name
+    assert 0 < report["source_rows"] < 40_000
+    for data_dir in (tmp_path / "d", tmp_path / "whole"):
+        walle("run", pipeline, "--data-dir", data_dir, "--set", f"spec.source.path={slow_feed}")
+    assert list(canonical_state(tmp_path / "d")) == list(canonical_state(tmp_path / "whole"))
+
+
+def test_a_locked_data_dir_is_refused_with_the_owners_pid(walle, pipeline, slow_feed, tmp_path):
+    settings = ("--set", "spec.runtime.batchEvents=5")
+    process = start(pipeline, tmp_path / "d", *settings, feed=slow_feed)
+    try:
+        wait_for_commits(tmp_path / "d", process)
+        process.send_signal(signal.SIGSTOP)
+        done = walle("run", pipeline, "--data-dir", tmp_path / "d", check=False)
+        assert done.returncode == 7
+        assert str(process.pid) in line_of(done)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_full_disk_stops_the_run_and_the_rest_follows(walle, pipeline, slow_feed, tmp_path):
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+
+    process = start(pipeline, tmp_path / "d", feed=slow_feed, preexec_fn=limit)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 8, err
+    assert len(err.strip().splitlines()) == 1
+    for data_dir in (tmp_path / "d", tmp_path / "whole"):
+        walle("run", pipeline, "--data-dir", data_dir, "--set", f"spec.source.path={slow_feed}")
+    assert list(canonical_state(tmp_path / "d")) == list(canonical_state(tmp_path / "whole"))
+
+
+def test_reading_a_missing_data_dir_is_one_line(walle, tmp_path):
+    for command in (["features", "list"], ["dead-letters", "list"], ["state", "export"]):
+        done = walle(*command, "--data-dir", tmp_path / "none", check=False)
+        assert done.returncode == 6
+        assert "no data directory" in line_of(done)
+
+
+def test_output_into_a_closed_pipe_is_no_error(pipeline, walle, tmp_path):
+    walle("run", pipeline, "--data-dir", tmp_path / "d")
+    command = (
+        f"{sys.executable} -m walle_stream.cli features list --data-dir {tmp_path}/d | head -1"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert json.loads(done.stdout)["task"] == "ipv"
+    assert not done.stderr

@@ -1,0 +1,39 @@
+"""What goes into a call of a VM and what comes out of it.
+
+Inputs are plain tuples, because marshal carries nothing else; results are made
+by the host from the guest's frame (``walle_stream.vm.frames``).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+type RunInput = tuple[int, int, tuple[Any, ...]]
+"""(trigger position, clock_ms, page); the page as in ``guest.layout``."""
+
+type DeviceGroup = tuple[str, dict[str, bytes], Sequence[RunInput]]
+"""(device_id, state, runs in the order of their positions)."""
+
+
+class RunResult(msgspec.Struct, gc=False):
+    """What one run did."""
+
+    ok: bool
+    emits: list[tuple[bytes, bytes]] = []
+    """(feature as JSON, encoding or empty), in the order of ``ctx.emit``."""
+    logs: list[tuple[str, str]] = []
+    """(level, text)."""
+    error: str = ""
+    """Class of the exception, when the run failed."""
+    message: str = ""
+    """``file:line: class: text``, when the run failed."""
+
+
+class GroupResult(msgspec.Struct, gc=False):
+    """What the runs of one device did, in the order of the group's runs."""
+
+    device_id: str
+    state: dict[str, bytes | None]
+    """Changed entries only; None = deleted."""
+    runs: list[RunResult]
