@@ -216,7 +216,7 @@ class PartitionStore:
             with self._map_errors:
                 self._database.close()
         except StoreError as error:
-            _log.warning("%s did not flush at its closing; nothing is lost: %s", self.path, error)
+            _log.info("%s did not flush at its closing; nothing is lost: %s", self.path, error)
 
     def __enter__(self) -> Self:
         """Return itself."""
