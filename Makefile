@@ -2,50 +2,53 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
 ARGS ?=
 VENV := .venv
 OTHER := .venv-other
 PY := $(VENV)/bin/python
 # a first start compiles once, later ones read bytecode
 unexport PYTHONDONTWRITEBYTECODE
+# the packages of another environment must not be found before ours
+unexport PYTHONPATH PYTHONHOME
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@echo "  ARGS='...' is passed on: make run ARGS='--limit 1000', make unit ARGS='-k trigger'"
 
 .PHONY: setup
-setup: $(VENV)/ready ## a virtual environment in .venv with everything
-$(VENV)/ready: pyproject.toml requirements.lock .ci/python.sh
+setup: ## a virtual environment in .venv with everything
 	@.ci/python.sh setup $(VENV)
-	@touch $@
 
 .PHONY: run
 run: setup ## item page view features of real users: the main job over the sample
 	@$(VENV)/bin/walle run configs/ipv.yaml $(ARGS)
 
 .PHONY: test
-test: setup fmt-check lint types arch ## everything that CI runs
+test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
+	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) -m pytest -m "not slow" $(ARGS)
-	@.ci/other-python.sh $(OTHER) $(PY)
+	@if [ -x $(OTHER)/bin/python ]; then \
+	    $(OTHER)/bin/python -m pytest -m "(vm or actors or chaos) and not slow" $(ARGS); fi
 
 .PHONY: fmt fmt-check lint types arch
 fmt: setup ## format the code
 	@$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check --fix --select I .
 fmt-check: setup
-	@$(VENV)/bin/ruff format --check -q .
+	@$(VENV)/bin/ruff format --check -q . || { echo "not formatted: make fmt"; exit 1; }
 lint: setup ## ruff, all rules
 	@$(VENV)/bin/ruff check -q .
 types: setup ## mypy, strict
 	@$(VENV)/bin/mypy
 arch: setup ## layers and import contracts
-	@$(VENV)/bin/lint-imports --no-cache > .lint-imports.txt || { cat .lint-imports.txt; exit 1; }
-	@tail -n 3 .lint-imports.txt && rm -f .lint-imports.txt
+	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
 .PHONY: unit prop chaos long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
-	@$(PY) -m pytest tests/property $(ARGS)
+	@$(PY) -m pytest tests/property -m "not slow" $(ARGS)
 chaos: setup ## 500 times kill -9, then compare byte for byte
 	@$(PY) -m walle_stream.testing.chaos --kills 500 --json bench/results/chaos.json $(ARGS)
 long: setup ## the long forms of property and chaos tests
@@ -58,7 +61,8 @@ bench-report: setup ## tables from bench/results
 	@$(PY) bench/report.py $(ARGS)
 
 .PHONY: lock clean
-lock: setup ## pin all versions anew
-	@.ci/lock.sh
+lock: setup ## pin the versions anew, newest: ARGS=--upgrade
+	@.ci/lock.sh $(ARGS)
 clean: ## remove what the targets made
 	@rm -rf $(VENV) $(OTHER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@find walle_stream connectors deploy configs tests bench -name __pycache__ -prune -exec rm -rf {} +

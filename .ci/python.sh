@@ -1,42 +1,85 @@
 #!/usr/bin/env bash
-# python.sh find [3.13|3.14]: print a Python >= 3.13 that really runs (all, or of that version only).
-# python.sh setup FOLDER [3.13|3.14]: make a virtual environment with the pinned versions.
+# python.sh setup FOLDER: a virtual environment with the pinned versions, on the best Python here.
+# python.sh other FOLDER OF: the same on the supported Python that the environment OF is not made
+#                            of; one line and no FOLDER where this machine has none.
+# Nothing is done while FOLDER is up to date. Only the Python, pip and the package index are used.
 set -eu
 cd "$(dirname "$0")/.."
 
-works() { # a shim may exist and fail, and Debian's Python may lack venv
+NEEDS="walle_stream needs Python 3.13 or newer with venv and ensurepip: install python3.14 or python3.13, or uv (which fetches one), and run this again."
+
+real_python() { # print the executable behind a name; a shim may exist and fail, a Debian one may lack venv
     command -v "$1" >/dev/null 2>&1 || return 1
-    "$1" -c 'import sys, venv, ensurepip; raise SystemExit(sys.version_info < (3, 13))' >/dev/null 2>&1
+    "$1" -c 'import ensurepip, sys, venv; print(sys._base_executable); sys.exit(sys.version_info < (3, 13))' 2>/dev/null
 }
 
 find_python() {
-    for version in ${1:-3.14 3.13}; do
-        if works "python$version"; then command -v "python$version"; return 0; fi
+    local name
+    for name in python3.14 python3.13 python3; do
+        real_python "$name" && return 0
     done
-    if [ -z "${1:-}" ] && works python3; then command -v python3; return 0; fi
-    if command -v uv >/dev/null 2>&1; then
-        uv python install -q "${1:-3.14}" >/dev/null 2>&1 && uv python find -q "${1:-3.14}" && return 0
+    command -v uv >/dev/null 2>&1 || return 1
+    uv python find -q --system '>=3.13' 2>/dev/null && return 0
+    echo "no Python 3.13 or newer here: uv fetches one" >&2
+    uv python install -q 3.14 >&2 && uv python find -q --system 3.14
+}
+
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+
+# the stamp: a moved checkout, other pins or another recipe make it stale, a touched file does not
+stamp() { pwd && cat pyproject.toml requirements.lock .ci/python.sh | cksum; }
+
+is_ready() {
+    [ -f "$1/ready" ] && [ "$(cat "$1/ready")" = "$(stamp)" ] && "$1/bin/python" -c 'import pip' 2>/dev/null
+}
+
+is_reusable() { # made here, by a Python that still runs and is new enough
+    [ -f "$1/ready" ] && [ "$(head -n 1 "$1/ready")" = "$(pwd)" ] &&
+        "$1/bin/python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 13))' 2>/dev/null
+}
+
+install_into() { # FOLDER PYTHON
+    if ! is_reusable "$1"; then
+        echo "making $1 with $("$2" --version)"
+        rm -rf "$1"
+        "$2" -m venv "$1"
+    else
+        echo "bringing $1 up to date"
     fi
-    return 1
+    rm -f "$1/ready"
+    "$1/bin/python" -m pip install -q --disable-pip-version-check -c requirements.lock -e '.[dev]'
+    # a first start that compiles every module is slow
+    "$1/bin/python" -m compileall -q -j 0 walle_stream connectors deploy "$1/lib" >/dev/null 2>&1 || true
+    stamp >"$1/ready"
 }
 
 case "${1:-}" in
-find) find_python "${2:-}" ;;
 setup)
-    folder=$2
-    if ! python=$(find_python "${3:-}"); then
-        echo "walle_stream needs Python 3.13 or newer with venv: install python3.14 or python3.13, or uv, and run this again." >&2
+    is_ready "$2" && exit 0
+    if is_reusable "$2"; then
+        python=$2/bin/python
+    elif ! python=$(find_python); then
+        echo "$NEEDS" >&2
         exit 1
     fi
-    echo "making $folder with $("$python" --version)"
-    rm -rf "$folder"
-    "$python" -m venv "$folder"
-    "$folder/bin/python" -m pip install -q --disable-pip-version-check -c requirements.lock -e '.[dev]'
-    # a first start that compiles every module twice over is slow
-    "$folder/bin/python" -m compileall -q walle_stream connectors deploy "$folder/lib" >/dev/null 2>&1 || true
+    install_into "$2" "$python"
+    ;;
+other)
+    case "$(version_of "$3/bin/python")" in
+    3.13) other=3.14 ;;
+    *) other=3.13 ;;
+    esac
+    if ! python=$(real_python "python$other"); then
+        rm -rf "$2"
+        echo "no python$other on this machine: the vm, actors and chaos tests run on one Python only"
+        exit 0
+    fi
+    is_ready "$2" && [ "$(version_of "$2/bin/python")" = "$other" ] && exit 0
+    [ "$(version_of "$2/bin/python" || true)" = "$other" ] || rm -rf "$2"
+    install_into "$2" "$python"
     ;;
 *)
-    echo "usage: python.sh find|setup FOLDER [VERSION]" >&2
+    sed -n '2,5s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

@@ -9,6 +9,7 @@ Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -28,6 +29,8 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 from walle_stream.wire.frame import FeatureRecord, encode_body
 from walle_stream.wire.rows import Counters, PartitionHead
+
+_script_log = logging.getLogger("walle_stream.script")
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
@@ -163,6 +166,8 @@ class PartitionHost:
                     self._states.apply(group.device_id, task, group.state)
                     self._opened().put_task_state(group.device_id, task, group.state)
                 for run, result in zip(by_device[group.device_id], group.runs, strict=True):
+                    for level, text in result.logs:
+                        _log_script(run, level, text)
                     if result.ok:
                         results.append((run, result.emits))
                     else:
@@ -265,3 +270,12 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
+
+
+def _log_script(run: RunTask, level: str, text: str) -> None:
+    _script_log.log(
+        logging.getLevelNamesMapping()[level.upper()],
+        "%s",
+        text,
+        extra={"device_id": run.device_id, "task": run.task, "position": run.position},
+    )

@@ -42,6 +42,7 @@ class PartitionRows:
         self._transaction: Transaction | None = None
         self._tables: dict[str, BufferingTable] = {}
         self._deadlines: dict[str, int] = {}
+        self._keys: dict[str, DeviceKeys] = {}  # of the current batch's devices
 
     # Reading
 
@@ -105,7 +106,7 @@ class PartitionRows:
     def put_device(self, delta: DeviceDelta) -> None:
         """Write a device and the changes of its open pages."""
         transaction = self._begun()
-        device = DeviceKeys(delta.device_id)
+        device = self._device_keys(delta.device_id)
         transaction.put(device.row, encode_row(delta.snapshot))
         for ordinal, index, row in delta.new_rows:
             transaction.put(device.page_row(ordinal, index), encode_row(row))
@@ -119,13 +120,14 @@ class PartitionRows:
     ) -> None:
         """Write what a run changed; None deletes a key."""
         table = self._table(task)
-        prefix = DeviceKeys(device_id).states(task)
+        prefix = self._device_keys(device_id).states(task)
         for key, value in changes.items():
             table.put(prefix + key.encode(), value)
 
     def put_feature(self, record: FeatureRecord) -> None:
         """Write a feature row of a device."""
-        key = DeviceKeys(record.device_id).feature(record.task, record.sequence_number)
+        device = self._device_keys(record.device_id)
+        key = device.feature(record.task, record.sequence_number)
         row = encode_row((record.task_version, record.feature, record.encoding))
         self._table(record.task).put(key, row)
 
@@ -169,6 +171,7 @@ class PartitionRows:
             transaction.put(keys.OFFSET_KEY, offset)
         transaction.commit()
         self._transaction = None
+        self._keys = {}
         for table in self._tables.values():
             table.mark_committed()
 
@@ -178,6 +181,12 @@ class PartitionRows:
             self._transaction.drop()
             self._transaction = None
         self._store.close()
+
+    def _device_keys(self, device_id: str) -> DeviceKeys:
+        found = self._keys.get(device_id)
+        if found is None:
+            found = self._keys[device_id] = DeviceKeys(device_id)
+        return found
 
     def _begun(self) -> Transaction:
         if self._transaction is None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from typing import Final, Literal
 
-_ID_FIELDS: Final = ("device_id", "task", "sequence_number", "partition")
+_ID_FIELDS: Final = ("device_id", "task", "position", "sequence_number", "partition")
 _MASK: Final = "***"
 
 

@@ -17,12 +17,8 @@ console = Console(stderr=True, highlight=False)
 class RunProgress:
     """The progress bar of a run; silent when stderr is no terminal."""
 
-    def __init__(self, *, is_shown: bool) -> None:
-        """Prepare.
-
-        Args:
-            is_shown: False never draws, whatever stderr is.
-        """
+    def __init__(self) -> None:
+        """Prepare."""
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -30,7 +26,7 @@ class RunProgress:
             TextColumn("{task.fields[events]:,} events"),
             TimeElapsedColumn(),
             console=console,
-            disable=not (is_shown and sys.stderr.isatty()),
+            disable=not sys.stderr.isatty(),
             transient=True,
         )
         self._task = self._progress.add_task("reading", total=1.0, events=0)
@@ -104,7 +100,7 @@ def run_table(report: RunReport) -> Table:
 
 def _saving(size_bytes: int, report: RunReport) -> str:
     raw = report.counters.raw_bytes
-    if not raw:
+    if not raw or not size_bytes:
         return ""
     if size_bytes <= raw:
         return f"{1 - size_bytes / raw:.1%} below raw"

@@ -7,17 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from rich.console import Console
-
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.logs import configure_logging
-from walle_stream.app.metrics import serve_metrics
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
-from walle_stream.cli.render import RunProgress, run_table
 
 SAMPLE_FEATURES = 3
 """Features shown to a person at the end of a run."""
@@ -45,9 +41,16 @@ def run(options: argparse.Namespace) -> int:
     _handle_signals(current)
     with ExitStack() as stack:
         if options.metrics:
+            # imported where used: half of a short run is its imports
+            from walle_stream.app.metrics import serve_metrics  # noqa: PLC0415
+
             serve_metrics(stack, options.metrics, current)
-        progress = stack.enter_context(RunProgress(is_shown=not options.json))
-        report = current.run(progress.update, cpu_before_s=0.0)
+        on_progress = None
+        if not options.json:
+            from walle_stream.cli.render import RunProgress  # noqa: PLC0415 - see above
+
+            on_progress = stack.enter_context(RunProgress()).update
+        report = current.run(on_progress, cpu_before_s=0.0)
     _show(report, data_dir, is_json=options.json)
     return 0
 
@@ -78,6 +81,10 @@ def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
     if is_json:
         print(report.to_json().decode())
         return
+    from rich.console import Console  # noqa: PLC0415 - see above
+
+    from walle_stream.cli.render import run_table  # noqa: PLC0415 - see above
+
     for line in features_sample(data_dir, SAMPLE_FEATURES):
         print(line.decode())
     Console(highlight=False).print(run_table(report))

@@ -45,6 +45,7 @@ they are met). An older program refuses both.
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -251,6 +252,7 @@ def parse_task(rest: bytes) -> tuple[str, bytes]:
     return task, rest[end:]
 
 
+@lru_cache(1024)
 def _task(task: str) -> bytes:
     name = task.encode()
     try:

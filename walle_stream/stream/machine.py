@@ -164,9 +164,9 @@ class PartitionMachine:
         """
         if snapshot is None:
             self.counts.new_devices += 1
-            device = _Device(device_id, DeviceSequence(self._policy))
+            device = _Device(device_id, DeviceSequence(self._policy, device_id))
         else:
-            sequence = DeviceSequence.restore(self._policy, snapshot.sequence, rows)
+            sequence = DeviceSequence.restore(self._policy, snapshot.sequence, rows, device_id)
             device = _Device(device_id, sequence)
             device.cursor = self.trie.import_cursor(snapshot.cursor)
             device.position = snapshot.position

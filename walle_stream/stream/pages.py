@@ -13,8 +13,9 @@ from walle_stream.events import Event
 type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
 """(id, kind, event_time_ms, ingest_time_ms, contents)."""
 
-type PageInput = tuple[str, str, str, int | None, EventRow, list[EventRow]]
-"""(page_id, page_instance, cause, enter_time_ms, waking event, events)."""
+type PageInput = tuple[str, str, str, int | None, EventRow | None, list[EventRow]]
+"""(page_id, page_instance, cause, enter_time_ms, waking event, events); None for
+the waking event means the last one, which is what we always hand over."""
 
 
 class OpenPage:
@@ -84,13 +85,13 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
     """
     if page is None:
         row = event_row(event, fields)
-        return (event.page_id, event.page_instance, "none", None, row, [row])
+        return (event.page_id, event.page_instance, "none", None, None, [row])
     events = page.events if page.cause != "open" else list(page.events)
     return (
         page.page_id,
         page.page_instance,
         page.cause,
         page.enter_time_ms,
-        events[-1],
+        None,
         events,
     )

@@ -7,7 +7,8 @@ Two shared buffers per VM, all integers little-endian.
     u64   call number, from 1
     ...   marshal version 2 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
-          page: (page_id, page_instance, cause, enter_time_ms | None, row, [row, ...])
+          page: (page_id, page_instance, cause, enter_time_ms | None, waking row | None
+                 for the last one, [row, ...])
           row:  (id, kind, event_time_ms, ingest_time_ms, contents | None)
 
 Only plain values, written by the host, so the guest may unmarshal them.

@@ -59,7 +59,7 @@ class Page:
     def exit_time_ms(self) -> int | None:
         """Event time of the end; None while the page is open, or never entered."""
         given = self._input
-        return None if given[2] in {"open", "none"} else given[4][2]
+        return None if given[2] in {"open", "none"} else given[5][-1][2]
 
     @property
     def dwell_ms(self) -> int | None:
@@ -72,7 +72,8 @@ class Page:
         """The event that woke the task; the page's exit for a task on exits."""
         if self._trigger is None:
             given = self._input
-            self._trigger = Event(given[4], given[:2])
+            # the waking event is the last one; its place is kept for inputs that say so
+            self._trigger = Event(given[4] or given[5][-1], given[:2])
         return self._trigger
 
     @property

@@ -1,0 +1,289 @@
+"""A registry of counters, gauges and histograms in Prometheus' text format.
+
+Invariants: every method may be called from any thread; names and labels follow
+the format's rules, version 0.0.4; a metric without labels is shown from the
+start. Place in the data flow: beside it; no figure here reaches a feature or a
+state row. ``metrics_server`` shows the text.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from threading import Lock
+from typing import Final, override
+
+_METRIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+
+type _Labels = tuple[str, ...]
+
+
+class _Metric:
+    kind = "untyped"
+    suffixes: tuple[str, ...] = ("",)
+
+    def __init__(self, name: str, help_: str, labels: Sequence[str], lock: Lock) -> None:
+        self.name = name
+        self._help = help_
+        self._label_names = tuple(labels)
+        self._lock = lock
+
+    def head(self) -> list[str]:
+        text = self._help.replace("\\", r"\\").replace("\n", r"\n")
+        return [f"# HELP {self.name} {text}", f"# TYPE {self.name} {self.kind}"]
+
+    def samples(self) -> list[str]:
+        raise NotImplementedError
+
+    def _values(self, labels: dict[str, str]) -> _Labels:
+        if labels.keys() != set(self._label_names):
+            raise ValueError(
+                f"metric {self.name} has the labels {self._label_names}, not {tuple(labels)}"
+            )
+        return tuple(str(labels[name]) for name in self._label_names)
+
+    def _sample(self, suffix: str, values: _Labels, figure: float, extra: str = "") -> str:
+        pairs = [
+            f'{name}="{_escape(value)}"'
+            for name, value in zip(self._label_names, values, strict=True)
+        ]
+        if extra:
+            pairs.append(extra)
+        labels = "{" + ",".join(pairs) + "}" if pairs else ""
+        return f"{self.name}{suffix}{labels} {_number(figure)}"
+
+
+class _Figures(_Metric):
+    def __init__(self, name: str, help_: str, labels: Sequence[str], lock: Lock) -> None:
+        super().__init__(name, help_, labels, lock)
+        # without labels there is one series, and it is there from the start
+        self._figures: dict[_Labels, float] = {} if labels else {(): 0}
+
+    @override
+    def samples(self) -> list[str]:
+        return [self._sample("", *each) for each in sorted(self._figures.items())]
+
+
+class Counter(_Figures):
+    """A figure that only grows; its name ends in ``_total``."""
+
+    kind = "counter"
+
+    def add(self, amount: float = 1, **labels: str) -> None:
+        """Count.
+
+        Args:
+            amount: ≥ 0.
+            labels: A value for each label of the metric.
+
+        Raises:
+            ValueError: The amount is negative or the labels are others.
+        """
+        if not amount >= 0:
+            raise ValueError(f"counter {self.name} cannot grow by {amount}")
+        values = self._values(labels)
+        with self._lock:
+            self._figures[values] = self._figures.get(values, 0) + amount
+
+    def raise_to(self, total: float, **labels: str) -> None:
+        """Take over a total that is counted elsewhere; a lower one is ignored.
+
+        Args:
+            total: The count so far.
+            labels: A value for each label of the metric.
+
+        Raises:
+            ValueError: The labels are others.
+        """
+        values = self._values(labels)
+        with self._lock:
+            self._figures[values] = max(self._figures.get(values, 0), total)
+
+
+class Gauge(_Figures):
+    """A figure that goes up and down."""
+
+    kind = "gauge"
+
+    def set(self, value: float, **labels: str) -> None:
+        """Replace the value.
+
+        Args:
+            value: Any number.
+            labels: A value for each label of the metric.
+
+        Raises:
+            ValueError: The labels are others.
+        """
+        values = self._values(labels)
+        with self._lock:
+            self._figures[values] = value
+
+
+class Histogram(_Metric):
+    """Counts of observations in fixed buckets."""
+
+    kind = "histogram"
+    suffixes = ("", "_bucket", "_sum", "_count")
+
+    def __init__(
+        self, name: str, help_: str, labels: Sequence[str], lock: Lock, bounds: Sequence[float]
+    ) -> None:
+        """Start empty; :meth:`Metrics.histogram` makes them.
+
+        Args:
+            name: Of the metric.
+            help_: One sentence.
+            labels: Names of its labels, without ``le``.
+            lock: The registry's.
+            bounds: Upper bounds (inclusive) of the buckets, rising; +Inf is added.
+
+        Raises:
+            ValueError: There are no bounds, or they do not rise.
+        """
+        super().__init__(name, help_, labels, lock)
+        if not bounds or any(a >= b for a, b in pairwise(bounds)):
+            raise ValueError(f"histogram {name}: bounds {tuple(bounds)} do not rise")
+        self._bounds = tuple(bounds)
+        self._series: dict[_Labels, tuple[list[int], float]] = {}
+        if not labels:
+            self._series[()] = ([0] * (len(bounds) + 1), 0.0)
+
+    def observe(self, value: float, times: int = 1, **labels: str) -> None:
+        """Count an observation.
+
+        Args:
+            value: In the metric's unit.
+            times: How many observations had it.
+            labels: A value for each label of the metric.
+
+        Raises:
+            ValueError: The labels are others.
+        """
+        values = self._values(labels)
+        with self._lock:
+            below, total = self._series.get(values) or ([0] * (len(self._bounds) + 1), 0.0)
+            for index, bound in enumerate(self._bounds):
+                if value <= bound:
+                    below[index] += times
+            below[-1] += times
+            self._series[values] = (below, total + value * times)
+
+    def replace(self, below: Sequence[int], total: float, **labels: str) -> None:
+        """Take over what is counted elsewhere.
+
+        Args:
+            below: Observations ≤ each bound, rising, and as the last number all of them.
+            total: Sum of all observations.
+            labels: A value for each label of the metric.
+
+        Raises:
+            ValueError: Another number of buckets, or the labels are others.
+        """
+        if len(below) != len(self._bounds) + 1:
+            raise ValueError(f"histogram {self.name} has {len(self._bounds)} bounds and +Inf")
+        values = self._values(labels)
+        with self._lock:
+            self._series[values] = (list(below), total)
+
+    @override
+    def samples(self) -> list[str]:
+        lines = []
+        for values, (below, total) in sorted(self._series.items()):
+            for bound, count in zip((*self._bounds, float("inf")), below, strict=True):
+                lines.append(self._sample("_bucket", values, count, f'le="{_number(bound)}"'))
+            lines.append(self._sample("_sum", values, total))
+            lines.append(self._sample("_count", values, below[-1]))
+        return lines
+
+
+class Metrics:
+    """All metrics of a process, by name."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._lock = Lock()
+        self._metrics: dict[str, _Metric] = {}
+        self._names: set[str] = set()
+
+    def counter(self, name: str, help_: str, labels: Sequence[str] = ()) -> Counter:
+        """Add a counter.
+
+        Args:
+            name: Unique, with the unit, ends in ``_total``.
+            help_: One sentence.
+            labels: Names of its labels.
+
+        Raises:
+            ValueError: A name is not allowed or taken.
+        """
+        if not name.endswith("_total"):
+            raise ValueError(f"the name of counter {name} does not end in _total")
+        return self._add(Counter(name, help_, labels, self._lock), labels)
+
+    def gauge(self, name: str, help_: str, labels: Sequence[str] = ()) -> Gauge:
+        """Add a gauge.
+
+        Args:
+            name: Unique, with the unit.
+            help_: One sentence.
+            labels: Names of its labels.
+
+        Raises:
+            ValueError: A name is not allowed or taken.
+        """
+        return self._add(Gauge(name, help_, labels, self._lock), labels)
+
+    def histogram(
+        self, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str] = ()
+    ) -> Histogram:
+        """Add a histogram.
+
+        Args:
+            name: Unique, with the unit.
+            help_: One sentence.
+            bounds: Upper bounds (inclusive) of the buckets, rising; +Inf is added.
+            labels: Names of its labels.
+
+        Raises:
+            ValueError: A name is not allowed or taken, or the bounds do not rise.
+        """
+        return self._add(Histogram(name, help_, labels, self._lock, bounds), labels)
+
+    def render(self) -> str:
+        """Return all of them in Prometheus' text format, in the order added."""
+        with self._lock:
+            lines = [
+                line
+                for metric in self._metrics.values()
+                for line in (*metric.head(), *metric.samples())
+            ]
+        return "".join(line + "\n" for line in lines)
+
+    def _add[M: _Metric](self, metric: M, labels: Sequence[str]) -> M:
+        bad = [name for name in labels if not _LABEL_NAME.fullmatch(name) or name == "le"]
+        if bad or not _METRIC_NAME.fullmatch(metric.name):
+            raise ValueError(f"metric {metric.name!r} {tuple(labels)}: a name is not allowed")
+        names = {metric.name + suffix for suffix in metric.suffixes}
+        with self._lock:
+            if not self._names.isdisjoint(names):
+                raise ValueError(f"metric {metric.name} is there already")
+            self._names |= names
+            self._metrics[metric.name] = metric
+        return metric
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(figure: float) -> str:
+    match figure:
+        case int():
+            return str(int(figure))
+        case _ if figure != figure:  # noqa: PLR0124 - not a number
+            return "NaN"
+        case _ if figure in {float("inf"), float("-inf")}:
+            return "+Inf" if figure > 0 else "-Inf"
+        case _:
+            return repr(float(figure))
