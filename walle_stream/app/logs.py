@@ -1,60 +1,88 @@
-"""Logging for the command line; the library itself adds no handler."""
+"""Logging for the command line; the library itself adds no handler.
+
+Invariants: only the ``walle_stream`` logger is touched, never the root; one
+record is one line of text or one JSON object (a traceback follows it in text);
+values to mask never leave, whatever field they are in. Place in the data flow:
+beside it.
+"""
 
 import json
 import logging
 import sys
 from collections.abc import Collection
-from typing import Final, Literal
+from datetime import UTC, datetime
+from typing import Final, Literal, override
 
-_ID_FIELDS: Final = ("device_id", "task", "position", "sequence_number", "partition")
+_ID_FIELDS: Final = ("device_id", "task", "sequence_number", "partition")
+"""Given through ``extra=``; each becomes a field of its own."""
+
 _MASK: Final = "***"
 
 
 def configure_logging(
     format_: Literal["text", "json"], level: str, masked: Collection[str] = ()
 ) -> None:
-    """Send the library's log lines to stderr.
+    """Send the library's log lines to stderr; a second call replaces the first.
 
     Args:
-        format_: ``text`` for people, ``json`` for programs (an object a line).
+        format_: ``text`` for people, ``json`` for programs (an object a line:
+            ``timestamp`` in UTC, ``level``, ``logger``, ``message``, the ids that
+            the record has, ``exception``).
         level: ``debug``, ``info``, ``warning`` or ``error``.
         masked: Values that must not appear, such as those from ``${VAR}``.
     """
     handler = logging.StreamHandler(sys.stderr)
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    formatter = _JsonFormatter() if format_ == "json" else plain
-    handler.setFormatter(_Masking(formatter, masked))
+    handler.setFormatter(_JsonFormatter(masked) if format_ == "json" else _TextFormatter(masked))
     logger = logging.getLogger("walle_stream")
     logger.handlers = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
 
 
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": self.formatTime(record),
+class _FieldsFormatter(logging.Formatter):
+    def __init__(self, masked: Collection[str]) -> None:
+        super().__init__()
+        # the longest first, so that no part of a longer one is left; an empty
+        # one would be found between all letters
+        self._masked = sorted(filter(None, masked), key=len, reverse=True)
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, object]:
+        # masked before they are quoted: a quoted value would not be found
+        when = datetime.fromtimestamp(record.created, UTC)
+        fields: dict[str, object] = {
+            "timestamp": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": self._mask(record.getMessage()),
         }
         for name in _ID_FIELDS:
             if hasattr(record, name):
-                line[name] = getattr(record, name)
+                value = getattr(record, name)
+                fields[name] = value if isinstance(value, int) else self._mask(str(value))
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+            fields["exception"] = self._mask(self.formatException(record.exc_info))
+        return fields
 
-
-class _Masking(logging.Formatter):
-    def __init__(self, inner: logging.Formatter, masked: Collection[str]) -> None:
-        super().__init__()
-        self._inner = inner
-        # the longest first, so that no part of a longer one is left
-        self._masked = sorted(masked, key=len, reverse=True)
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = self._inner.format(record)
+    def _mask(self, text: str) -> str:
         for value in self._masked:
             text = text.replace(value, _MASK)
         return text
+
+
+class _JsonFormatter(_FieldsFormatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(self._fields(record), ensure_ascii=False)
+
+
+class _TextFormatter(_FieldsFormatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        fields = self._fields(record)
+        message = str(fields["message"]).replace("\r", r"\r").replace("\n", r"\n")
+        line = f"{fields['timestamp']} {record.levelname} {record.name}: {message}"
+        for name in _ID_FIELDS:
+            if name in fields:
+                # quoted: an id comes from outside and must not forge a line
+                line += f" {name}={json.dumps(fields[name], ensure_ascii=False)}"
+        return f"{line}\n{fields['exception']}" if "exception" in fields else line

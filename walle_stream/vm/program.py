@@ -15,6 +15,7 @@ import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
+from walle_stream.vm.stateless import is_stateless
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -38,7 +39,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     task: str
     file: str
     packed: bytes
-    """Marshalled (task, file, code, config, imported modules)."""
+    """Marshalled (task, file, code, config, imported modules, whether
+    its globals can be shared between runs)."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -85,6 +87,7 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     if findings:
         raise script_error(program, *findings[0])
     imports = sorted(gate.imported_modules(tree))
+    shares_globals = is_stateless(tree)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -99,5 +102,5 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
         config = marshal.dumps(dict(program.config), 2)
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    packed = marshal.dumps((program.name, program.file, code, config, imports))
+    packed = marshal.dumps((program.name, program.file, code, config, imports, shares_globals))
     return CompiledProgram(program.name, program.file, packed)

@@ -46,6 +46,8 @@ class _Program(NamedTuple):
     file: str
     code: CodeType
     config: bytes
+    shares_globals: bool
+    """The host found that no run can leave anything in the globals."""
 
 
 class Session:
@@ -60,8 +62,9 @@ class Session:
         """
         self._inbox = inbox
         self._outbox = outbox
-        self._program = _Program("", "", compile("", "", "exec"), b"")
+        self._program = _Program("", "", compile("", "", "exec"), b"", shares_globals=False)
         self._builtins: dict[str, Any] = {}
+        self._shared: dict[str, Any] | None = None
         self._result: tuple[int, list[int], bytes] = (0, [], b"")
 
     def share(self, inbox: memoryview, outbox: memoryview) -> None:
@@ -81,10 +84,12 @@ class Session:
         what is wrong, if anything.
 
         Args:
-            packed: Marshalled (task, file, code, config, imported modules).
+            packed: Marshalled (task, file, code, config, imported modules,
+                whether globals can be shared between runs).
         """
-        task, file, code, config, imports = marshal.loads(packed)  # noqa: S302 - made by the host
-        self._program = _Program(task, file, code, config)
+        task, file, code, config, imports, shares = marshal.loads(packed)  # noqa: S302 - made by the host
+        self._program = _Program(task, file, code, config, shares)
+        self._shared = None
         self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
         words: list[int] = []
         parts: list[bytes] = []
@@ -108,7 +113,8 @@ class Session:
         inbox = self._inbox
         (number,) = NUMBER.unpack_from(inbox)
         groups = marshal.loads(inbox[NUMBER.size :])  # noqa: S302 - made by the host
-        task, file, code, config = self._program
+        task, file, code, config, _ = self._program
+        shared = self._shared_globals()
         words: list[int] = []
         parts: list[bytes] = []
         for device_id, state, runs in groups:
@@ -118,9 +124,11 @@ class Session:
                 context = Context(
                     device_id, task, State(state, overlay), position, clock_ms, config
                 )
-                namespace = self._namespace(context.log)
+                namespace = shared
                 try:
-                    exec(code, namespace)
+                    if namespace is None:
+                        namespace = self._namespace(context.log)
+                        exec(code, namespace)
                     namespace["run"](context, Page(given))
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
                     _write_failure(words, parts, context.log, describe(error, file))
@@ -132,19 +140,20 @@ class Session:
                             state.pop(key, None)
                         else:
                             state[key] = data
-                # functions and globals hold each other: without this only the
-                # garbage collector would free a run
-                namespace.clear()
-            words.append(len(changes))
-            for key, data in changes.items():
-                name = key.encode()
-                parts.append(name)
-                if data is None:
-                    words += (len(name), DELETED)
-                else:
-                    words += (len(name), len(data))
-                    parts.append(data)
+                if shared is None and namespace is not None:
+                    # functions and globals hold each other: without this only the
+                    # garbage collector would free a run
+                    namespace.clear()
+            _write_changes(words, parts, changes)
         self._finish(number, words, parts)
+
+    def _shared_globals(self) -> dict[str, Any] | None:
+        # executed in the first call and kept: its body raised nothing when it was bound
+        if self._shared is None and self._program.shares_globals:
+            namespace = self._namespace(Log())
+            exec(self._program.code, namespace)
+            self._shared = namespace
+        return self._shared
 
     def write_pending(self) -> None:
         """Write the last result, or how much room it needs."""
@@ -200,6 +209,18 @@ def describe(error: BaseException, file: str) -> tuple[str, str]:
     except BaseException:  # noqa: BLE001 - its __str__ is the script's too
         text = "its text could not be made"
     return name, f"{place}: {name}: {text}"[:MESSAGE_MAX_CHARACTERS]
+
+
+def _write_changes(words: list[int], parts: list[bytes], changes: dict[str, bytes | None]) -> None:
+    words.append(len(changes))
+    for key, data in changes.items():
+        name = key.encode()
+        parts.append(name)
+        if data is None:
+            words += (len(name), DELETED)
+        else:
+            words += (len(name), len(data))
+            parts.append(data)
 
 
 def _write_success(words: list[int], parts: list[bytes], context: Context) -> None:

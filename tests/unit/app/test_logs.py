@@ -1,0 +1,97 @@
+import json
+import logging
+
+import pytest
+
+from walle_stream.app.logs import configure_logging
+
+
+@pytest.fixture
+def log():
+    logger = logging.getLogger("walle_stream")
+    before = logger.handlers, logger.level, logger.propagate
+    yield logging.getLogger("walle_stream.test")
+    logger.handlers, logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+def test_json_lines_have_the_fields_of_the_record(log, capsys):
+    configure_logging("json", "info")
+    log.info("run %d", 3, extra={"device_id": "d 1", "task": "ipv", "sequence_number": 7})
+    line = json.loads(capsys.readouterr().err)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "walle_stream.test",
+        "message": "run 3",
+        "device_id": "d 1",
+        "task": "ipv",
+        "sequence_number": 7,
+    }
+
+
+def test_json_has_the_exception(log, capsys):
+    configure_logging("json", "info")
+    try:
+        raise KeyError("gone")
+    except KeyError:
+        log.exception("failed")
+    line = json.loads(capsys.readouterr().err)
+    assert line["level"] == "error"
+    assert line["exception"].endswith("KeyError: 'gone'")
+
+
+def test_text_is_one_line_a_record_with_its_ids(log, capsys):
+    configure_logging("text", "debug")
+    log.debug("first\nsecond", extra={"device_id": "d\n2026 ERROR forged", "partition": 4})
+    [line] = capsys.readouterr().err.splitlines()
+    assert r"DEBUG walle_stream.test: first\nsecond" in line
+    assert line.endswith(r'device_id="d\n2026 ERROR forged" partition=4')
+
+
+def test_text_shows_the_traceback(log, capsys):
+    configure_logging("text", "info")
+    try:
+        raise KeyError("gone")
+    except KeyError:
+        log.exception("failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("ERROR walle_stream.test: failed")
+    assert lines[-1] == "KeyError: 'gone'"
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_masked_values_appear_nowhere(log, capsys, format_):
+    secrets = {"s3cret", "s3cret-longer", 'with "quotes"', "grün", ""}
+    configure_logging(format_, "info", secrets)
+    try:
+        raise KeyError("s3cret")
+    except KeyError:
+        text = 's3cret-longer, with "quotes" and grün'
+        log.exception("got %s", text, extra={"device_id": "s3cret", "task": "plain"})
+    shown = capsys.readouterr().err
+    for part in ("s3cret", "longer", "quotes", "grün"):
+        assert part not in shown
+    assert "got ***, *** and ***" in shown
+    assert "plain" in shown
+
+
+def test_levels_below_the_one_asked_for_are_left_out(log, capsys):
+    configure_logging("text", "warning")
+    log.info("quiet")
+    log.warning("loud")
+    assert "quiet" not in (shown := capsys.readouterr().err)
+    assert "loud" in shown
+
+
+def test_a_second_call_replaces_the_first(log, capsys):
+    configure_logging("text", "info")
+    configure_logging("json", "info")
+    log.info("once")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_root_logger_is_left_alone(log):
+    before = list(logging.getLogger().handlers)
+    configure_logging("text", "info")
+    assert logging.getLogger().handlers == before
