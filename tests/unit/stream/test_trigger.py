@@ -210,7 +210,7 @@ def test_an_imported_cursor_is_the_live_one():
 @pytest.mark.parametrize("condition", [[], (), "", "page_exit"])
 def test_a_condition_without_a_list_of_ids_is_refused(condition):
     trie = TriggerTrie()
-    with pytest.raises(SpecFileError, match="task 'ipv'.*name at least one"):
+    with pytest.raises(SpecFileError, match=r"task 'ipv'.*name at least one"):
         trie.insert("ipv", condition)
 
 
