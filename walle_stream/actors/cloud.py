@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from walle_stream.actors.actor import Actor
-from walle_stream.ports import UplinkReceiver
+from walle_stream.ports import DownlinkSender, UplinkReceiver
+from walle_stream.types import partition_of
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
 """Most bytes of frames merged in one write batch."""
@@ -52,24 +53,43 @@ class Drain(msgspec.Struct):
     """Question: merge all that is in the tunnel, answer with the statistics."""
 
 
+class Send(msgspec.Struct):
+    """Question: send a message down to a device, answer its sequence number."""
+
+    device_id: str
+    kind: str
+    payload: bytes
+    """JSON."""
+
+
 class CloudActor(Actor):
     """The cloud side of one tunnel; see the module's docstring."""
 
     name = "cloud"
     idle_interval_s = 0.02
 
-    def __init__(self, store: CloudStore, receiver: UplinkReceiver) -> None:
+    def __init__(
+        self,
+        store: CloudStore,
+        receiver: UplinkReceiver,
+        sender: DownlinkSender,
+        partition_count: int,
+    ) -> None:
         """Take over the cloud side.
 
         Args:
             store: The feature table.
-            receiver: The tunnel's end.
+            receiver: The end of the tunnel's way up.
+            sender: The beginning of its way down.
+            partition_count: Of the devices' data directory.
         """
+        self._sender = sender
+        self._partition_count = partition_count
         self._store = store
         self._receiver = receiver
 
     def on_message(self, message: Any) -> Any:
-        """Answer ``Drain``.
+        """Answer ``Drain`` and ``Send``.
 
         Raises:
             TypeError: Another message; a bug of the sender.
@@ -77,6 +97,9 @@ class CloudActor(Actor):
         if isinstance(message, Drain):
             self.on_idle()
             return self._store.stats
+        if isinstance(message, Send):
+            partition = partition_of(message.device_id, self._partition_count)
+            return self._sender.send(partition, message.device_id, message.kind, message.payload)
         raise TypeError(f"the cloud actor got {type(message).__name__}")
 
     def on_idle(self) -> None:

@@ -22,15 +22,19 @@ from walle_stream.actors.task_states import TaskStates
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.ports import DeadLetter, Downlink, SourceBatch
 from walle_stream.stream.machine import PartitionMachine, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
+from walle_stream.wire.envelope import decode_downlink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _script_log = logging.getLogger("walle_stream.script")
+
+MESSAGES_MAX_BYTES: Final = 256 * 1024
+"""Most bytes of downlink messages taken in one commit."""
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
@@ -70,6 +74,7 @@ class PartitionHost:
         pool: VmPool,
         open_rows: Callable[[], PartitionRows],
         open_session: Callable[[PartitionRows], UplinkSession],
+        downlink: Downlink,
     ) -> None:
         """Open the partition at its last commit; blocks on the store.
 
@@ -80,6 +85,7 @@ class PartitionHost:
             open_rows: Opens the partition's database; also after a failure.
             open_session: Opens the way up for an opened database: re-sends
                 what the outbox holds.
+            downlink: Where messages for the partition's devices come from.
         """
         self.number = number
         self.latencies = Latencies()
@@ -88,6 +94,7 @@ class PartitionHost:
         self._pool = pool
         self._open_rows = open_rows
         self._open_session = open_session
+        self._downlink = downlink
         self._rows: PartitionRows | None = None
         self.restart()
 
@@ -221,16 +228,43 @@ class PartitionHost:
             rows.put_feature(record)
         rows.put_outbox(frame, self._session.collect())
         rows.put_dead_letters(head, dead_letters)
+        self._take_messages(head)
         rows.commit(head, batch.offset)
+        self._downlink.release(self.number, head.downlink_position)
         machine.mark_committed()
         self._head, self.offset = head, batch.offset
         return frame
 
+    def _take_messages(self, head: PartitionHead) -> int:
+        # the position commits with the messages: none is lost, none comes twice
+        messages = self._downlink.receive(self.number, head.downlink_position, MESSAGES_MAX_BYTES)
+        for position, data in messages:
+            envelope = decode_downlink(data)
+            message = msgspec.json.encode(
+                {
+                    "kind": envelope.kind,
+                    "payload": msgspec.Raw(envelope.payload),
+                }
+            )
+            self._opened().put_message(envelope.device_id, envelope.sequence_number, message)
+            head.downlink_position = position
+        head.counters.messages += len(messages)
+        return len(messages)
+
     # Between turns
 
     def idle(self) -> None:
-        """Send what waits and forget what was acknowledged."""
+        """Take acknowledgements, and messages that came down meanwhile."""
         self._session.pump()
+        head = msgspec.structs.replace(
+            self._head, counters=msgspec.structs.replace(self._head.counters)
+        )
+        if self._take_messages(head):
+            rows = self._opened()
+            rows.put_outbox(None, self._session.collect())
+            rows.commit(head, self.offset)
+            self._downlink.release(self.number, head.downlink_position)
+            self._head = head
 
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.

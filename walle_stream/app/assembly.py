@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.connectors import ConnectorModels, load_connector
@@ -95,10 +96,18 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
-        self.uplink_receiver = self._tunnel.receiver
         self._pool = VmPool(self.programs, spec.runtime.vms or options.hosts)
         stack.callback(self._pool.close)
         self._plan = self._make_plan()
+
+    def make_cloud(self) -> CloudActor:
+        """Return the cloud side's actor, not started."""
+        return CloudActor(
+            self.cloud_store,
+            self._tunnel.receiver,
+            self._tunnel.downlink_sender,
+            self.partition_count,
+        )
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
         """Open the source at the partitions' offsets.
@@ -133,7 +142,9 @@ class Assembly:
                 rows.outbox(),
             )
 
-        return PartitionHost(number, self._plan, self._pool, open_rows, open_session)
+        return PartitionHost(
+            number, self._plan, self._pool, open_rows, open_session, self._tunnel.downlink
+        )
 
     def _make_plan(self) -> PartitionPlan:
         spec, tasks = self._spec, self._loaded.tasks

@@ -14,7 +14,7 @@ from threading import Event as Flag
 import msgspec
 
 from walle_stream.actors.actor import ActorRef
-from walle_stream.actors.cloud import CloudActor, Drain
+from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import Close, Deliver, DeviceHost, GetOffsets, GetStatus
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition import PartitionHost, PartitionStatus
@@ -116,7 +116,7 @@ class LocalRun:
 
     def _start_actors(self, stack: ExitStack) -> None:
         assembly = self._assembly
-        self._cloud = ActorRef(CloudActor(assembly.cloud_store, assembly.uplink_receiver))
+        self._cloud = ActorRef(assembly.make_cloud())
         stack.callback(self._end, self._cloud)
         count = assembly.partition_count
         host_count = min(self._options.hosts, count)

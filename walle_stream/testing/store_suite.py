@@ -3,7 +3,6 @@
 Subclass ``StoreSuite`` in a test file, say how a store is opened, and pytest
 runs every fact below against it. The suite needs pytest and nothing else.
 """
-# ruff: noqa: S101 - assert is how pytest checks
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

@@ -46,6 +46,8 @@ class Counters(msgspec.Struct, omit_defaults=False):
     uplink_frames: int = 0
     dropped_frames: int = 0
     dead_letters: int = 0
+    messages: int = 0
+    """Downlink messages taken."""
     commits: int = 0
 
     def add(self, other: "Counters") -> None:

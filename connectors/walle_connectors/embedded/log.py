@@ -53,6 +53,8 @@ class EmbeddedTunnel:
         self._bytes = 0
         self._first = 0
         self._next = 1
+        self._last_down: dict[int, int] = {}
+        self._released_down: dict[int, int] = {}
         self._load()
 
     # The way up
@@ -124,24 +126,30 @@ class EmbeddedTunnel:
             envelope = DownlinkEnvelope(device_id, number, self.incarnation, kind, payload)
             batch = WriteBatch(raw_mode=True)
             batch.put(counter, _U64.pack(number))
-            position = self._next_down(partition)
+            position = self._last_down.get(partition, 0) + 1
             batch.put(b"\x02" + _DOWN.pack(partition, position), encode_downlink(envelope))
             self._database.write(batch)
+            self._last_down[partition] = position
             return number
 
     def receive_down(
         self, partition: int, position: int, max_bytes: int
     ) -> Sequence[tuple[int, bytes]]:
         """Return messages of a partition; see ``Downlink.receive``."""
+        if self._last_down.get(partition, 0) <= position:
+            return ()
         prefix = b"\x02" + _DOWN.pack(partition, 0)[:4]
         return self._read(prefix, _U64.pack(position + 1), max_bytes)
 
     def release_down(self, partition: int, position: int) -> None:
         """Forget messages; see ``Downlink.release``."""
-        with map_rocks_errors(self._path):
-            self._database.delete_range(
-                b"\x02" + _DOWN.pack(partition, 0), b"\x02" + _DOWN.pack(partition, position)
-            )
+        with self._condition, map_rocks_errors(self._path):
+            if position > self._released_down.get(partition, 0) and not self._is_closed:
+                self._released_down[partition] = position
+                # the end of a range is exclusive: the last entry stays
+                self._database.delete_range(
+                    b"\x02" + _DOWN.pack(partition, 0), b"\x02" + _DOWN.pack(partition, position)
+                )
 
     # Life
 
@@ -165,6 +173,11 @@ class EmbeddedTunnel:
         return EmbeddedDownlink(self)
 
     @property
+    def downlink_sender(self) -> "EmbeddedDownlinkSender":
+        """The cloud's end of the way down."""
+        return EmbeddedDownlinkSender(self)
+
+    @property
     def waiting_bytes(self) -> int:
         """Bytes of frames not yet released."""
         return self._bytes
@@ -185,13 +198,10 @@ class EmbeddedTunnel:
                 self._bytes += self._sizes[position]
                 self._next = position + 1
                 iterator.next()
-
-    def _next_down(self, partition: int) -> int:
-        iterator = self._database.iter()
-        iterator.seek_for_prev(b"\x02" + _DOWN.pack(partition, 2**64 - 1))
-        if iterator.valid() and iterator.key()[:5] == b"\x02" + _DOWN.pack(partition, 0)[:4]:
-            return int(_U64.unpack_from(iterator.key(), 5)[0]) + 1
-        return 1
+            while iterator.valid() and iterator.key()[:1] == b"\x02":
+                partition, position = _DOWN.unpack_from(iterator.key(), 1)
+                self._last_down[partition] = position
+                iterator.next()
 
     def _read(self, prefix: bytes, start: bytes, max_bytes: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -224,6 +234,18 @@ class EmbeddedReceiver:
     def release(self, position: int) -> None:
         """Forget frames; see ``UplinkReceiver.release``."""
         self._tunnel.release_up(position)
+
+
+class EmbeddedDownlinkSender:
+    """The cloud's end of the way down, as ``DownlinkSender``."""
+
+    def __init__(self, tunnel: EmbeddedTunnel) -> None:
+        """Write to a tunnel."""
+        self._tunnel = tunnel
+
+    def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
+        """Append a message for a device; see ``DownlinkSender.send``."""
+        return self._tunnel.send_down(partition, device_id, kind, payload)
 
 
 class EmbeddedDownlink:

@@ -1,0 +1,138 @@
+"""The machine's outputs depend on the order of events alone."""
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walle_stream.events import Event
+from walle_stream.stream.machine import TURN_EVENTS, DeviceSnapshot, PartitionMachine
+from walle_stream.stream.sequence import SequencePolicy
+
+TRIGGERS = {"visit": [["page_exit"]], "funnel": [["page_enter", "click"]]}
+
+
+class Store:
+    """What a partition's database would hold, in memory and through bytes."""
+
+    def __init__(self):
+        self.devices, self.rows, self.deadlines = {}, {}, {}
+
+    def commit(self, machine):
+        for delta in machine.delta():
+            self.devices[delta.device_id] = msgspec.msgpack.encode(delta.snapshot)
+            rows = self.rows.setdefault(delta.device_id, {})
+            for ordinal, index, row in delta.new_rows:
+                rows.setdefault(ordinal, {})[index] = row
+            for ordinal, count in delta.closed_pages:
+                assert len(rows.pop(ordinal)) == count
+            if delta.snapshot.deadline_ms is None:
+                self.deadlines.pop(delta.device_id, None)
+            else:
+                self.deadlines[delta.device_id] = delta.snapshot.deadline_ms
+        machine.mark_committed()
+
+    def load(self, machine, device_id):
+        found = self.devices.get(device_id)
+        snapshot = None if found is None else msgspec.msgpack.decode(found, type=DeviceSnapshot)
+        rows = {
+            ordinal: [by_index[index] for index in sorted(by_index)]
+            for ordinal, by_index in self.rows.get(device_id, {}).items()
+        }
+        machine.activate(device_id, snapshot, rows)
+
+
+def run(events, cuts, *, keep=10**9, reopen=False, policy=None):
+    policy = policy or SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
+    store, seen = Store(), []
+    machine = PartitionMachine(TRIGGERS, policy)
+    bounds = [0, *sorted(cuts), len(events)]
+    for number, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        is_end = number == len(bounds) - 2
+        batch = events[start:end]
+        for device_id in machine.absent(batch, is_end=is_end):
+            store.load(machine, device_id)
+        runs = machine.handle(batch, is_end=is_end)
+        numbered = machine.complete([(each, [each.page, each.clock_ms]) for each in runs])
+        seen += [(r.device_id, n, r.task, r.position, emit) for r, n, emit in numbered]
+        store.commit(machine)
+        machine.passivate(keep)
+        if reopen:
+            watermark = machine.watermark_ms
+            machine = PartitionMachine(TRIGGERS, policy)
+            machine.watermark_ms = watermark
+            for device_id, deadline in store.deadlines.items():
+                machine.arm(device_id, deadline)
+    return sorted(seen, key=lambda row: row[:2]), store.devices, store.rows
+
+
+def make_events(seed, count=120):
+    rng, now = random.Random(seed), 1_000
+    kinds = ["page_enter", "page_exit", "click", "exposure"]
+    events = []
+    for _ in range(count):
+        now += rng.choice([0, 0, 1, 3, 40])
+        kind = rng.choice(kinds)
+        events.append(
+            Event(
+                rng.choice("abcdefgh"),
+                kind,
+                kind,
+                rng.choice(["p", "q"]),
+                rng.choice(["", "1", "2"]),
+                now - rng.choice([0, 0, 0, 2, 9]),
+                now,
+                {"item": str(rng.randrange(3))},
+                rng.choice(["", "", f"u{rng.randrange(40)}"]),
+            )
+        )
+    return events
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 120), max_size=12), st.sampled_from([0, 2]))
+def test_cuts_passivation_and_restarts_change_nothing(seed, cuts, keep):
+    events = make_events(seed)
+    whole = run(events, [])
+    assert run(events, cuts, keep=keep) == whole
+    assert run(events, cuts, reopen=True) == whole
+
+
+def test_sequence_numbers_are_contiguous_per_device_in_the_order_of_positions():
+    found, _, _ = run(make_events(3), [10, 50])
+    for device in "abcdefgh":
+        own = [row for row in found if row[0] == device]
+        assert [row[1] for row in own] == list(range(1, len(own) + 1))
+        assert [row[3] for row in own] == sorted(row[3] for row in own)
+
+
+def test_a_hot_device_is_handled_in_turns_and_completely():
+    policy = SequencePolicy()
+    events = [Event("hot", "click", "click", "p", "", n, n) for n in range(5 * TURN_EVENTS + 3)]
+    events.insert(1, Event("cold", "click", "click", "p", "", 1, 1))
+    machine = PartitionMachine({"clicks": [["click"]]}, policy)
+    for device_id in machine.absent(events):
+        machine.activate(device_id, None, {})
+    runs = machine.handle(events)
+    assert len(runs) == len(events)
+    order = [each.device_id for each in runs]
+    assert order.index("cold") == TURN_EVENTS
+    assert [r.position for r in runs if r.device_id == "hot"] == list(range(1, len(events)))
+
+
+def test_the_end_of_the_source_closes_open_pages():
+    events = [Event("a", "page_enter", "page_enter", "p", "1", 5, 5)]
+    found, _, rows = run(events, [])
+    assert [(row[2], row[4][2]) for row in found if row[2] == "visit"][:1] == [("visit", "timeout")]
+    assert not any(rows.values())
+
+
+def test_a_device_never_seen_is_counted_once():
+    machine = PartitionMachine(TRIGGERS, SequencePolicy())
+    events = [Event("a", "click", "click", "p", "", n, n) for n in range(3)]
+    assert machine.absent(events) == ["a"]
+    machine.activate("a", None, {})
+    machine.handle(events)
+    assert machine.counts.new_devices == 1
+    assert machine.counts.events == pytest.approx(3)

@@ -1,0 +1,57 @@
+from walle_connectors.embedded import CONNECTOR
+from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
+from walle_stream.wire.frame import FeatureRecord, encode_body
+
+
+def frame(*records, epoch=1, incarnation="aa" * 8, partition=0):
+    body = encode_body(
+        [FeatureRecord(d, "t", "1", n, b'{"n":%d}' % n, b"") for d, n in records], "zstd"
+    )
+    return encode_uplink(UplinkEnvelope(partition, epoch, incarnation, 1, body))
+
+
+def held(store):
+    return [(r.device_id, r.sequence_number) for r in store.scan()]
+
+
+def test_features_are_held_by_device_and_number(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(1, frame(("b", 1), ("a", 1))), (2, frame(("a", 2)))])
+    assert held(store) == [("a", 1), ("a", 2), ("b", 1)]
+    assert (store.position, store.stats.features, store.stats.devices) == (2, 3, 2)
+    store.close()
+
+
+def test_what_comes_twice_is_dropped_also_after_reopening(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(1, frame(("a", 1), ("a", 2)))])
+    store.close()
+    store = CONNECTOR.open_features(tmp_path / "c")
+    stats = store.merge([(2, frame(("a", 1), ("a", 2), ("a", 3)))])
+    assert held(store) == [("a", 1), ("a", 2), ("a", 3)]
+    assert (stats.features, stats.duplicates_dropped) == (3, 2)
+    store.close()
+
+
+def test_an_older_owner_is_refused_and_a_gap_is_counted(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(1, frame(("a", 1), epoch=5))])
+    stats = store.merge([(2, frame(("a", 2), epoch=4)), (3, frame(("a", 3), epoch=5))])
+    assert held(store) == [("a", 1), ("a", 3)]
+    assert (stats.frames_refused, stats.gaps) == (1, 1)
+    store.close()
+
+
+def test_a_reinstalled_device_is_not_swallowed(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(1, frame(("a", 1), ("a", 2)))])
+    store.merge([(2, frame(("a", 1), incarnation="bb" * 8))])
+    assert held(store) == [("a", 1), ("a", 2), ("a", 1)]
+    store.close()
+
+
+def test_garbage_is_counted_and_does_not_stop_the_rest(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    stats = store.merge([(1, b"garbage"), (2, frame(("a", 1)))])
+    assert (held(store), stats.frames_refused, store.position) == ([("a", 1)], 1, 2)
+    store.close()
