@@ -214,10 +214,11 @@ def _override(document: Document, text: str) -> Key:
         target[last] = parse_scalar(value)
     else:
         raise SpecFileError(f"--set: there is no {format_key(key)}", "--set")
-    document.places = {
-        place: mark for place, mark in document.places.items() if place[: len(key)] != key
-    }
-    document.places[key] = (0, 0)
+    for places in (document.places, document.key_places):
+        below = [known for known in places if known[: len(key)] == key]
+        for known in below:
+            del places[known]
+        places[key] = (0, 0)
     return key
 
 
@@ -275,6 +276,16 @@ def _validate[M: BaseModel](
         return model.model_validate(document.value if value is None else value)
     except ValidationError as error:
         details = error.errors()
+        # a list whose item was refused is reported as too short as well: keep the item alone
+        details = [
+            detail
+            for detail in details
+            if not any(
+                len(other["loc"]) > len(detail["loc"])
+                and other["loc"][: len(detail["loc"])] == detail["loc"]
+                for other in details
+            )
+        ]
         # a missing key is often the other half of a misspelt one: that comes first
         details.sort(key=lambda detail: detail["type"] == "missing")
         messages = [_explain(document, model, base, detail) for detail in details]
@@ -303,7 +314,7 @@ def _explain(
         message = detail["msg"].removeprefix("Value error, ")
     else:
         message = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, found {_name(found)}"
-    error = document.error(key, message)
+    error = document.error(key, message, is_key=kind in {"extra_forbidden", "missing"})
     if error.line == 0:
         return SpecFileError(f"--set: {format_key(key)}: {message}", "--set")
     return error

@@ -36,21 +36,25 @@ class Document:
         self.file = file
         self.value: Any = None
         self.places: dict[Key, tuple[int, int]] = {}
-        """Line and column, from 1, of each value; of a key for what it holds."""
+        """Line and column, from 1, of each value."""
+        self.key_places: dict[Key, tuple[int, int]] = {}
+        """The same of the key in front of it."""
         self.masked: set[str] = set()
         """Values that came from the environment."""
 
-    def error(self, key: Key, message: str) -> SpecFileError:
+    def error(self, key: Key, message: str, *, is_key: bool = False) -> SpecFileError:
         """Make an error at a place.
 
         Args:
             key: The place; its nearest known parent is named if it is missing.
             message: What is wrong.
+            is_key: The key itself is wrong, or what stands below it.
         """
         line, column = 1, 1
+        places = {**self.places, **self.key_places} if is_key else self.places
         for length in range(len(key), -1, -1):
-            if key[:length] in self.places:
-                line, column = self.places[key[:length]]
+            if key[:length] in places:
+                line, column = places[key[:length]]
                 break
         path = format_key(key)
         where = f"{path}: " if path else ""
@@ -140,7 +144,7 @@ class _Builder:
     def _value(self, node: yaml.Node, key: Key, depth: int) -> Any:
         document = self._document
         mark = node.start_mark
-        document.places.setdefault(key, (mark.line + 1, mark.column + 1))
+        document.places[key] = (mark.line + 1, mark.column + 1)
         self._count += 1
         if self._count > _MAX_NODES or depth > _MAX_DEPTH:
             raise document.error(key, "the document is too large (aliases count every time)")
@@ -163,10 +167,12 @@ class _Builder:
                 document.places[*key, "?"] = place
                 raise document.error((*key, "?"), "keys must be plain text")
             if name in seen:
-                document.places[*key, name] = place
-                raise document.error((*key, name), f"the key {name!r} stands here twice")
+                document.key_places[*key, name] = place
+                raise document.error(
+                    (*key, name), f"the key {name!r} stands here twice", is_key=True
+                )
             seen.add(name)
-            document.places[*key, name] = place
+            document.key_places[*key, name] = place
             yield name, self._value(value_node, (*key, name), depth + 1)
 
     def _scalar(self, node: yaml.Node, key: Key) -> Any:

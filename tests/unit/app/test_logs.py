@@ -32,10 +32,7 @@ def test_json_lines_have_the_fields_of_the_record(log, capsys):
 
 def test_json_has_the_exception(log, capsys):
     configure_logging("json", "info")
-    try:
-        raise KeyError("gone")
-    except KeyError:
-        log.exception("failed")
+    log.error("failed", exc_info=KeyError("gone"))
     line = json.loads(capsys.readouterr().err)
     assert line["level"] == "error"
     assert line["exception"].endswith("KeyError: 'gone'")
@@ -51,10 +48,7 @@ def test_text_is_one_line_a_record_with_its_ids(log, capsys):
 
 def test_text_shows_the_traceback(log, capsys):
     configure_logging("text", "info")
-    try:
-        raise KeyError("gone")
-    except KeyError:
-        log.exception("failed")
+    log.error("failed", exc_info=KeyError("gone"))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].endswith("ERROR walle_stream.test: failed")
     assert lines[-1] == "KeyError: 'gone'"
@@ -64,11 +58,9 @@ def test_text_shows_the_traceback(log, capsys):
 def test_masked_values_appear_nowhere(log, capsys, format_):
     secrets = {"s3cret", "s3cret-longer", 'with "quotes"', "grün", ""}
     configure_logging(format_, "info", secrets)
-    try:
-        raise KeyError("s3cret")
-    except KeyError:
-        text = 's3cret-longer, with "quotes" and grün'
-        log.exception("got %s", text, extra={"device_id": "s3cret", "task": "plain"})
+    text = 's3cret-longer, with "quotes" and grün'
+    ids = {"device_id": "s3cret", "task": "plain"}
+    log.error("got %s", text, extra=ids, exc_info=KeyError("s3cret"))
     shown = capsys.readouterr().err
     for part in ("s3cret", "longer", "quotes", "grün"):
         assert part not in shown
@@ -91,7 +83,8 @@ def test_a_second_call_replaces_the_first(log, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_the_root_logger_is_left_alone(log):
+@pytest.mark.usefixtures("log")
+def test_the_root_logger_is_left_alone():
     before = list(logging.getLogger().handlers)
     configure_logging("text", "info")
     assert logging.getLogger().handlers == before
