@@ -18,7 +18,7 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.task_states import TaskStates
+from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
@@ -156,25 +156,35 @@ class PartitionHost:
     ) -> list[tuple[RunTask, list[tuple[bytes, bytes]]]]:
         by_task: dict[str, dict[str, list[RunTask]]] = {}
         for run in runs:
-            by_task.setdefault(run.task, {}).setdefault(run.device_id, []).append(run)
+            by_device = by_task.get(run.task)
+            if by_device is None:
+                by_device = by_task[run.task] = {}
+            device_runs = by_device.get(run.device_id)
+            if device_runs is None:
+                by_device[run.device_id] = [run]
+            else:
+                device_runs.append(run)
         results: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
+        states, rows = self._states, self._opened()
         crash_point("vm.before")
         for task, by_device in by_task.items():
+            states_of = states.of_task(task)
             groups = [
                 (
                     device_id,
-                    self._states.get(device_id, task),
+                    states_of(device_id),
                     [(run.position, run.clock_ms, run.page) for run in device_runs],
                 )
                 for device_id, device_runs in by_device.items()
             ]
-            for group in self._pool.run(task, groups):
+            for given, group in zip(groups, self._pool.run(task, groups), strict=True):
+                device_id, state, _ = given
                 if group.state:
-                    self._states.apply(group.device_id, task, group.state)
-                    self._opened().put_task_state(group.device_id, task, group.state)
-                for run, result in zip(by_device[group.device_id], group.runs, strict=True):
-                    for level, text in result.logs:
-                        _log_script(run, level, text)
+                    apply_changes(state, group.state)
+                    rows.put_task_state(device_id, task, group.state)
+                for run, result in zip(by_device[device_id], group.runs, strict=True):
+                    if result.logs:
+                        _log_script(run, result.logs)
                     if result.ok:
                         results.append((run, result.emits))
                     else:
@@ -306,10 +316,7 @@ class PartitionHost:
         return self._rows
 
 
-def _log_script(run: RunTask, level: str, text: str) -> None:
-    _script_log.log(
-        logging.getLevelNamesMapping()[level.upper()],
-        "%s",
-        text,
-        extra={"device_id": run.device_id, "task": run.task, "position": run.position},
-    )
+def _log_script(run: RunTask, lines: list[tuple[str, str]]) -> None:
+    ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
+    for level, text in lines:
+        _script_log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text, extra=ids)

@@ -119,10 +119,10 @@ class PartitionRows:
         self, device_id: str, task: str, changes: Mapping[str, bytes | None]
     ) -> None:
         """Write what a run changed; None deletes a key."""
-        table = self._table(task)
+        put = self._table(task).put
         prefix = self._device_keys(device_id).states(task)
         for key, value in changes.items():
-            table.put(prefix + key.encode(), value)
+            put(prefix + key.encode(), value)
 
     def put_feature(self, record: FeatureRecord) -> None:
         """Write a feature row of a device."""

@@ -19,32 +19,42 @@ class TaskStates:
         self._load = load
         self._states: dict[str, dict[str, dict[str, bytes]]] = {}
 
-    def get(self, device_id: str, task: str) -> dict[str, bytes]:
-        """Return a device's state for a task; borrowed, do not change it."""
-        tasks = self._states.get(device_id)
-        if tasks is None:
-            tasks = self._states[device_id] = {}
-        state = tasks.get(task)
-        if state is None:
-            state = tasks[task] = self._load(device_id, task)
-        return state
+    def of_task(self, task: str) -> Callable[[str], dict[str, bytes]]:
+        """Return a function that gives a device's state for a task.
 
-    def apply(self, device_id: str, task: str, changes: Mapping[str, bytes | None]) -> None:
-        """Take over what a run changed.
+        What it returns is the cache's own: change it only by ``apply_changes``.
 
         Args:
-            device_id: The device.
             task: The task.
-            changes: New values by key; None deletes the key.
         """
-        state = self.get(device_id, task)
-        for key, value in changes.items():
-            if value is None:
-                state.pop(key, None)
-            else:
-                state[key] = value
+        states = self._states.setdefault(task, {})
+        load = self._load
+
+        def state_of(device_id: str) -> dict[str, bytes]:
+            state = states.get(device_id)
+            if state is None:
+                state = states[device_id] = load(device_id, task)
+            return state
+
+        return state_of
 
     def forget(self, device_ids: Iterable[str]) -> None:
         """Drop devices that were passivated; only after a commit."""
+        states = self._states.values()
         for device_id in device_ids:
-            self._states.pop(device_id, None)
+            for by_device in states:
+                by_device.pop(device_id, None)
+
+
+def apply_changes(state: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
+    """Take over what a run changed.
+
+    Args:
+        state: A device's state for a task, changed in place.
+        changes: New values by key; None deletes the key.
+    """
+    for key, value in changes.items():
+        if value is None:
+            state.pop(key, None)
+        else:
+            state[key] = value

@@ -134,11 +134,10 @@ class BufferingTable[V = bytes]:
             self._now_ms = now_ms
         if not buffer:
             self._oldest_ms = self._now_ms
-        if key in buffer:
-            replaced = buffer[key]
-            if replaced is not None:
-                self._bytes -= size_of(replaced)
-        else:
+        replaced = buffer.get(key)
+        if replaced is not None:
+            self._bytes -= size_of(replaced)
+        elif key not in buffer:
             self._bytes += len(key)
         buffer[key] = value
         if value is not None:

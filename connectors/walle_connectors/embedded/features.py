@@ -158,25 +158,31 @@ class FeatureStore:
         touched: dict[str, DeviceSeen],
         counts: MergeCounts,
     ) -> None:
-        pack = _FEATURE.pack
+        pack, put = _FEATURE.pack, batch.put
+        device_id, prefix, seen = "", b"", DeviceSeen([], [])
+        merged = 0
         for record in records:
-            device_id = record.device_id
-            seen = touched.get(device_id)
-            if seen is None:
-                seen = touched[device_id] = self._device(device_id)
-                if not seen.incarnations:
-                    counts.devices += 1
+            if record.device_id != device_id:
+                device_id = record.device_id
+                prefix = b"\x10" + device_id.encode() + b"\x00"
+                found = touched.get(device_id)
+                if found is None:
+                    found = touched[device_id] = self._device(device_id)
+                    if not found.incarnations:
+                        counts.devices += 1
+                seen = found
             verdict, generation = seen.judge(incarnation, record.sequence_number)
             if verdict is Verdict.SEEN:
                 counts.duplicates_dropped += 1
                 continue
             if verdict is Verdict.GAP:
                 counts.gaps += 1
-            counts.features += 1
-            batch.put(
-                b"\x10" + device_id.encode() + b"\x00" + pack(generation, record.sequence_number),
+            merged += 1
+            put(
+                prefix + pack(generation, record.sequence_number),
                 _encode((record.task, record.task_version, record.feature, record.encoding)),
             )
+        counts.features += merged
 
     def _device(self, device_id: str) -> DeviceSeen:
         seen = self._seen.get(device_id)

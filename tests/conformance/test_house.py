@@ -1,0 +1,150 @@
+"""The house rules that no linter knows, on the tree as it is."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import walle_stream
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("walle_stream", "connectors/walle_connectors", "deploy/walle_deploy")
+LINES_MAX = 500
+NAMES_MAX = 7
+ARCHITECTURE_LINES_MAX = 200
+BANNED_NAMES = {"common", "data", "helper", "helpers", "manager", "managers", "util", "utils"}
+# vocabularies that belong in one file each: the errors, the seams, the YAML kinds, the keys on disk
+MANY_NAMES = {
+    "walle_stream/errors.py",
+    "walle_stream/ports.py",
+    "walle_stream/spec/models.py",
+    "walle_stream/store/keys.py",
+}
+# in two parts, so that this file does not hold what it looks for
+MACHINE = re.compile(
+    r"(?<![\w./-])/(?:" + "root|home/\\w|work|Users" + r")/"
+    r"|" + "py" + r"pi\.org|python" + r"hosted|/opt/" + "wheels|--index-" + "url|--extra-" + "index"
+)
+
+
+def modules():
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def python_files():
+    folders = ("tests", "bench", "configs")
+    return modules() + sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def public_names(path):
+    """Classes, functions and types that a module defines for others."""
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names = [name]
+            case ast.AsyncFunctionDef(name=name) | ast.TypeAlias(name=ast.Name(id=name)):
+                names = [name]
+            case _:
+                names = []
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_no_file_is_too_long():
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in python_files()}
+    assert {name: length for name, length in lengths.items() if length > LINES_MAX} == {}
+
+
+def test_modules_are_small_on_the_whole():
+    lengths = sorted(len(path.read_text().splitlines()) for path in modules())
+    assert lengths[len(lengths) // 2] <= 150
+
+
+def test_no_module_has_many_public_names():
+    found = {name_of(path): list(public_names(path)) for path in modules()}
+    many = {
+        name: names
+        for name, names in found.items()
+        if len(names) > NAMES_MAX and name not in MANY_NAMES and not name.endswith("__init__.py")
+    }
+    assert many == {}
+
+
+def test_no_module_is_named_after_nothing():
+    parts = {part for path in modules() for part in path.relative_to(ROOT).with_suffix("").parts}
+    assert not parts & BANNED_NAMES
+
+
+def test_every_module_says_what_it_is_for():
+    bare = [name_of(p) for p in modules() if not ast.get_docstring(ast.parse(p.read_text()))]
+    assert bare == []
+
+
+def tracked_files():
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout: which files are ours is not known")
+    paths = (ROOT / name for name in listed.stdout.decode().split("\0") if name)
+    return [path for path in paths if path.is_file()]
+
+
+def test_no_file_names_a_machine_or_a_package_index():
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # samples are packed
+        found += [f"{name_of(path)}: {match.group()}" for match in MACHINE.finditer(text)]
+    assert found == []
+
+
+def test_the_lock_pins_every_package_to_one_version():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    shape = re.compile(r"[a-z0-9-]+(\[[a-z0-9,-]+\])?==[\w.]+( ; .+)?")
+    assert [line for line in pins if not shape.fullmatch(line)] == []
+    assert not [line for line in pins if line.startswith(("cupy", "walle-stream"))]
+
+
+def test_the_import_contracts_are_kept():
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_the_package_is_light():
+    code = "import sys, walle_stream; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    heavy = {"msgspec", "numpy", "pydantic", "ray", "rich", "rocksdict", "yaml", "zstandard"}
+    assert "walle_stream" in loaded
+    assert not loaded & heavy
+
+
+def test_the_newest_changelog_entry_is_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## \[(\d.+?)\]", text, re.MULTILINE)
+    assert versions[0] == walle_stream.__version__
+
+
+def test_the_architecture_page_is_short():
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= ARCHITECTURE_LINES_MAX
+
+
+def test_each_package_says_that_it_is_typed():
+    assert all((ROOT / package / "py.typed").exists() for package in PACKAGES)
+
+
+def test_every_make_target_is_explained():
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
+    explained = set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
+    assert targets - explained == {"fmt-check"}

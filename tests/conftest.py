@@ -1,0 +1,26 @@
+"""What every test gets: a quiet environment, and a look at what is left at the end."""
+
+import os
+import threading
+
+import pytest
+
+# the machinery of chaos runs and the user's own settings must not reach the tests
+for _name in [name for name in os.environ if name.startswith("WALLE_")]:
+    del os.environ[_name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_running():
+    before = set(threading.enumerate())
+    interpreters = _interpreters()
+    yield
+    threads = [each for each in threading.enumerate() if each not in before and not each.daemon]
+    assert not threads, f"a test left threads: {threads}"
+    assert _interpreters() <= interpreters, "a test left isolated interpreters"
+
+
+def _interpreters():
+    import _interpreters as module  # noqa: PLC0415, PLC2701 - the one name on both Pythons
+
+    return {number for number, *_ in module.list_all()}
