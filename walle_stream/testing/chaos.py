@@ -214,12 +214,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--pipeline", default="ipv")
-    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], help="like walle run")
     parser.add_argument("--json", type=Path, help="write the report here")
     options = parser.parse_args()
     plan = ChaosPlan(
         pipeline=options.pipeline,
-        overrides=tuple(options.set),
+        # small batches: many commits to hit; a later --set of the user's wins
+        overrides=("spec.runtime.partitions=4", "spec.runtime.batchEvents=20", *options.set),
         kills=options.kills,
         seed=options.seed,
         hosts=options.hosts,

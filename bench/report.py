@@ -1,0 +1,67 @@
+"""Tables and bars from the JSON files in ``bench/results``: make bench-report."""
+
+import json
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent / "results"
+BAR = 44
+
+
+def pipeline_lines(result: dict) -> list[str]:
+    """Return the main job's speed beside the plain loop's."""
+    rows = [
+        ("walle run", result["walle_events_per_cpu_second"]),
+        ("plain loop", result["plain_loop_events_per_cpu_second"]),
+    ]
+    top = max(value for _, value in rows)
+    lines = [f"## Main job over {result['feed']}, events per CPU-second", "", "```"]
+    lines += [f"{name:<12}{value:>10,} {'#' * (value * BAR // top)}" for name, value in rows]
+    lines += ["```", ""]
+    machine, versions = result["machine"], result["versions"]
+    lines.append(
+        f"{result['events']:,} events, {result['features']:,} features, ratio {result['ratio']}, "
+        f"median of {result['rounds']}, exit to commit p50 {result['exit_to_commit_p50_ms']} ms, "
+        f"p99 {result['exit_to_commit_p99_ms']} ms; Python {versions['python']}, "
+        f"{machine['cores']} cores {machine['processor']}, {result['date']}."
+    )
+    lines.append(
+        "The plain loop keeps nothing: no state on disk, no isolation, no tunnel, no exactly-once."
+    )
+    return lines
+
+
+def chaos_lines(result: dict) -> list[str]:
+    """Return what was killed and whether anything differed."""
+    verdict = "nothing differed" if not result["mismatches"] else "DIFFERENT"
+    lines = [
+        "## Chaos",
+        "",
+        f"{result['kills']} times `kill -9` in {result['lives']} lives, {result['runs']} runs, "
+        f"{result['wall_s']} s, seed {result['seed']}: {verdict}.",
+        "",
+        "```",
+    ]
+    top = max(result["by_phase"].values(), default=1)
+    for phase, count in sorted(result["by_phase"].items(), key=lambda item: -item[1]):
+        lines.append(f"{phase:<22}{count:>5} {'#' * max(1, count * BAR // top)}")
+    return [*lines, "```"]
+
+
+RENDERERS = {"pipeline.json": pipeline_lines, "chaos.json": chaos_lines}
+
+
+def main() -> int:
+    """Write ``bench/results/README.md`` and print it."""
+    lines = ["# Results", ""]
+    for name, render in RENDERERS.items():
+        path = RESULTS / name
+        if path.exists():
+            lines += [*render(json.loads(path.read_text())), ""]
+    text = "\n".join(lines)
+    (RESULTS / "README.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
