@@ -36,8 +36,10 @@ def chaos_lines(result: dict) -> list[str]:
     lines = [
         "## Chaos",
         "",
-        f"{result['kills']} times `kill -9` in {result['lives']} lives, {result['runs']} runs, "
-        f"{result['wall_s']} s, seed {result['seed']}: {verdict}.",
+        (
+            f"{result['kills']} times `kill -9` in {result['lives']} lives, {result['runs']} runs, "
+            f"{result['wall_s']} s, seed {result['seed']}: {verdict}."
+        ),
         "",
         "```",
     ]

@@ -21,6 +21,6 @@ def _nothing_is_left_running():
 
 
 def _interpreters():
-    import _interpreters as module  # noqa: PLC0415, PLC2701 - the one name on both Pythons
+    import _interpreters as module  # noqa: PLC0415 - the one name on both Pythons
 
     return {number for number, *_ in module.list_all()}

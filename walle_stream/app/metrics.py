@@ -4,6 +4,7 @@ Prometheus text format. The server binds loopback unless the address names a
 host, runs in a thread of its own and only reads.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,8 @@ import msgspec
 from walle_stream.actors.partition import PartitionStatus
 from walle_stream.errors import ActorError, MetricsAddressError
 from walle_stream.wire.rows import Counters
+
+_log = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
 _BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
@@ -59,7 +62,9 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     thread.start()
     stack.callback(server.server_close)
     stack.callback(server.shutdown)
-    return int(server.server_address[1])
+    bound = int(server.server_address[1])
+    _log.info("metrics: http://%s:%d/metrics", server.server_address[0], bound)
+    return bound
 
 
 def render_metrics(statuses: list[PartitionStatus]) -> str:

@@ -1,0 +1,171 @@
+"""The other sub-commands, and the second pipeline."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_otto_features_equal_a_recomputation(walle, tmp_path):
+    done = walle("run", ROOT / "configs/otto.yaml", "--data-dir", tmp_path / "d", "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    expected = {}
+    for line in (ROOT / "configs/samples/otto_sessions.jsonl").read_text().splitlines():
+        session = json.loads(line)
+        views, cart, features = {}, [], []
+        for event in session["events"]:
+            item, now_ms = str(event["aid"]), event["ts"]
+            if event["type"] == "clicks":
+                count, first_ms, _ = views.pop(item, (0, now_ms, now_ms))
+                views[item] = (count + 1, first_ms, now_ms)
+                if len(views) > 200:
+                    del views[next(iter(views))]
+                continue
+            action = event["type"].removesuffix("s")
+            count, first_ms, last_ms = views.get(item, (0, None, None))
+            features.append(
+                {
+                    "device_id": str(session["session"]),
+                    "item_id": item,
+                    "action": action,
+                    "time_ms": now_ms,
+                    "views_before": count,
+                    "first_view_ago_ms": None if first_ms is None else now_ms - first_ms,
+                    "last_view_ago_ms": None if last_ms is None else now_ms - last_ms,
+                    "items_viewed": len(views),
+                    "was_in_cart": item in cart,
+                    "cart_size": len(cart),
+                }
+            )
+            if action == "order" and item in cart:
+                cart.remove(item)
+            elif action == "cart" and item not in cart:
+                cart.append(item)
+        if features:
+            expected[str(session["session"])] = features
+    found = {}
+    for line in walle("features", "list", "--data-dir", tmp_path / "d").stdout.splitlines():
+        row = json.loads(line)
+        found.setdefault(row["device_id"], []).append(row["feature"])
+    assert found == expected
+    assert report["events"] == 862
+    assert report["features"] == sum(map(len, expected.values()))
+
+
+def test_a_new_pipeline_runs_as_it_is_and_so_does_its_test(walle, tmp_path):
+    walle("init", tmp_path / "mine")
+    walle("validate", tmp_path / "mine/pipeline.yaml")
+    done = walle("run", tmp_path / "mine/pipeline.yaml", "--data-dir", tmp_path / "d", "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["features"] == 3
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", str(tmp_path / "mine")]
+    tested = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "1 passed" in tested.stdout, tested.stdout
+    again = walle("init", tmp_path / "mine", check=False)
+    assert again.returncode == 3
+    assert "not empty" in again.stderr
+
+
+def test_features_of_one_device_and_task(walle, run_ipv, tmp_path):
+    run_ipv(tmp_path / "d", "--limit", 300)
+    lines = walle("features", "list", "--data-dir", tmp_path / "d", "--json").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    order = [(row["device_id"], row["sequence_number"]) for row in rows]
+    assert order == sorted(order)
+    assert set(rows[0]) == {"device_id", "task", "task_version", "sequence_number", "feature"}
+    device = rows[0]["device_id"]
+    own = walle("features", "get", device, "--data-dir", tmp_path / "d").stdout.splitlines()
+    assert own == [
+        line for line, row in zip(lines, rows, strict=True) if row["device_id"] == device
+    ]
+    other = walle("features", "list", "--data-dir", tmp_path / "d", "--task", "none").stdout
+    assert not other
+
+
+def test_the_report_has_the_stable_fields(run_ipv, tmp_path):
+    report = run_ipv(tmp_path / "d", "--limit", 300)
+    names = (
+        "source_rows accepted_rows duplicate_rows late_rows dead_letter_rows devices events "
+        "page_sequences task_runs task_failures features raw_bytes feature_bytes encoded_bytes "
+        "uplink_bytes exit_to_commit_ms wall_s cpu_s events_per_cpu_second"
+    )
+    assert set(names.split()) <= set(report)
+    assert set(report["exit_to_commit_ms"]) == {"p50", "p99"}
+
+
+def test_a_person_sees_features_and_the_table(walle, tmp_path):
+    done = walle("run", "otto", "--data-dir", tmp_path / "d", cwd=tmp_path)
+    assert '"feature":{' in done.stdout
+    for word in ("rows", "devices", "events", "features", "raw bytes", "p50 / p99"):
+        assert word in done.stdout
+
+
+def test_metrics_health_and_readiness_are_served_while_it_runs(tmp_path):
+    seen = threading.Event()
+    config = (ROOT / "configs/template/pipeline.yaml").read_text()
+    (tmp_path / "p.yaml").write_text(config)
+    (tmp_path / "visit.py").write_bytes((ROOT / "configs/template/visit.py").read_bytes())
+    rows = (ROOT / "configs/template/visits.csv").read_text()
+    regular = tmp_path / "regular.csv"
+    regular.write_text(
+        rows + "".join(f"p,{1700000020000 + n},home,enter,x\n" for n in range(400_000))
+    )
+    command = [sys.executable, "-m", "walle_stream.cli", "run", str(tmp_path / "p.yaml")]
+    command += ["--set", f"spec.source.path={regular}", "--data-dir", str(tmp_path / "d")]
+    command += ["--metrics", ":0", "--log-level", "info", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        port = None
+        for line in process.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                port = found[1]
+                break
+        assert port is not None
+        for _ in range(2_000):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+                assert answer.read() == b"ok\n"
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+                    assert answer.read() == b"ready\n"
+                    break
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code != 503:
+                    raise
+                seen.wait(0.01)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        assert "# TYPE walle_events_total counter" in text
+        assert 'walle_watermark_ms{partition="0"}' in text
+        assert 'walle_exit_to_commit_ms_bucket{le="+Inf"}' in text
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_metrics_address_that_is_taken_or_wrong_is_one_line(walle, tmp_path):
+    for address in ("nonsense", ":99999"):
+        arguments = ["run", "otto", "--data-dir", tmp_path / "d", "--metrics", address]
+        done = walle(*arguments, check=False, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_wrong_usage_exits_with_2(walle):
+    for arguments in ([], ["run"], ["run", "x", "--limit", "0"], ["frobnicate"]):
+        assert walle(*arguments, check=False).returncode == 2
+
+
+def test_the_schema_is_json(walle):
+    schema = json.loads(walle("schema", "export").stdout)
+    assert schema["$schema"].startswith("https://json-schema.org/")
