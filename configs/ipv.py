@@ -11,6 +11,7 @@ import math
 import struct
 
 FEED_ACTIONS = ("like", "follow", "comment", "forward", "hate", "profile")
+NO_CLICKS = (0, 0, 0, 0, 0, 0)
 
 
 def run(ctx, page):
@@ -62,20 +63,24 @@ def run(ctx, page):
 
 
 def encode(feature):
-    """Return 32 float32: 16 behaviour values, 16 of the item's hash."""
+    """Return 32 float32: 16 of behaviour and time, 16 of the item's hash."""
+    log1p = math.log1p
     clicks = feature["clicks"]
-    behaviour = [
-        math.log1p(feature["dwell_ms"]),
-        feature["play_ratio"] or 0.0,
-        math.log1p(feature["profile_stay_ms"]),
-        math.log1p(feature["comment_stay_ms"]),
-        math.log1p(feature["session_index"]),
-        math.log1p(feature["page_index"]),
-        math.log1p(feature["item_view_count"]),
-        float(sum(clicks.values())),
-        *[float(clicks.get(action, 0)) for action in FEED_ACTIONS],
-        feature["enter_time_ms"] // 3_600_000 % 24 / 24,
-        feature["enter_time_ms"] // 86_400_000 % 7 / 7,
-    ]
+    counts = [clicks.get(action, 0) for action in FEED_ACTIONS] if clicks else NO_CLICKS
+    enter_hours = feature["enter_time_ms"] // 3_600_000
     item = hashlib.blake2b(feature["item_id"].encode(), digest_size=16).digest()
-    return struct.pack("<32f", *behaviour, *[(byte - 127.5) / 127.5 for byte in item])
+    return struct.pack(
+        "<32f",
+        log1p(feature["dwell_ms"]),
+        feature["play_ratio"] or 0.0,
+        log1p(max(feature["profile_stay_ms"], 0)),
+        log1p(max(feature["comment_stay_ms"], 0)),
+        log1p(feature["session_index"]),
+        log1p(feature["page_index"]),
+        log1p(feature["item_view_count"]),
+        sum(counts),
+        *counts,
+        enter_hours % 24,
+        enter_hours // 24 % 7,
+        *item,
+    )
