@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from walle_connectors.files import CONNECTOR
 from walle_connectors.files.records import BrokenRow, CsvRecords
 from walle_stream.ports import Source, SourceBatch
-from walle_stream.testing.source_suite import (
+from walle_stream.testing.source_log import (
     SourceLog,
     add,
     expect_same,

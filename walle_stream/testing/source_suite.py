@@ -12,29 +12,22 @@ Example::
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
 from walle_stream.errors import SourceChangedError, SourceError
-from walle_stream.events import Event
-from walle_stream.ports import DeadLetter, Source, SourceBatch, SourceCounts, SourceReader
-
-
-class PartitionLog(msgspec.Struct):
-    """Everything that one partition was given."""
-
-    events: list[Event] = []
-    counts: SourceCounts = msgspec.field(default_factory=SourceCounts)
-    dead_letters: list[DeadLetter] = []
-    ends: int = 0
-    offset: bytes | None = None
-
-
-type SourceLog = dict[int, PartitionLog]
-"""What a run gave, by partition."""
+from walle_stream.ports import Source, SourceBatch
+from walle_stream.testing.source_log import (
+    SourceLog,
+    add,
+    expect_same,
+    new_log,
+    offsets_of,
+    read_out,
+)
 
 
 class SourceSuite:
@@ -235,74 +228,6 @@ class SourceSuite:
         log = new_log(self.partition_count)
         add(log, self.batches(folder, batch_events=batch_events))
         return log
-
-
-def read_out(reader: SourceReader) -> list[SourceBatch]:
-    """Read until the reader is done, close it and return all batches.
-
-    Args:
-        reader: Taken.
-    """
-    batches: list[SourceBatch] = []
-    try:
-        while not reader.is_done:
-            batches.extend(reader.read())
-    finally:
-        reader.close()
-    return batches
-
-
-def new_log(partition_count: int) -> SourceLog:
-    """Return the log of a data directory that has seen nothing.
-
-    Args:
-        partition_count: Number of partitions.
-    """
-    return {partition: PartitionLog() for partition in range(partition_count)}
-
-
-def add(log: SourceLog, batches: Sequence[SourceBatch]) -> None:
-    """Take batches as commits would.
-
-    Args:
-        log: Changed.
-        batches: In the order in which the source gave them.
-    """
-    for batch in batches:
-        own = log[batch.partition]
-        own.events.extend(batch.events)
-        own.dead_letters.extend(batch.dead_letters)
-        own.ends += batch.is_end
-        own.offset = batch.offset
-        for name in SourceCounts.__struct_fields__:
-            setattr(own.counts, name, getattr(own.counts, name) + getattr(batch.counts, name))
-
-
-def offsets_of(log: SourceLog) -> dict[int, bytes]:
-    """Return the offsets to resume at.
-
-    Args:
-        log: What was taken so far.
-    """
-    return {key: own.offset for key, own in log.items() if own.offset is not None}
-
-
-def expect_same(found: SourceLog, wanted: SourceLog, what: str) -> None:
-    """Compare what two ways of reading gave, but for the offsets.
-
-    Args:
-        found: One way.
-        wanted: The other.
-        what: Named in the failure.
-
-    Raises:
-        AssertionError: They differ.
-    """
-    for partition, own in wanted.items():
-        other = found[partition]
-        for name in ("events", "counts", "dead_letters", "ends"):
-            one, two = getattr(other, name), getattr(own, name)
-            expect(one == two, f"{what}, partition {partition}: {name} {one} instead of {two}")
 
 
 def expect(holds: bool, message: str) -> None:

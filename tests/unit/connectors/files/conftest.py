@@ -8,7 +8,7 @@ import pytest
 
 from walle_connectors.files import FilesModel, FilesSource
 from walle_stream.ports import SourceBatch
-from walle_stream.testing.source_suite import read_out
+from walle_stream.testing.source_log import read_out
 
 VIEW = [{"kind": "exposure", "page": "'feed'"}]
 

@@ -11,7 +11,7 @@ import yaml
 
 from walle_connectors.files import FilesModel, FilesSource
 from walle_stream.ports import Source
-from walle_stream.testing.source_suite import add, new_log, read_out
+from walle_stream.testing.source_log import add, new_log, read_out
 from walle_stream.types import partition_of
 
 ROOT = Path(__file__).parents[4]
