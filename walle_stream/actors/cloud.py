@@ -4,7 +4,7 @@ Exactly-once is decided in its store: features, what has been seen of each
 device and the tunnel's position commit in one write batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -74,6 +74,7 @@ class CloudActor(Actor):
         receiver: UplinkReceiver,
         sender: DownlinkSender,
         partition_count: int,
+        close_tunnel: Callable[[], None],
     ) -> None:
         """Take over the cloud side.
 
@@ -82,7 +83,10 @@ class CloudActor(Actor):
             receiver: The end of the tunnel's way up.
             sender: The beginning of its way down.
             partition_count: Of the devices' data directory.
+            close_tunnel: Called after a failure: senders that wait for room
+                must learn that nobody will make any.
         """
+        self._close_tunnel = close_tunnel
         self._sender = sender
         self._partition_count = partition_count
         self._store = store
@@ -101,6 +105,11 @@ class CloudActor(Actor):
             partition = partition_of(message.device_id, self._partition_count)
             return self._sender.send(partition, message.device_id, message.kind, message.payload)
         raise TypeError(f"the cloud actor got {type(message).__name__}")
+
+    def on_failure(self, error: BaseException) -> bool:
+        """End the tunnel with the actor: no sender may wait for ever."""
+        self._close_tunnel()
+        return super().on_failure(error)
 
     def on_idle(self) -> None:
         """Merge what has arrived, then let the tunnel forget it."""

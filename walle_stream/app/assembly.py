@@ -107,6 +107,7 @@ class Assembly:
             self._tunnel.receiver,
             self._tunnel.downlink_sender,
             self.partition_count,
+            self._tunnel.close,
         )
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:

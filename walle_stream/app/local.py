@@ -151,7 +151,7 @@ class LocalRun:
                     Deliver(batch, monotonic_ms()), batch.size_bytes
                 )
             except ActorDeadError as error:
-                raise _cause(hosts[batch.partition % count], error) from error
+                raise self._cause(hosts[batch.partition % count], error) from error
 
     def _check_cloud(self) -> None:
         if self._cloud is not None and self._cloud.failure is not None:
@@ -163,7 +163,7 @@ class LocalRun:
             try:
                 statuses.extend(host.ask(Close(FLUSH_TIMEOUT_S)))
             except ActorDeadError as error:
-                raise _cause(host, error) from error
+                raise self._cause(host, error) from error
         return statuses
 
     def _close_cloud(self) -> CloudReport:
@@ -175,8 +175,14 @@ class LocalRun:
                 cloud.ask(Drain()), CloudReport, from_attributes=True
             )
         except ActorDeadError as error:
-            raise _cause(cloud, error) from error
+            raise self._cause(cloud, error) from error
         return report
+
+    def _cause(self, ref: ActorRef, error: ActorDeadError) -> BaseException:
+        # a dead cloud side closes the tunnel, which is what the hosts then die of
+        if self._cloud is not None and self._cloud.failure is not None:
+            return self._cloud.failure
+        return ref.failure if ref.failure is not None else error
 
     def _end(self, ref: ActorRef) -> None:
         ref.stop()
@@ -204,7 +210,3 @@ class LocalRun:
 
 def _opener(assembly: Assembly, numbers: range) -> Callable[[], list[PartitionHost]]:
     return lambda: [assembly.open_partition(number) for number in numbers]
-
-
-def _cause(ref: ActorRef, error: ActorDeadError) -> BaseException:
-    return ref.failure if ref.failure is not None else error
