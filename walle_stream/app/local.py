@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from threading import Event as Flag
+from typing import Any
 
 import msgspec
 
@@ -96,7 +97,7 @@ class LocalRun:
             self._start_actors(stack)
             offsets: dict[int, bytes] = {}
             for host in self._hosts:
-                offsets.update(host.ask(GetOffsets()))
+                offsets.update(self._ask(host, GetOffsets()))
             reader = assembly.open_source(offsets, self._options.limit)
             stack.callback(reader.close)
             self.is_ready = True
@@ -160,23 +161,23 @@ class LocalRun:
     def _close_hosts(self) -> list[PartitionStatus]:
         statuses: list[PartitionStatus] = []
         for host in self._hosts:
-            try:
-                statuses.extend(host.ask(Close(FLUSH_TIMEOUT_S)))
-            except ActorDeadError as error:
-                raise self._cause(host, error) from error
+            statuses.extend(self._ask(host, Close(FLUSH_TIMEOUT_S)))
         return statuses
 
     def _close_cloud(self) -> CloudReport:
         cloud = self._cloud
         if cloud is None:
             raise ActorDeadError("the cloud actor was not started")
-        try:
-            report: CloudReport = msgspec.convert(
-                cloud.ask(Drain()), CloudReport, from_attributes=True
-            )
-        except ActorDeadError as error:
-            raise self._cause(cloud, error) from error
+        report: CloudReport = msgspec.convert(
+            self._ask(cloud, Drain()), CloudReport, from_attributes=True
+        )
         return report
+
+    def _ask(self, ref: ActorRef, question: Any) -> Any:
+        try:
+            return ref.ask(question)
+        except ActorDeadError as error:
+            raise self._cause(ref, error) from error
 
     def _cause(self, ref: ActorRef, error: ActorDeadError) -> BaseException:
         # a dead cloud side closes the tunnel, which is what the hosts then die of
