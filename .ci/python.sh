@@ -10,7 +10,7 @@ NEEDS="walle_stream needs Python 3.13 or newer with venv and ensurepip: install 
 
 real_python() { # print the executable behind a name; a shim may exist and fail, a Debian one may lack venv
     command -v "$1" >/dev/null 2>&1 || return 1
-    "$1" -c 'import ensurepip, sys, venv; print(sys._base_executable); sys.exit(sys.version_info < (3, 13))' 2>/dev/null
+    "$1" -c 'import ensurepip, sys, venv; sys.version_info < (3, 13) and sys.exit(1); print(sys._base_executable)' 2>/dev/null
 }
 
 find_python() {
@@ -21,7 +21,7 @@ find_python() {
     command -v uv >/dev/null 2>&1 || return 1
     uv python find -q --system '>=3.13' 2>/dev/null && return 0
     echo "no Python 3.13 or newer here: uv fetches one" >&2
-    uv python install -q 3.14 >&2 && uv python find -q --system 3.14
+    uv python install 3.14 >&2 && uv python find -q --system 3.14
 }
 
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
