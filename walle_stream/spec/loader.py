@@ -1,37 +1,53 @@
 """Loads definitions: files and overrides in, validated models out.
 
-Everything that is wrong ends as one ``SpecFileError`` line with its place.
+Everything that is wrong ends as one ``SpecFileError`` line with the place of the
+first problem and the number of the others. Nothing but the YAML files is opened:
+scripts and sources are only named. Place in the data flow: ``cli`` and ``app``
+call it before anything else happens.
 """
 
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from walle_stream.errors import SpecFileError
-from walle_stream.spec.models import PathMarker, Pipeline, Task, TaskReference
-from walle_stream.spec.nodes import Document, Key, format_key, parse_scalar, read_documents
+from walle_stream.spec.annotations import known_keys, resolve_paths
+from walle_stream.spec.document import Document, Key, shown
+from walle_stream.spec.messages import Problem, Refused, explain
+from walle_stream.spec.models import (
+    API_VERSION,
+    Pipeline,
+    SourceSpec,
+    Strict,
+    Task,
+    TaskReference,
+    TunnelSpec,
+)
+from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.overrides import apply_override
+from walle_stream.spec.suggestions import nearest, suggest
 
-API_VERSION: Final = "walle/v1"
-"""What ``apiVersion`` must say."""
-
-_KINDS: Final[dict[str, type[BaseModel]]] = {"Pipeline": Pipeline, "Task": Task}
-_OVERRIDE_DEPTH: Final = 20
+_KINDS: Final = ("Pipeline", "Task")
+_RESTORABLE: Final = frozenset({"string_type", "path_type"})
+_DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
 
 
-class LoadedPipeline(BaseModel, frozen=True, arbitrary_types_allowed=True):
+@dataclass(frozen=True, slots=True)
+class LoadedPipeline:
     """A checked pipeline with its tasks."""
 
     pipeline: Pipeline
     tasks: tuple[Task, ...]
-    source: Any
+    """In the order of ``spec.tasks``; scripts are absolute paths."""
+    source: BaseModel
     """The connector's model of ``spec.source``."""
-    tunnel: Any
-    """The connector's model of ``spec.tunnel``."""
+    tunnel: BaseModel | None
+    """The connector's model of ``spec.tunnel``; None for the default connector
+    when no model of it was given."""
     file: Path
     masked_values: frozenset[str]
     """Values that came from the environment: never to be logged."""
@@ -54,27 +70,9 @@ def load_pipeline(
     Raises:
         SpecFileError: Something is wrong; the message names the place.
     """
-    models = connector_models or {}
-    documents = read_documents(file, environ)
-    found = [document for document in documents if _kind(document) == "Pipeline"]
-    if len(found) != 1:
-        raise documents[0].error((), f"expected one Pipeline in the file, found {len(found)}")
-    document = found[0]
-    overridden = [_override(document, text) for text in overrides]
-    _resolve_paths(document, Pipeline, (), file.parent, overridden)
-    pipeline = _validate(document, Pipeline)
-    source = _connector(document, "source", pipeline.spec.source, models, file, overridden)
-    tunnel = _connector(document, "tunnel", pipeline.spec.tunnel, models, file, overridden)
-    tasks = _tasks(document, documents, pipeline, file, environ)
-    masked = frozenset().union(*(each.masked for each in documents))
-    return LoadedPipeline(
-        pipeline=pipeline,
-        tasks=tasks,
-        source=source,
-        tunnel=tunnel,
-        file=file,
-        masked_values=masked,
-    )
+    # not `or`: models that are loaded when asked for may have no length
+    models = {} if connector_models is None else connector_models
+    return _Loading(file, environ, models).pipeline(overrides)
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
@@ -85,269 +83,250 @@ def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | Non
         environ: For ``${VAR}``.
 
     Returns:
-        The task, or None when the file holds a pipeline.
+        The task, or None when the file holds something else.
 
     Raises:
         SpecFileError: Something is wrong.
     """
-    documents = read_documents(file, environ)
-    kinds = [_kind(document) for document in documents]
-    if kinds != ["Task"]:
-        return None
-    _resolve_paths(documents[0], Task, (), file.parent, [])
-    return _validate(documents[0], Task)
+    return _Loading(file, environ, {}).single_task()
 
 
-def _kind(document: Document) -> str:
-    value = document.value
-    if not isinstance(value, dict):
-        raise document.error((), f"expected a mapping, found {_name(value)}")
-    for key, allowed in (("apiVersion", [API_VERSION]), ("kind", sorted(_KINDS))):
-        if key not in value:
-            raise document.error((), f"missing key {key!r}")
-        if value[key] not in allowed:
-            raise document.error(
-                (key,), f"unknown {key} {value[key]!r}{_suggest(str(value[key]), allowed)}"
-            )
-    return str(value["kind"])
+class _NoKeys(Strict):
+    pass
 
 
-def _tasks(
-    document: Document,
-    documents: list[Document],
-    pipeline: Pipeline,
-    file: Path,
-    environ: Mapping[str, str],
-) -> tuple[Task, ...]:
-    defined: dict[str, Task] = {}
-    for other in documents:
-        if _kind(other) == "Task":
-            _resolve_paths(other, Task, (), file.parent, [])
-            task = _validate(other, Task)
-            name = task.metadata.name
-            if name in defined:
-                raise other.error(("metadata", "name"), f"the task {name!r} is defined twice")
-            defined[name] = task
-    tasks: dict[str, Task] = {}
-    for index, reference in enumerate(pipeline.spec.tasks):
-        task = _refer(document, index, reference, defined, environ)
-        if task.metadata.name in tasks:
-            raise document.error(
-                ("spec", "tasks", index), f"the task {task.metadata.name!r} stands here twice"
-            )
-        tasks[task.metadata.name] = task
-    return tuple(tasks.values())
+class _Loading:
+    """One call of the functions above: collects problems and masked values."""
 
+    def __init__(
+        self,
+        file: Path,
+        environ: Mapping[str, str],
+        models: Mapping[str, type[BaseModel]],
+    ) -> None:
+        self._file = file
+        self._environ = environ
+        self._models = models
+        self._problems: list[Problem] = []
+        self._masked: set[str] = set()
 
-def _refer(
-    document: Document,
-    index: int,
-    reference: TaskReference,
-    defined: Mapping[str, Task],
-    environ: Mapping[str, str],
-) -> Task:
-    key: Key = ("spec", "tasks", index)
-    if (reference.task is None) == (reference.file is None):
-        raise document.error(key, "expected either 'task' (a name) or 'file' (a path)")
-    if reference.file is not None:
-        task = load_task(reference.file, environ)
-        if task is None:
-            raise document.error((*key, "file"), f"{reference.file} does not hold one Task")
+    def pipeline(self, overrides: Sequence[str]) -> LoadedPipeline:
+        documents = self._read(self._file)
+        kinds = [self._kind(document) for document in documents]
+        self._check()
+        found = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Pipeline"]
+        if len(found) != 1:
+            place = found[1] if found else documents[0]
+            raise place.error((), f"expected one Pipeline in the file, found {len(found)}")
+        document = found[0]
+        for text in overrides:
+            apply_override(document, text)
+        pipeline = self._validate(document, Pipeline)
+        source = self._connector(document, "source", SourceSpec)
+        tunnel = self._connector(document, "tunnel", TunnelSpec)
+        others = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Task"]
+        defined = self._defined_tasks(others)
+        references = pipeline.spec.tasks if pipeline is not None else ()
+        tasks = self._referred_tasks(document, references, defined)
+        self._check()
+        if pipeline is None or source is None:
+            raise document.error((), "the definition is not valid")
+        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, frozenset(self._masked))
+
+    def single_task(self) -> Task | None:
+        documents = self._read(self._file)
+        kinds = [self._kind(document) for document in documents]
+        self._check()
+        if kinds != ["Task"]:
+            return None
+        task = self._validate(documents[0], Task)
+        self._check()
         return task
-    name = str(reference.task)
-    if name not in defined:
-        raise document.error(
-            (*key, "task"), f"there is no Task {name!r} in the file{_suggest(name, defined)}"
-        )
-    return defined[name]
+
+    def _read(self, file: Path) -> list[Document]:
+        documents = read_documents(file, self._environ)
+        for document in documents:
+            self._masked |= document.masked
+        return documents
+
+    def _kind(self, document: Document) -> str | None:
+        value = document.value
+        if not isinstance(value, dict):
+            self._add(document.error((), f"expected a mapping, found {shown(value)}"))
+            return None
+        is_known = True
+        for key, allowed in (("apiVersion", [API_VERSION]), ("kind", _KINDS)):
+            if key not in value:
+                is_known = False
+                self._add(_missing(document, key))
+            elif value[key] not in allowed:
+                is_known = False
+                hint = suggest(value[key], allowed) if isinstance(value[key], str) else ""
+                self._add(document.error((key,), f"unknown {key} {shown(value[key])}{hint}"))
+        return str(value["kind"]) if is_known else None
+
+    # Tasks
+
+    def _defined_tasks(self, documents: Sequence[Document]) -> dict[str, Task | None]:
+        defined: dict[str, Task | None] = {}
+        for document in documents:
+            task = self._validate(document, Task)
+            # a wrong task still has a name: what refers to it is not wrong as well
+            metadata = document.value.get("metadata")
+            name = metadata.get("name") if isinstance(metadata, dict) else None
+            if not isinstance(name, str):
+                continue
+            if name in defined:
+                key: Key = ("metadata", "name")
+                self._add(document.error(key, f"the task {name!r} is defined twice"))
+            defined[name] = task
+        return defined
+
+    def _referred_tasks(
+        self,
+        document: Document,
+        references: Sequence[TaskReference],
+        defined: Mapping[str, Task | None],
+    ) -> tuple[Task, ...]:
+        tasks: dict[str, Task] = {}
+        for index, reference in enumerate(references):
+            key: Key = ("spec", "tasks", index)
+            task = self._referred_task(document, key, reference, defined)
+            if task is None:
+                continue
+            name = task.metadata.name
+            if name in tasks:
+                self._add(document.error(key, f"the task {name!r} stands here twice"))
+            tasks[name] = task
+        return tuple(tasks.values())
+
+    def _referred_task(
+        self,
+        document: Document,
+        key: Key,
+        reference: TaskReference,
+        defined: Mapping[str, Task | None],
+    ) -> Task | None:
+        if (reference.task is None) == (reference.file is None):
+            self._add(document.error(key, "expected either 'task' (a name) or 'file' (a path)"))
+            return None
+        if reference.file is not None:
+            return self._task_file(document, (*key, "file"), reference.file)
+        name = str(reference.task)
+        if name not in defined:
+            message = f"there is no Task {name!r} in the file{suggest(name, defined)}"
+            self._add(document.error((*key, "task"), message))
+            return None
+        return defined[name]
+
+    def _task_file(self, document: Document, key: Key, file: Path) -> Task | None:
+        try:
+            documents = self._read(file)
+        except SpecFileError as error:
+            # without a line the file cannot be read: the reference is to blame
+            self._add(error if error.line else document.error(key, error.message))
+            return None
+        count = len(self._problems)
+        kinds = [self._kind(each) for each in documents]
+        if len(self._problems) > count:
+            return None
+        if kinds != ["Task"]:
+            self._add(document.error(key, f"{file} does not hold one Task"))
+            return None
+        return self._validate(documents[0], Task)
+
+    # Connectors
+
+    def _connector(self, document: Document, part: str, frame: type[BaseModel]) -> BaseModel | None:
+        spec = document.value.get("spec")
+        section = spec.get(part, {}) if isinstance(spec, dict) else None
+        if not isinstance(section, dict):
+            return None
+        is_default = part == "tunnel" and "connector" not in section
+        name = _DEFAULT_TUNNEL if is_default else section.get("connector")
+        if not isinstance(name, str):
+            return None
+        base: Key = ("spec", part)
+        model: type[BaseModel] | None = None
+        try:
+            model = self._models[name]
+        except KeyError:
+            if part != "tunnel" or name != _DEFAULT_TUNNEL:
+                message = f"there is no connector {name!r}{suggest(name, self._models)}"
+                self._add(document.error((*base, "connector"), message))
+                return None
+        except SpecFileError as error:
+            self._add(document.error((*base, "connector"), error.message))
+            return None
+        shared = known_keys(frame)
+        own = {key: value for key, value in section.items() if key not in shared}
+        found = self._validate(document, model or _NoKeys, base, own, tuple(shared))
+        return found if model is not None else None
+
+    # Validation and problems
+
+    def _validate[M: BaseModel](
+        self,
+        document: Document,
+        model: type[M],
+        base: Key = (),
+        value: Any = None,
+        known: tuple[str, ...] = (),
+    ) -> M | None:
+        data = document.value if value is None else value
+        folder = Path(document.file).parent
+        # scripts are opened later, wherever the process stands then
+        folder = folder.absolute() if model is Task else folder
+        resolve_paths(document, model, base, data, folder)
+        refused = Refused(document, model, base, data, known)
+        for _ in range(2):
+            try:
+                return model.model_validate(data, by_alias=True, by_name=False)
+            except ValidationError as error:
+                if not _restore_texts(refused, error, folder):
+                    self._problems += explain(refused, error)
+                    return None
+        return None
+
+    def _add(self, error: SpecFileError) -> None:
+        self._problems.append(Problem(error))
+
+    def _check(self) -> None:
+        if not self._problems:
+            return
+        main = str(self._file)
+
+        def rank(problem: Problem) -> tuple[bool, bool, int, int]:
+            error = problem.error
+            is_elsewhere = error.file not in {main, "--set"}
+            return problem.is_consequence, is_elsewhere, error.line, error.column
+
+        first = min(self._problems, key=rank).error
+        more = len(self._problems) - 1
+        suffix = f" (and {more} more)" if more else ""
+        raise SpecFileError(first.message + suffix, first.file, first.line, first.column)
 
 
-def _connector(
-    document: Document,
-    part: str,
-    spec: BaseModel,
-    models: Mapping[str, type[BaseModel]],
-    file: Path,
-    overridden: list[Key],
-) -> Any:
-    name = str(spec.connector)  # type: ignore[attr-defined]
-    try:
-        model = models[name]
-    except KeyError:
-        raise document.error(
-            ("spec", part, "connector"), f"there is no connector {name!r}{_suggest(name, models)}"
-        ) from None
-    _resolve_paths(document, model, ("spec", part), file.parent, overridden)
-    raw = document.value["spec"].get(part) or {}
-    known = {"connector"} | ({"compression", "outbox"} if part == "tunnel" else set())
-    own = {key: value for key, value in raw.items() if key not in known}
-    return _validate(document, model, ("spec", part), own)
+def _missing(document: Document, key: str) -> SpecFileError:
+    others = [each for each in document.value if each not in Pipeline.model_fields]
+    other = nearest(key, others, 0.7)
+    if other is None:
+        return document.error((), f"missing key {key!r}")
+    message = f"unknown key {shown(other)}, did you mean {key!r}?"
+    return document.error((other,), message, is_key=True)
 
 
-# Overrides and paths
-
-
-def _override(document: Document, text: str) -> Key:
-    dotted, separator, value = text.partition("=")
-    if not separator or not dotted:
-        raise SpecFileError(f"--set: expected a.b=c, found {text!r}", "--set")
-    key: Key = tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
-    if key[0] not in {"spec", "metadata"} or len(key) > _OVERRIDE_DEPTH:
-        raise SpecFileError(
-            f"--set: {dotted!r} must begin with spec. or metadata."
-            f"{_suggest(str(key[0]), ['spec', 'metadata'])}",
-            "--set",
-        )
-    target = document.value
-    for index, part in enumerate(key[:-1]):
-        if isinstance(target, dict) and isinstance(part, str):
-            target = target.setdefault(part, {})
-        elif isinstance(target, list) and isinstance(part, int) and part < len(target):
-            target = target[part]
-        else:
-            place = format_key(key[: index + 1])
-            raise SpecFileError(f"--set: there is no {place} to set {dotted!r} in", "--set")
-    last = key[-1]
-    if isinstance(target, dict):
-        target[str(last)] = parse_scalar(value)
-    elif isinstance(target, list) and isinstance(last, int) and last < len(target):
-        target[last] = parse_scalar(value)
-    else:
-        raise SpecFileError(f"--set: there is no {format_key(key)}", "--set")
-    for places in (document.places, document.key_places):
-        below = [known for known in places if known[: len(key)] == key]
-        for known in below:
-            del places[known]
-        places[key] = (0, 0)
-    return key
-
-
-def _resolve_paths(
-    document: Document, model: type[BaseModel], base: Key, folder: Path, overridden: list[Key]
-) -> None:
-    value = document.value
-    for part in base:
-        value = value.get(part) if isinstance(value, dict) else None
-    _resolve(value, model, base, folder, overridden)
-
-
-def _resolve(
-    value: Any, model: type[BaseModel], base: Key, folder: Path, overridden: list[Key]
-) -> None:
-    if not isinstance(value, dict):
-        return
-    for name, field in model.model_fields.items():
-        alias = field.alias or name
-        if alias not in value:
-            continue
-        found = value[alias]
-        if _is_path(field.annotation, field.metadata) and isinstance(found, str):
-            is_overridden = (*base, alias) in overridden
-            value[alias] = str(Path(found) if is_overridden else folder / found)
-        for inner in _models(field.annotation):
-            items = found if isinstance(found, list) else [found]
-            for item in items:
-                _resolve(item, inner, (*base, alias), folder, overridden)
-
-
-def _is_path(annotation: Any, metadata: Sequence[Any]) -> bool:
-    if any(isinstance(item, PathMarker) for item in metadata):
-        return True
-    return any(
-        isinstance(item, PathMarker)
-        for part in get_args(annotation)
-        for item in getattr(part, "__metadata__", ())
-    )
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in get_args(annotation) for model in _models(part)]
-
-
-# Errors
-
-
-def _validate[M: BaseModel](
-    document: Document, model: type[M], base: Key = (), value: Any = None
-) -> M:
-    try:
-        return model.model_validate(document.value if value is None else value)
-    except ValidationError as error:
-        details = error.errors()
-        # a list whose item was refused is reported as too short as well: keep the item alone
-        details = [
-            detail
-            for detail in details
-            if not any(
-                len(other["loc"]) > len(detail["loc"])
-                and other["loc"][: len(detail["loc"])] == detail["loc"]
-                for other in details
-            )
-        ]
-        # a missing key is often the other half of a misspelt one: that comes first
-        details.sort(key=lambda detail: detail["type"] == "missing")
-        messages = [_explain(document, model, base, detail) for detail in details]
-        wrong = [
-            message
-            for message, detail in zip(messages, details, strict=True)
-            if detail["type"] != "missing"
-        ]
-        first = min(wrong or messages, key=lambda found: (found.line, found.column))
-        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        raise SpecFileError(first.message + more, first.file, first.line, first.column) from error
-
-
-def _explain(
-    document: Document, model: type[BaseModel], base: Key, detail: ErrorDetails
-) -> SpecFileError:
-    key: Key = (*base, *detail["loc"])
-    kind, found = detail["type"], detail.get("input")
-    if kind == "extra_forbidden":
-        name = str(key[-1])
-        known = _known_keys(model, detail["loc"][:-1])
-        message = f"unknown key {name!r}{_suggest(name, known)}"
-    elif kind == "missing":
-        message = f"missing key {str(key[-1])!r}"
-    elif kind == "value_error":
-        message = detail["msg"].removeprefix("Value error, ")
-    else:
-        message = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, found {_name(found)}"
-    error = document.error(key, message, is_key=kind in {"extra_forbidden", "missing"})
-    if error.line == 0:
-        return SpecFileError(f"--set: {format_key(key)}: {message}", "--set")
-    return error
-
-
-def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
-    current: list[type[BaseModel]] = [model]
-    for part in location:
-        if isinstance(part, str):
-            current = [
-                inner
-                for each in current
-                for name, field in each.model_fields.items()
-                if part in {field.alias, name}
-                for inner in _models(field.annotation)
-            ]
-    return [field.alias or name for each in current for name, field in each.model_fields.items()]
-
-
-def _suggest(name: str, known: Any) -> str:
-    names = sorted(str(each) for each in known)
-    close = get_close_matches(name, names, 1, 0.5)
-    if close:
-        return f", did you mean {close[0]!r}?"
-    return f": allowed are {', '.join(names)}" if names else ""
-
-
-def _name(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - fits a line
+def _restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
+    """Put texts back that ``${VAR}`` gave and that were read as numbers."""
+    is_changed = False
+    for detail in error.errors(include_url=False):
+        key: Key = (*refused.base, *detail["loc"])
+        text = refused.document.raw_texts.pop(key, None)
+        if detail["type"] in _RESTORABLE and text is not None:
+            target = refused.value
+            for part in detail["loc"][:-1]:
+                target = target[part]
+            is_path = detail["type"] == "path_type"
+            target[detail["loc"][-1]] = str(folder / text) if is_path else text
+            is_changed = True
+    return is_changed

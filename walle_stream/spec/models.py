@@ -1,18 +1,36 @@
 """The kinds of definitions: Task and Pipeline, as pydantic models.
 
 YAML keys are camelCase, attributes snake_case with their unit. Unknown keys are
-errors everywhere.
+errors everywhere, and nothing is converted on the quiet: ``true`` is no number,
+``5`` is no text. Place in the data flow: ``loader`` fills them, ``app`` reads
+them.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+)
 from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+API_VERSION: Final = "walle/v1"
+"""What ``apiVersion`` must say."""
+
+_MIB: Final = 1024 * 1024
+
+NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+"""Of ``Name``."""
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
 """Lower-case letters, digits and dashes, as in DNS."""
 
 TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -23,7 +41,12 @@ class Strict(BaseModel):
     """Base of all parts of a definition."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        # built when first used: most commands never validate
+        defer_build=True,
     )
 
 
@@ -31,35 +54,63 @@ class PathMarker:
     """Marks a field as a path: relative to its file, or to the shell for ``--set``."""
 
 
-PathField = Annotated[Path, PathMarker()]
+def _without_nul(path: Path) -> Path:
+    if "\0" in str(path):
+        raise ValueError("a path cannot contain NUL")
+    return path
+
+
+PathField = Annotated[Path, PathMarker(), AfterValidator(_without_nul)]
 """A path in YAML."""
 
 
 class Metadata(Strict):
     """Who a definition is."""
 
-    name: Name
-    description: str = ""
-    labels: dict[str, str] = {}
+    name: Name = Field(description="Lower-case letters, digits and dashes.")
+    description: str = Field(default="", description="For people.")
+    labels: dict[str, str] = Field(default_factory=dict, description="For people and programs.")
 
 
 class Trigger(Strict):
     """A condition that wakes a task."""
 
-    sequence: tuple[TriggerId, ...] = Field(min_length=1, max_length=64)
-    """Event or page ids that follow each other directly."""
+    sequence: tuple[TriggerId, ...] = Field(
+        min_length=1,
+        max_length=64,
+        description="Event or page ids that follow each other directly.",
+    )
+
+
+class TaskLimits(Strict):
+    """Bounds of one run of a task."""
+
+    output_bytes: SizeBytes = Field(
+        default=_MIB, ge=1, le=64 * _MIB, description="Most bytes that a run may emit."
+    )
+    log_lines: StrictInt = Field(
+        default=1_000, ge=0, le=1_000_000, description="Most log lines of a run."
+    )
 
 
 class TaskSpec(Strict):
     """What a task is."""
 
-    version: str = "1"
-    state_version: int = Field(default=1, ge=1)
-    script: PathField
-    triggers: tuple[Trigger, ...] = Field(min_length=1)
-    fields: tuple[str, ...] | None = None
+    version: Annotated[str, StringConstraints(min_length=1, max_length=100)] = Field(
+        default="1", description="Of the script; stands beside every feature."
+    )
+    state_version: StrictInt = Field(default=1, ge=1, description="Of the layout of its state.")
+    script: PathField = Field(description="Python with def run(ctx, page).")
+    triggers: tuple[Trigger, ...] = Field(min_length=1, description="Each of them wakes the task.")
+    fields: tuple[Annotated[str, StringConstraints(min_length=1)], ...] | None = Field(
+        default=None, description="Contents that the script reads; all when left out."
+    )
     """Contents of events that the script reads; all when left out."""
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = Field(
+        default_factory=dict, description="For the script, as ctx.config."
+    )
+    """JSON values only."""
+    limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
 
 
 class Task(Strict):
@@ -74,71 +125,110 @@ class Task(Strict):
 class SourceSpec(BaseModel):
     """Where events come from; the connector validates its own keys."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-    connector: str
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+    connector: str = Field(description="Name of an installed connector, or package.module:NAME.")
 
 
 class SequenceSpec(Strict):
     """How event sequences are built."""
 
-    page_timeout_ms: DurationMsOrNever = Field(default=1_800_000, alias="pageTimeout")
-    out_of_order_ms: DurationMs = Field(default=0, alias="outOfOrder")
-    page_max_events: int = Field(default=10_000, ge=2, le=1_000_000)
+    page_timeout_ms: DurationMsOrNever = Field(
+        default=1_800_000,
+        alias="pageTimeout",
+        ge=1,
+        description="A page without events for so long is closed; or never.",
+    )
+    out_of_order_ms: DurationMs = Field(
+        default=0, alias="outOfOrder", description="How far behind a device's events may come."
+    )
+    page_max_events: StrictInt = Field(
+        default=10_000, ge=2, le=1_000_000, description="A page with more is closed."
+    )
 
 
 class TaskReference(Strict):
     """A task of the pipeline: by name in the same file, or another file."""
 
-    task: Name | None = None
-    file: PathField | None = None
+    task: Name | None = Field(default=None, description="Name of a Task in the same file.")
+    file: PathField | None = Field(default=None, description="A file that holds one Task.")
 
 
 class OutboxSpec(Strict):
     """Bounds of what waits to be sent."""
 
-    max_bytes: SizeBytes = Field(default=64 * 1024 * 1024, ge=1)
-    on_full: Literal["block"] = "block"
+    max_bytes: SizeBytes = Field(default=64 * _MIB, ge=1, description="Most bytes that wait.")
+    on_full: Literal["block", "dropOldest"] = Field(
+        default="block", description="Pause the source, or drop what waits longest."
+    )
 
 
 class TunnelSpec(BaseModel):
     """The way to the cloud; the connector validates its own keys."""
 
     model_config = ConfigDict(
-        extra="allow", frozen=True, alias_generator=to_camel, validate_by_name=True
+        extra="allow",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        defer_build=True,
     )
-    connector: str = "embedded"
-    compression: Literal["zstd", "zlib", "none"] = "zstd"
-    outbox: OutboxSpec = OutboxSpec()
+    connector: str = Field(default="embedded", description="Name of an installed connector.")
+    compression: Literal["zstd", "zlib", "none"] = Field(
+        default="zstd", description="Of what travels."
+    )
+    outbox: OutboxSpec = Field(default_factory=OutboxSpec, description="What waits to be sent.")
 
 
 class RuntimeSpec(Strict):
     """How a pipeline runs."""
 
-    kind: Literal["local"] = "local"
-    partitions: int = Field(default=16, ge=1, le=1024)
-    hosts: int = Field(default=1, ge=1, le=256)
-    batch_events: int = Field(default=2_000, ge=1, le=100_000)
-    vms: int | None = Field(default=None, ge=1, le=64)
+    kind: Literal["local"] = Field(default="local", description="local: one process.")
+    partitions: StrictInt = Field(
+        default=16, ge=1, le=1024, description="Fixed when the data directory is made."
+    )
+    hosts: StrictInt = Field(default=1, ge=1, le=256, description="Threads that own partitions.")
+    batch_events: StrictInt = Field(
+        default=2_000, ge=1, le=100_000, description="Most events per batch."
+    )
+    vms: StrictInt | None = Field(
+        default=None, ge=1, le=64, description="Per task; as many as hosts when left out."
+    )
     """VMs per task; as many as hosts when left out."""
-    active_devices: int = Field(default=10_000, ge=0)
+    active_devices: StrictInt = Field(
+        default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
+    )
+    commit_linger_ms: DurationMs = Field(
+        default=20, alias="commitLinger", le=60_000, description="How long a commit may wait."
+    )
 
 
 class StateSpec(Strict):
     """How state is kept."""
 
-    sync: bool = False
+    sync: StrictBool = Field(
+        default=False, description="Wait for the disk at every commit: survives a power cut too."
+    )
     """Wait for the disk at every commit: survives a power cut too."""
+    cache_size_bytes: SizeBytes = Field(
+        default=64 * _MIB,
+        alias="cacheSize",
+        ge=_MIB,
+        le=2**40,
+        description="Memory for blocks of all partitions together.",
+    )
 
 
 class PipelineSpec(Strict):
     """What a pipeline is."""
 
-    source: SourceSpec
-    sequence: SequenceSpec = SequenceSpec()
-    tasks: tuple[TaskReference, ...] = Field(min_length=1)
-    tunnel: TunnelSpec = TunnelSpec()
-    runtime: RuntimeSpec = RuntimeSpec()
-    state: StateSpec = StateSpec()
+    source: SourceSpec = Field(description="Where events come from.")
+    sequence: SequenceSpec = Field(
+        default_factory=SequenceSpec, description="How event sequences are built."
+    )
+    tasks: tuple[TaskReference, ...] = Field(min_length=1, description="What runs.")
+    tunnel: TunnelSpec = Field(default_factory=TunnelSpec, description="The way to the cloud.")
+    runtime: RuntimeSpec = Field(default_factory=RuntimeSpec, description="How it runs.")
+    state: StateSpec = Field(default_factory=StateSpec, description="How state is kept.")
 
 
 class Pipeline(Strict):

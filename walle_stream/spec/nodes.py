@@ -1,105 +1,82 @@
 """YAML with places: plain values, and where in the file each of them stands.
 
-Safe (plain tags only) and bounded (size, nodes, aliases): a definition may come
-from anywhere.
+Safe (plain tags, JSON values only) and bounded (size, nodes, aliases, depth): a
+definition may come from anywhere. Place in the data flow: the file comes in,
+``Document`` goes out to ``overrides`` and ``loader``.
 """
 
-import re
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, override
 
 import yaml
 
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.document import Document, Key
+from walle_stream.spec.variables import substitute
 
 FILE_MAX_BYTES: Final = 1024 * 1024
 """Largest definition file."""
 
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 60
-_VARIABLE: Final = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})")
-
-type Key = tuple[str | int, ...]
-"""A place in a document: mapping keys and list indices from the root."""
-
-
-class Document:
-    """One YAML document: its values and their places."""
-
-    def __init__(self, file: str) -> None:
-        """Start empty.
-
-        Args:
-            file: The file's name as the user gave it.
-        """
-        self.file = file
-        self.value: Any = None
-        self.places: dict[Key, tuple[int, int]] = {}
-        """Line and column, from 1, of each value."""
-        self.key_places: dict[Key, tuple[int, int]] = {}
-        """The same of the key in front of it."""
-        self.masked: set[str] = set()
-        """Values that came from the environment."""
-
-    def error(self, key: Key, message: str, *, is_key: bool = False) -> SpecFileError:
-        """Make an error at a place.
-
-        Args:
-            key: The place; its nearest known parent is named if it is missing.
-            message: What is wrong.
-            is_key: The key itself is wrong, or what stands below it.
-        """
-        line, column = 1, 1
-        places = {**self.places, **self.key_places} if is_key else self.places
-        for length in range(len(key), -1, -1):
-            if key[:length] in places:
-                line, column = places[key[:length]]
-                break
-        path = format_key(key)
-        where = f"{path}: " if path else ""
-        return SpecFileError(
-            f"{self.file}:{line}:{column}: {where}{message}", self.file, line, column
-        )
+_TOO_LARGE: Final = "the document is too large (aliases count every time)"
+_TAG: Final = "tag:yaml.org,2002:"
+_SCALAR_TAGS: Final = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null"))
+# dates are text here: config holds JSON values; '=' and '<<' have no meaning
+_NO_TAGS: Final = frozenset(_TAG + name for name in ("timestamp", "value", "merge"))
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**64 - 1
 
 
-def format_key(key: Key) -> str:
-    """Return a place as people write it: ``spec.tasks[0].script``."""
-    text = ""
-    for part in key:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
+class _BoundedLoader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {  # noqa: RUF012 - declared so by PyYAML
+        first: [(tag, regexp) for tag, regexp in resolvers if tag not in _NO_TAGS]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._count = 0
+        self._depth = 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._count += 1
+        self._depth += 1
+        if self._count > _MAX_NODES or self._depth > _MAX_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # stubs
+            raise yaml.MarkedYAMLError(problem=_TOO_LARGE, problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 def read_documents(path: Path, environ: Mapping[str, str]) -> list[Document]:
-    """Read the documents of a file.
+    """Read the documents of a file; empty ones are left out.
 
     Args:
         path: The file.
         environ: For ``${VAR}`` and ``${VAR:-default}``; ``$$`` is a dollar.
 
     Raises:
-        SpecFileError: The file cannot be read, or is not YAML as we allow it.
+        SpecFileError: The file cannot be read (then without a line), or is not
+            YAML as we allow it.
     """
     name = str(path)
     text = _read_text(path)
-    try:
-        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        problem = " ".join(str(error.problem or error.context or "not YAML").split())
-        raise SpecFileError(f"{name}:{line}:{column}: {problem}", name, line, column) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        problem = " ".join(str(error).split())[:200]
-        raise SpecFileError(f"{name}:1:1: not YAML: {problem}", name, 1, 1) from error
-    documents = [_Builder(name, environ).build(node) for node in nodes if node is not None]
+    documents = [
+        _Builder(Document(name), environ).build(node)
+        for node in _compose(name, text)
+        if not _is_empty(node)
+    ]
     if not documents:
         raise SpecFileError(f"{name}:1:1: the file defines nothing", name, 1, 1)
     return documents
 
 
-def parse_scalar(text: str) -> Any:
+def parse_override(text: str) -> Any:
     """Parse the value of an override as YAML: a number, text, a list.
 
     Args:
@@ -109,15 +86,40 @@ def parse_scalar(text: str) -> Any:
         SpecFileError: It is not YAML.
     """
     try:
-        return yaml.safe_load(text) if text else ""
+        nodes = list(yaml.compose_all(text, Loader=_BoundedLoader))
     except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())[:200]
+        problem = getattr(error, "problem", None) or "not allowed"
         raise SpecFileError(f"--set: {text!r} is not a YAML value: {problem}", "--set") from error
+    if not nodes or nodes[0] is None:
+        return text
+    if len(nodes) > 1:
+        raise SpecFileError(f"--set: {text!r} is more than one YAML value", "--set")
+    return _Builder(Document.of_override(), None).build(nodes[0]).value
+
+
+def _compose(name: str, text: str) -> list[yaml.Node]:
+    try:
+        return list(yaml.compose_all(text, Loader=_BoundedLoader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        problem = " ".join(str(error.problem or error.context or "not YAML").split())
+        raise SpecFileError(f"{name}:{line}:{column}: {problem}", name, line, column) from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        problem = f"the character #x{ord(text[error.position]):04x} is not allowed"
+        raise SpecFileError(f"{name}:{line}:{column}: {problem}", name, line, column) from error
+
+
+def _is_empty(node: yaml.Node | None) -> bool:
+    return node is None or (isinstance(node, yaml.ScalarNode) and not node.value and not node.style)
 
 
 def _read_text(path: Path) -> str:
     try:
-        content = path.read_bytes()[: FILE_MAX_BYTES + 1]
+        with path.open("rb") as opened:
+            content = opened.read(FILE_MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecFileError(f"{path}: cannot be read: {reason}", str(path)) from error
@@ -126,16 +128,19 @@ def _read_text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise SpecFileError(f"{path}:{line}:1: not UTF-8", str(path), line, 1) from error
+        before = content[: error.start].decode("utf-8-sig", "replace")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise SpecFileError(
+            f"{path}:{line}:{column}: not UTF-8", str(path), line, column
+        ) from error
 
 
 class _Builder:
-    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
-        self._document = Document(file)
+    def __init__(self, document: Document, environ: Mapping[str, str] | None) -> None:
+        self._document = document
         self._environ = environ
         self._count = 0
-        self._constructor = yaml.SafeLoader("")
+        self._yaml = _BoundedLoader("")
 
     def build(self, node: yaml.Node) -> Document:
         self._document.value = self._value(node, (), 0)
@@ -143,66 +148,92 @@ class _Builder:
 
     def _value(self, node: yaml.Node, key: Key, depth: int) -> Any:
         document = self._document
-        mark = node.start_mark
-        document.places[key] = (mark.line + 1, mark.column + 1)
+        document.place(key, node.start_mark)
         self._count += 1
         if self._count > _MAX_NODES or depth > _MAX_DEPTH:
-            raise document.error(key, "the document is too large (aliases count every time)")
+            raise document.error(key, _TOO_LARGE)
         if isinstance(node, yaml.MappingNode):
+            self._check_tag(node, key, {_TAG + "map"})
             return dict(self._items(node, key, depth))
         if isinstance(node, yaml.SequenceNode):
+            self._check_tag(node, key, {_TAG + "seq"})
             return [
                 self._value(item, (*key, index), depth + 1) for index, item in enumerate(node.value)
             ]
+        self._check_tag(node, key, _SCALAR_TAGS)
         return self._scalar(node, key)
+
+    def _check_tag(self, node: yaml.Node, key: Key, allowed: set[str] | frozenset[str]) -> None:
+        if node.tag not in allowed:
+            tag = str(node.tag).replace(_TAG, "!!")
+            raise self._document.error(key, f"the tag {tag} is not allowed here")
 
     def _items(self, node: yaml.MappingNode, key: Key, depth: int) -> Iterator[tuple[str, Any]]:
         document = self._document
         seen: set[str] = set()
         for name_node, value_node in node.value:
-            name = name_node.value if isinstance(name_node, yaml.ScalarNode) else None
             mark = name_node.start_mark
-            place = (mark.line + 1, mark.column + 1)
-            if name is None or name == "<<":
-                document.places[*key, "?"] = place
-                raise document.error((*key, "?"), "keys must be plain text")
+            if not isinstance(name_node, yaml.ScalarNode):
+                document.place((*key, "?"), mark, is_key=True)
+                raise document.error((*key, "?"), "keys must be plain text", is_key=True)
+            name = name_node.value
+            document.place((*key, name), mark, is_key=True)
+            if name == "<<" and not name_node.style:
+                raise document.error((*key, name), "merge keys are not supported", is_key=True)
             if name in seen:
-                document.key_places[*key, name] = place
                 raise document.error(
                     (*key, name), f"the key {name!r} stands here twice", is_key=True
                 )
+            self._check_text(name, (*key, name))
             seen.add(name)
-            document.key_places[*key, name] = place
             yield name, self._value(value_node, (*key, name), depth + 1)
 
     def _scalar(self, node: yaml.Node, key: Key) -> Any:
-        text: str = node.value
-        if "$" in text:
-            replaced = self._substitute(text, key)
-            if replaced != text:
-                is_whole = _VARIABLE.fullmatch(text) is not None
-                return parse_scalar(replaced) if is_whole and replaced else replaced
-        try:
-            return self._constructor.construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
-            problem = " ".join(str(error).split())[:120]
-            raise self._document.error(key, f"not allowed: {problem}") from error
-
-    def _substitute(self, text: str, key: Key) -> str:
         document = self._document
+        text: str = node.value
+        if "$" in text and self._environ is not None:
+            try:
+                found = substitute(text, self._environ)
+            except ValueError as error:
+                raise document.error(key, str(error)) from error
+            if found.text != text:
+                self._check_text(found.text, key)
+                document.masked.update(found.secrets)
+                if found.secrets:
+                    document.secrets[key] = found.secrets
+                return self._reparsed(found.text, key) if found.is_whole else found.text
+        value = self._construct(node.tag, node, key)
+        if isinstance(value, str):
+            self._check_text(value, key)
+        return value
 
-        def replace(match: re.Match[str]) -> str:
-            if match[1]:
-                return "$"
-            value = self._environ.get(match[2])
-            if value is not None:
-                if value:
-                    document.masked.add(value)
-                return value
-            if match[3] is None:
-                raise document.error(
-                    key, f"the environment has no {match[2]}: set it, or write ${{{match[2]}:-...}}"
-                )
-            return match[3]
+    def _reparsed(self, text: str, key: Key) -> Any:
+        # a scalar only: what looks like a list, a comment or an alias is text
+        resolve = self._yaml.resolve
+        tag = resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # stubs
+        if tag == _TAG + "str":
+            return text
+        try:
+            value = self._construct(tag, yaml.ScalarNode(tag, text), key)
+        except SpecFileError:
+            return text
+        self._document.raw_texts[key] = text
+        return value
 
-        return _VARIABLE.sub(replace, text)
+    def _construct(self, tag: str, node: yaml.Node, key: Key) -> Any:
+        try:
+            value = self._yaml.construct_object(node)
+        except (yaml.YAMLError, ValueError, LookupError) as error:
+            kind = tag.removeprefix(_TAG)
+            raise self._document.error(key, f"it cannot be read as a YAML {kind}") from error
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._document.error(key, f"{value} is not a JSON number")
+        if isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX:
+            raise self._document.error(key, "the number does not fit into 64 bits")
+        return value
+
+    def _check_text(self, text: str, key: Key) -> None:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise self._document.error(key, "the text is not valid Unicode") from error

@@ -1,12 +1,26 @@
-"""JSON Schema of the definitions, for editors."""
+"""JSON Schema of the definitions, for editors.
+
+Describes what stands in the YAML: durations and sizes as text, the connector's
+keys beside ``connector``, and ``${VAR}`` wherever a scalar may stand, so that no
+file that the loader accepts is marked as wrong.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from walle_stream.spec.models import Pipeline, Task
+from walle_stream.spec.scalars import DURATION_PATTERN, format_duration
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+"""Version of JSON Schema."""
+
+_REFERENCE: Final = "#/$defs/"
+_VARIABLE: Final = {"$ref": _REFERENCE + "Variable"}
+_ANNOTATIONS: Final = ("title", "description", "default", "examples")
+_SCALARS: Final = ("integer", "number", "boolean", "string")
 
 
 def json_schema(connector_models: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
@@ -15,15 +29,88 @@ def json_schema(connector_models: Mapping[str, type[BaseModel]]) -> dict[str, An
     Args:
         connector_models: For each connector the model of its keys.
     """
-    models: list[type[BaseModel]] = [Pipeline, Task, *connector_models.values()]
+    models: list[type[BaseModel]] = [Pipeline, Task]
+    models += [model for model in connector_models.values() if model not in models]
     references, schema = models_json_schema(
-        [(model, "validation") for model in models], title="walle_stream definitions"
+        [(model, "validation") for model in dict.fromkeys(models)],
+        title="walle_stream definitions",
     )
+    definitions: dict[str, Any] = schema["$defs"]
+    for part in ("SourceSpec", "TunnelSpec"):
+        shared = definitions[part]
+        definitions[part] = {
+            "description": shared.get("description", ""),
+            "anyOf": [
+                _with_connector(definitions, shared, name, references[model, "validation"])
+                for name, model in connector_models.items()
+            ]
+            or [shared],
+        }
+    for name, definition in definitions.items():
+        definitions[name] = _accepting(definition)
+    definitions["Variable"] = {
+        "type": "string",
+        "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
+        "description": "From the environment: ${NAME} or ${NAME:-default}.",
+    }
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DIALECT,
         "oneOf": [references[model, "validation"] for model in (Pipeline, Task)],
         "x-connectors": {
             name: references[model, "validation"] for name, model in connector_models.items()
         },
         **schema,
     }
+
+
+def _with_connector(
+    definitions: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    name: str,
+    reference: Mapping[str, str],
+) -> dict[str, Any]:
+    model = definitions[reference["$ref"].removeprefix(_REFERENCE)]
+    own = shared["properties"]["connector"]
+    is_default = own.get("default") == name
+    required = [*([] if is_default else ["connector"]), *model.get("required", [])]
+    properties = {
+        **shared["properties"],
+        **model.get("properties", {}),
+        "connector": {**own, "const": name},
+    }
+    return {**model, "title": name, "properties": properties, "required": required}
+
+
+def _accepting(schema: Any) -> Any:
+    """Return a schema whose scalars may be ``${VAR}`` and whose defaults are YAML."""
+    if isinstance(schema, list):
+        return [_accepting(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    for key in ("properties", "patternProperties"):
+        if key in made:
+            made[key] = {name: _untitled(_accepting(item)) for name, item in made[key].items()}
+    for key in ("items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"):
+        if key in made:
+            made[key] = _accepting(made[key])
+    default = made.get("default")
+    if isinstance(default, dict):
+        # the parts have defaults of their own, written as in YAML
+        del made["default"]
+    elif isinstance(default, int) and _is_duration(schema):
+        made["default"] = format_duration(default)
+    is_free_text = made.get("type") == "string" and not made.keys() & {"pattern", "enum", "const"}
+    if made.get("type") not in _SCALARS or "const" in made or is_free_text:
+        return made
+    notes = {key: made.pop(key) for key in _ANNOTATIONS if key in made}
+    return {**notes, "anyOf": [made, _VARIABLE]}
+
+
+def _is_duration(schema: Mapping[str, Any]) -> bool:
+    parts = [schema, *schema.get("anyOf", ())]
+    return any(part.get("pattern") == DURATION_PATTERN for part in parts)
+
+
+def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "title"}

@@ -152,6 +152,7 @@ def test_a_condition_inserted_twice_is_gone_after_one_removal():
     trie.insert("t", ["a", "b"])
     trie.remove("t")
     assert fired(trie, "a b") == ["", ""]
+    assert not trie._id_counts
 
 
 def test_removal_keeps_what_other_tasks_share():

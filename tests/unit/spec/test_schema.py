@@ -1,0 +1,73 @@
+"""The JSON Schema says what the loader accepts."""
+
+import json
+
+import pytest
+
+from walle_stream.spec.schema import DIALECT, json_schema
+
+
+@pytest.fixture
+def schema(models):
+    return json_schema(models)
+
+
+@pytest.fixture
+def property_of(schema):
+    def find(part, name):
+        return schema["$defs"][part]["properties"][name]
+
+    return find
+
+
+def test_it_is_json_of_the_dialect_for_both_kinds(schema):
+    assert schema["$schema"] == DIALECT
+    assert schema["oneOf"] == [{"$ref": "#/$defs/Pipeline"}, {"$ref": "#/$defs/Task"}]
+    assert json.loads(json.dumps(schema)) == schema
+
+
+def test_every_reference_is_defined(schema):
+    text = json.dumps(schema)
+    names = {part.split('"')[0] for part in text.split("#/$defs/")[1:]}
+    assert names <= set(schema["$defs"])
+
+
+def test_unknown_keys_are_refused_everywhere(schema):
+    parts = [part for part in schema["$defs"].values() if part.get("type") == "object"]
+    assert parts
+    assert all(part["additionalProperties"] is False for part in parts)
+
+
+def test_durations_are_text_with_defaults_as_in_yaml(property_of):
+    found = property_of("SequenceSpec", "pageTimeout")
+    assert found["default"] == "30m"
+    assert {"const": "never"} in found["anyOf"]
+    assert property_of("RuntimeSpec", "commitLinger")["default"] == "20ms"
+    assert property_of("FileKeys", "waitMs")["default"] == "0s"
+
+
+def test_every_number_may_come_from_the_environment(property_of):
+    variable = {"$ref": "#/$defs/Variable"}
+    assert variable in property_of("RuntimeSpec", "hosts")["anyOf"]
+    assert variable in property_of("StateSpec", "sync")["anyOf"]
+    assert variable in property_of("OutboxSpec", "onFull")["anyOf"]
+
+
+@pytest.mark.parametrize("part", ["SourceSpec", "TunnelSpec"])
+def test_a_connectors_keys_stand_beside_its_name(schema, part):
+    by_name = {each["title"]: each for each in schema["$defs"][part]["anyOf"]}
+    files = by_name["files"]
+    assert files["properties"]["connector"]["const"] == "files"
+    assert {"path", "rows", "byName"} <= files["properties"].keys()
+    assert "connector" in files["required"]
+
+
+def test_the_default_tunnel_need_not_be_named(schema):
+    by_name = {each["title"]: each for each in schema["$defs"]["TunnelSpec"]["anyOf"]}
+    assert by_name["embedded"]["required"] == []
+    assert {"compression", "outbox"} <= by_name["embedded"]["properties"].keys()
+
+
+def test_without_connectors_any_source_is_allowed():
+    (source,) = json_schema({})["$defs"]["SourceSpec"]["anyOf"]
+    assert source["additionalProperties"] is True

@@ -1,0 +1,125 @@
+"""What the models' annotations say: which models and paths lie where.
+
+Works on any pydantic model, so that connectors' models get the same care as
+our own. Place in the data flow: between ``loader`` and the models.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAliasType, get_args, get_origin
+
+from pydantic import BaseModel
+
+from walle_stream.spec.document import Document, Key
+from walle_stream.spec.models import PathMarker
+
+
+def known_keys(model: type[BaseModel], location: Sequence[str | int] = ()) -> list[str]:
+    """Return the keys that a part of a model has in YAML.
+
+    Args:
+        model: Where the location begins.
+        location: Keys and indices; indices are passed over.
+    """
+    models = models_at(model, location)
+    return [alias for each in models for alias, _ in _fields(each)]
+
+
+def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
+    """Return the models that a location of a model can hold.
+
+    Args:
+        model: Where the location begins.
+        location: Keys and indices; indices are passed over.
+    """
+    current = [model]
+    for part in location:
+        if isinstance(part, str):
+            current = [
+                inner
+                for each in current
+                for alias, annotation in _fields(each)
+                if alias == part
+                for inner in _models_in(annotation)
+            ]
+    return current
+
+
+def resolve_paths(
+    document: Document, model: type[BaseModel], base: Key, value: Any, folder: Path
+) -> None:
+    """Make the paths in a value relative to the process, in place.
+
+    Paths of an override are so already: they stay as they are.
+
+    Args:
+        document: Where the value stands.
+        model: What the value shall become.
+        base: The value's place.
+        value: Plain data.
+        folder: What the file's paths are relative to.
+    """
+    if isinstance(value, dict):
+        for alias, annotation in _fields(model):
+            if alias in value:
+                key = (*base, alias)
+                value[alias] = _resolved(document, annotation, key, value[alias], folder)
+
+
+def _resolved(document: Document, annotation: Any, key: Key, value: Any, folder: Path) -> Any:
+    options = list(_options(annotation))
+    if isinstance(value, str):
+        if any(is_path for _, is_path in options) and not document.is_overridden(key):
+            return str(folder / value)
+        return value
+    for option, _ in options:
+        arguments = [each for each in get_args(option) if each is not ...]
+        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, BaseModel):
+            resolve_paths(document, option, key, value, folder)
+        elif isinstance(value, dict) and get_origin(option) is dict:
+            for name, item in value.items():
+                value[name] = _resolved(document, arguments[1], (*key, name), item, folder)
+        elif isinstance(value, list) and arguments:
+            for index, item in enumerate(value):
+                inner = arguments[min(index, len(arguments) - 1)]
+                value[index] = _resolved(document, inner, (*key, index), item, folder)
+    return value
+
+
+def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        annotation = field.annotation
+        if any(isinstance(item, PathMarker) for item in field.metadata):
+            annotation = Annotated[annotation, PathMarker()]  # type: ignore[assignment]
+        alias = field.validation_alias or field.alias or name
+        yield (alias if isinstance(alias, str) else name), annotation
+
+
+def _options(annotation: Any, *, is_path: bool = False) -> Iterator[tuple[Any, bool]]:
+    """Yield the members of unions and aliases, each with whether it is a path."""
+    if isinstance(annotation, TypeAliasType):
+        yield from _options(annotation.__value__, is_path=is_path)
+    elif get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        marked = is_path or any(isinstance(item, PathMarker) for item in metadata)
+        yield from _options(inner, is_path=marked)
+    elif _is_union(annotation):
+        for part in get_args(annotation):
+            yield from _options(part, is_path=is_path)
+    else:
+        yield annotation, is_path
+
+
+def _is_union(annotation: Any) -> bool:
+    # list[X] and dict[K, V] have arguments as well, but an origin that is a class
+    origin = get_origin(annotation)
+    return origin is not None and "Union" in getattr(origin, "__name__", str(origin))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    for option, _ in _options(annotation):
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            yield option
+        else:
+            for part in get_args(option):
+                yield from _models_in(part)

@@ -1,0 +1,172 @@
+"""A YAML document: its values, and the place of each of them.
+
+A place is a line and a column, from 1; what an override made has no place in
+the file, and its errors name ``--set``. Place in the data flow: ``nodes`` makes
+documents, ``overrides`` changes them, everything that refuses a value asks them
+for the error.
+"""
+
+import re
+from typing import Any, Final, Protocol
+
+from walle_stream.errors import SpecFileError
+
+type Key = tuple[str | int, ...]
+"""A place in a document: mapping keys and list indices from the root."""
+
+MASK: Final = "***"
+"""Stands in a message for a value that came from the environment."""
+
+_PLAIN: Final = re.compile(r"[\w-]{1,60}")
+_SET_PLACE: Final = (0, 0)
+_SHOWN_MAX: Final = 60
+_PATH_MAX: Final = 200
+_SHORT: Final = 4
+
+
+class Mark(Protocol):
+    """Where PyYAML found something; both counted from 0."""
+
+    line: int
+    column: int
+
+
+class Document:
+    """One YAML document: its values and their places."""
+
+    def __init__(self, file: str) -> None:
+        """Start empty.
+
+        Args:
+            file: The file's name as the user gave it.
+        """
+        self.file = file
+        self.value: Any = None
+        self.places: dict[Key, tuple[int, int]] = {}
+        """Line and column, from 1, of each value."""
+        self.key_places: dict[Key, tuple[int, int]] = {}
+        """The same of the key in front of it."""
+        self.masked: set[str] = set()
+        """Values that came from the environment."""
+        self.secrets: dict[Key, tuple[str, ...]] = {}
+        """The same by the place that uses them."""
+        self.raw_texts: dict[Key, str] = {}
+        """What ``${VAR}`` gave where it was read as something else than text."""
+
+    @classmethod
+    def of_override(cls) -> "Document":
+        """Return an empty document whose errors name ``--set``."""
+        document = cls("--set")
+        document.places[()] = _SET_PLACE
+        return document
+
+    def place(self, key: Key, mark: Mark, *, is_key: bool = False) -> None:
+        """Remember where something stands.
+
+        Args:
+            key: What.
+            mark: Where.
+            is_key: The key, not its value.
+        """
+        if self.places.get(()) == _SET_PLACE:
+            return
+        (self.key_places if is_key else self.places)[key] = (mark.line + 1, mark.column + 1)
+
+    def replace(self, key: Key) -> None:
+        """Forget what the file says of a place: an override made it.
+
+        Args:
+            key: The place; what lies below is forgotten, too.
+        """
+        known_by_place: tuple[dict[Key, Any], ...] = (
+            self.places,
+            self.key_places,
+            self.secrets,
+            self.raw_texts,
+        )
+        for known in known_by_place:
+            for other in [other for other in known if other[: len(key)] == key]:
+                del known[other]
+        self.places[key] = self.key_places[key] = _SET_PLACE
+
+    def find(self, key: Key, *, is_key: bool = False) -> tuple[int, int]:
+        """Return the line and column of a place, ``(0, 0)`` for an override's.
+
+        Args:
+            key: The place; its nearest known parent counts if it is missing.
+            is_key: The key in front of it, where there is one.
+        """
+        for length in range(len(key), -1, -1):
+            found = self.places.get(key[:length])
+            if is_key:
+                found = self.key_places.get(key[:length], found)
+            if found is not None:
+                return found
+        return 1, 1
+
+    def is_overridden(self, key: Key) -> bool:
+        """Return whether an override made what stands at a place."""
+        return self.find(key) == _SET_PLACE
+
+    def error(self, key: Key, message: str, *, is_key: bool = False) -> SpecFileError:
+        """Make an error at a place; it shows nothing that came from the environment.
+
+        Args:
+            key: The place; its nearest known parent is named if it is missing.
+            message: What is wrong.
+            is_key: The key itself is wrong, or what stands below it.
+        """
+        line, column = self.find(key, is_key=is_key)
+        path = format_key(key)
+        for place, secrets in self.secrets.items():
+            if place[: len(key)] == key:
+                for secret in sorted(secrets, key=len, reverse=True):
+                    message = _without(message, secret)
+        text = " ".join(f"{path}: {message}".split()) if path else message
+        if (line, column) == _SET_PLACE:
+            return SpecFileError(f"--set: {text}", "--set")
+        return SpecFileError(f"{self.file}:{line}:{column}: {text}", self.file, line, column)
+
+
+def _without(message: str, secret: str) -> str:
+    for text in {secret, repr(secret)[1:-1]}:
+        if len(text) < _SHORT:
+            # not within other words and numbers
+            message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", MASK, message)
+            continue
+        message = message.replace(text, MASK)
+        # cut short by shown()
+        for length in range(min(len(text), _SHOWN_MAX), _SHORT - 1, -1):
+            message = message.replace(text[:length] + "...", MASK)
+    return message
+
+
+def format_key(key: Key) -> str:
+    """Return a place as people write it: ``spec.tasks[0].script``.
+
+    Args:
+        key: The place; a very long one is cut.
+    """
+    text = ""
+    for part in key:
+        if isinstance(part, int) or not _PLAIN.fullmatch(part):
+            text += f"[{shown(part)}]"
+        else:
+            text += f".{part}" if text else part
+    return text if len(text) <= _PATH_MAX else f"{text[:_PATH_MAX]}..."
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message names it: short, on one line.
+
+    Args:
+        value: As in YAML.
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."

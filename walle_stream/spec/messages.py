@@ -1,0 +1,211 @@
+"""From pydantic's errors to ours: one line each, with its place.
+
+A message says what was expected and what was found, and never shows a value
+that came from the environment. Place in the data flow: ``loader`` calls it for
+every model that refuses its value.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from walle_stream.errors import SpecFileError
+from walle_stream.spec.annotations import known_keys, models_at
+from walle_stream.spec.document import MASK, Document, Key, shown
+from walle_stream.spec.models import NAME_PATTERN
+from walle_stream.spec.scalars import format_duration
+from walle_stream.spec.suggestions import nearest, suggest
+
+_LEADING_PATH: Final = re.compile(r"((?:[\w-]+)(?:\.[\w-]+|\[\d+\])*): ")
+_PATH_PART: Final = re.compile(r"([\w-]+)|\[(\d+)\]")
+_CLOSE: Final = 0.7
+_NAME_WORDS: Final = "lower-case letters, digits and dashes between them"
+_TYPES: Final = {
+    "bool": "true or false",
+    "dict": "a mapping",
+    "float": "a number",
+    "frozen_set": "a list",
+    "int": "a whole number",
+    "int_from_float": "a whole number",
+    "list": "a list",
+    "mapping": "a mapping",
+    "model": "a mapping",
+    "path": "text",
+    "set": "a list",
+    "string": "text",
+    "tuple": "a list",
+}
+_TEMPLATES: Final = {
+    "enum": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+    "too_long": "at most {max_length} in the list",
+    "too_short": "at least {min_length} in the list",
+}
+
+
+class Problem(NamedTuple):
+    """Something wrong in a definition."""
+
+    error: SpecFileError
+    is_consequence: bool = False
+    """Most likely the other half of another problem: a key is missing where one
+    is misspelt. Such a problem is counted, but not the one shown."""
+
+
+class Refused(NamedTuple):
+    """What a model refused, and where it stands."""
+
+    document: Document
+    model: type[BaseModel]
+    base: Key
+    """The value's place."""
+    value: Any
+    known: tuple[str, ...] = ()
+    """Keys that the value's place has besides the model's."""
+
+
+def explain(refused: Refused, error: ValidationError) -> list[Problem]:
+    """Return what is wrong, a problem per place.
+
+    Args:
+        refused: What was validated.
+        error: What pydantic said.
+    """
+    details = _without_echoes(error.errors(include_url=False))
+    unknown = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
+    problems: dict[Key, Problem] = {}
+    for detail in details:
+        key, message, is_key = _explain_one(refused, detail)
+        is_consequence = detail["type"] == "missing" and detail["loc"][:-1] in unknown
+        made = refused.document.error(key, message, is_key=is_key)
+        problems.setdefault((*key, detail["type"] == "missing"), Problem(made, is_consequence))
+    return list(problems.values())
+
+
+def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    # a list whose item was refused is reported as too short as well: keep the item alone
+    parents = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["loc"] not in parents]
+
+
+def _explain_one(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool]:
+    location, kind = detail["loc"], detail["type"]
+    if kind == "extra_forbidden":
+        name = str(location[-1])
+        key = (*_located(refused, location[:-1]), name)
+        return (
+            key,
+            f"unknown key {shown(name)}{suggest(name, _known(refused, location[:-1]))}",
+            True,
+        )
+    if kind == "missing":
+        return _missing(refused, location)
+    key = _located(refused, location)
+    if kind == "value_error":
+        return *_value_error(refused, key, detail), False
+    if location[-1:] == ("[key]",):
+        name = str(location[-2])
+        return key, f"bad key: {_wrong(detail, name, shown(name))}", True
+    # as it was written: pydantic may name what it was converted to
+    is_whole = len(key) == len(refused.base) + len(location)
+    found = _at(refused.value, key[len(refused.base) :]) if is_whole else detail["input"]
+    # also where it was read as a number, which looks different
+    is_secret = key in refused.document.secrets and not isinstance(found, (dict, list))
+    return key, _wrong(detail, found, MASK if is_secret else shown(found)), False
+
+
+def _missing(refused: Refused, location: tuple[str | int, ...]) -> tuple[Key, str, bool]:
+    name = str(location[-1])
+    parent = _located(refused, location[:-1])
+    # a part that allows any key cannot say which one is misspelt
+    present = _at(refused.value, parent[len(refused.base) :])
+    models = models_at(refused.model, location[:-1])
+    if isinstance(present, dict) and any(m.model_config.get("extra") == "allow" for m in models):
+        known = {key for model in models for key in known_keys(model)}
+        for other in present:
+            if other not in known and nearest(other, [name], _CLOSE):
+                message = f"unknown key {shown(other)}, did you mean {name!r}?"
+                return (*parent, other), message, True
+    return (*parent, name), f"missing key {name!r}", True
+
+
+def _value_error(refused: Refused, key: Key, detail: ErrorDetails) -> tuple[Key, str]:
+    message = detail["msg"].removeprefix("Value error, ")
+    # a check of the whole part may begin with the key that it means: 'events[0].at: ...'
+    match = _LEADING_PATH.match(message)
+    if match is not None:
+        inner: Key = tuple(
+            int(index) if index else name for name, index in _PATH_PART.findall(match[1])
+        )
+        if _has(_at(refused.value, key[len(refused.base) :]), inner):
+            return (*key, *inner), message[match.end() :]
+    return key, message
+
+
+def _wrong(detail: ErrorDetails, found: Any, what: str) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    base = kind.removesuffix("_type").removesuffix("_parsing")
+    hint = ""
+    if base in _TYPES:
+        expected = _TYPES[base]
+        if expected == "text" and isinstance(found, (bool, int, float)):
+            hint = ": put it in quotes"
+    elif kind in _TEMPLATES:
+        expected = _TEMPLATES[kind].format(**_with_units(context, found))
+        if kind == "literal_error" and isinstance(found, str):
+            close = nearest(found, re.findall(r"'([^']*)'", expected))
+            hint = f", did you mean {close!r}?" if close else ""
+    elif kind == "string_pattern_mismatch":
+        is_name = context["pattern"] == NAME_PATTERN
+        expected = _NAME_WORDS if is_name else f"text that matches {context['pattern']}"
+    else:
+        return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, found {what}"
+    what = str(len(found)) if kind in {"too_short", "too_long"} else what
+    return f"expected {expected}, found {what}{hint}"
+
+
+def _with_units(context: Mapping[str, Any], found: Any) -> dict[str, Any]:
+    made = dict(context)
+    for key in made.keys() & {"ge", "gt", "le", "lt"}:
+        if isinstance(found, str):
+            is_size = found[-1:] == "B" or found.isdecimal()
+            made[key] = f"{made[key]} bytes" if is_size else format_duration(int(made[key]))
+    return made
+
+
+def _known(refused: Refused, location: tuple[str | int, ...]) -> Iterable[str]:
+    return [*known_keys(refused.model, location), *(() if location else refused.known)]
+
+
+def _located(refused: Refused, location: tuple[str | int, ...]) -> Key:
+    """Return the place of a location: without the marks that pydantic puts in it."""
+    value, key = refused.value, refused.base
+    for part in location:
+        if _has(value, (part,)):
+            value = value[part]
+            key = (*key, part)
+    return key
+
+
+def _has(value: Any, key: Key) -> bool:
+    for part in key:
+        is_index = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if not is_index and not (isinstance(value, dict) and part in value):
+            return False
+        value = value[part]
+    return bool(key)
+
+
+def _at(value: Any, key: Key) -> Any:
+    for part in key:
+        value = value[part]
+    return value

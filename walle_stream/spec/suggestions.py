@@ -1,0 +1,45 @@
+"""Did you mean: the known name that is nearest to a wrong one."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+_NAME_MAX: Final = 100
+_NAMES_MAX: Final = 20
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name.
+
+    Args:
+        name: The wrong one.
+        known: The right ones.
+
+    Returns:
+        ``, did you mean 'x'?``, or which are allowed, or nothing when none is.
+    """
+    names = sorted(set(known))
+    close = nearest(name, names)
+    if close is not None:
+        return f", did you mean {close!r}?"
+    if not names:
+        return ""
+    more = ", ..." if len(names) > _NAMES_MAX else ""
+    return f": allowed are {', '.join(names[:_NAMES_MAX])}{more}"
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the known name that is nearest, None when none is near.
+
+    Args:
+        name: The wrong one.
+        known: The right ones.
+        cutoff: How alike they must be, 0 to 1.
+    """
+    if len(name) > _NAME_MAX:
+        return None
+    # a user of another convention writes page_timeout for pageTimeout
+    by_spelling = {each.lower().replace("_", "").replace("-", ""): each for each in sorted(known)}
+    spelling = name.lower().replace("_", "").replace("-", "")
+    close = get_close_matches(spelling, by_spelling, 1, cutoff)
+    return by_spelling[close[0]] if close else None
