@@ -6,9 +6,9 @@ model needs at once, without parsing. It is a fixed function for now; a trained
 encoder takes its place later.
 """
 
-import hashlib
-import math
 import struct
+from hashlib import blake2b
+from math import log1p
 
 FEED_ACTIONS = ("like", "follow", "comment", "forward", "hate", "profile")
 NO_CLICKS = (0, 0, 0, 0, 0, 0)
@@ -64,11 +64,10 @@ def run(ctx, page):
 
 def encode(feature):
     """Return 32 float32: 16 of behaviour and time, 16 of the item's hash."""
-    log1p = math.log1p
     clicks = feature["clicks"]
     counts = [clicks.get(action, 0) for action in FEED_ACTIONS] if clicks else NO_CLICKS
     enter_hours = feature["enter_time_ms"] // 3_600_000
-    item = hashlib.blake2b(feature["item_id"].encode(), digest_size=16).digest()
+    item = blake2b(feature["item_id"].encode(), digest_size=16).digest()
     return struct.pack(
         "<32f",
         log1p(feature["dwell_ms"]),

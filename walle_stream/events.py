@@ -43,7 +43,8 @@ class Event(msgspec.Struct, gc=False):
     """When the event was first stored, epoch milliseconds: time-outs."""
 
     contents: dict[str, Any] = {}
-    """``item``, ``widget`` and free fields; JSON values only."""
+    """``item``, ``widget`` and free fields; JSON values only. The event's own: no
+    list or object in it belongs to another event as well."""
 
     uid: str = ""
     """Identity of this occurrence; when not empty, a second event of the same

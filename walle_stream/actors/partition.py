@@ -177,11 +177,12 @@ class PartitionHost:
                 )
                 for device_id, device_runs in by_device.items()
             ]
+            changed: dict[str, dict[str, bytes | None]] = {}
             for given, group in zip(groups, self._pool.run(task, groups), strict=True):
                 device_id, state, _ = given
                 if group.state:
                     apply_changes(state, group.state)
-                    rows.put_task_state(device_id, task, group.state)
+                    changed[device_id] = group.state
                 for run, result in zip(by_device[device_id], group.runs, strict=True):
                     if result.logs:
                         _log_script(run, result.logs)
@@ -190,6 +191,7 @@ class PartitionHost:
                     else:
                         counters.task_failures += 1
                         dead_letters.append(run_dead_letter(run, result))
+            rows.put_task_states(task, changed)
         crash_point("vm.after")
         counters.task_runs += len(runs)
         return results
@@ -234,8 +236,7 @@ class PartitionHost:
             head.counters.uplink_bytes += self._session.size_bytes(frame[1])
         for delta in machine.delta():
             rows.put_device(delta)
-        for record in records:
-            rows.put_feature(record)
+        rows.put_features(records)
         rows.put_outbox(frame, self._session.collect())
         rows.put_dead_letters(head, dead_letters)
         self._take_messages(head)

@@ -5,12 +5,13 @@ commits goes into one transaction; task state and feature rows go through
 buffering tables in front of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
 import msgspec
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter
 from walle_stream.store import keys
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
@@ -115,21 +116,33 @@ class PartitionRows:
                 transaction.delete(device.page_row(ordinal, index))
         self._put_deadline(transaction, delta.device_id, delta.snapshot.deadline_ms)
 
-    def put_task_state(
-        self, device_id: str, task: str, changes: Mapping[str, bytes | None]
+    def put_task_states(
+        self, task: str, changes_by_device: Mapping[str, Mapping[str, bytes | None]]
     ) -> None:
-        """Write what a run changed; None deletes a key."""
-        put = self._table(task).put
-        prefix = self._device_keys(device_id).states(task)
-        for key, value in changes.items():
-            put(prefix + key.encode(), value)
+        """Write what a task's runs changed, by device and key; None deletes a key."""
+        rows: dict[bytes, bytes | None] = {}
+        for device_id, changes in changes_by_device.items():
+            prefix = self._device_keys(device_id).states(task)
+            for key, value in changes.items():
+                rows[prefix + key.encode()] = value
+        self._table(task).put_rows(rows, int(monotonic_ms()))
 
-    def put_feature(self, record: FeatureRecord) -> None:
-        """Write a feature row of a device."""
-        device = self._device_keys(record.device_id)
-        key = device.feature(record.task, record.sequence_number)
-        row = encode_row((record.task_version, record.feature, record.encoding))
-        self._table(record.task).put(key, row)
+    def put_features(self, records: Iterable[FeatureRecord]) -> None:
+        """Write feature rows."""
+        by_task: dict[str, dict[bytes, bytes | None]] = {}
+        device_id, device = "", DeviceKeys(" ")
+        for record in records:
+            if record.device_id != device_id:
+                device_id = record.device_id
+                device = self._device_keys(device_id)
+            rows = by_task.get(record.task)
+            if rows is None:
+                rows = by_task[record.task] = {}
+            key = device.feature(record.task, record.sequence_number)
+            rows[key] = encode_row((record.task_version, record.feature, record.encoding))
+        now_ms = int(monotonic_ms())
+        for task, rows in by_task.items():
+            self._table(task).put_rows(rows, now_ms)
 
     def put_outbox(self, frame: tuple[int, bytes] | None, acknowledged: Sequence[int]) -> None:
         """Write a new frame and delete acknowledged ones."""

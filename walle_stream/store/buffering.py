@@ -8,7 +8,7 @@ on age, before a scan and at the commit; they never reach the disk on their
 own, so a commit stays all or nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Protocol, cast
 
@@ -147,6 +147,39 @@ class BufferingTable[V = bytes]:
         elif self._bytes >= policy.max_bytes:
             self._flush(FlushCause.BYTES)
         elif self._now_ms - self._oldest_ms >= policy.max_age_ms:
+            self._flush(FlushCause.AGE)
+
+    def put_rows(self, rows: Mapping[bytes, V | None], now_ms: int | None = None) -> None:
+        """Write rows into memory as ``put`` does; the policy is asked once, behind them.
+
+        Args:
+            rows: Values by key; None deletes.
+            now_ms: Moves the table's clock on, for the age; None leaves it.
+
+        Raises:
+            TransactionStateError: A flush is due and no transaction is bound.
+        """
+        buffer, policy, size_of = self._buffer, self._policy, self._codec.size_of
+        if now_ms is not None:
+            self._now_ms = now_ms
+        if not buffer:
+            self._oldest_ms = self._now_ms
+        if buffer.keys().isdisjoint(rows):
+            self._bytes += sum(map(len, rows))
+        else:
+            for key in rows:
+                replaced = buffer.get(key)
+                if replaced is not None:
+                    self._bytes -= size_of(replaced)
+                elif key not in buffer:
+                    self._bytes += len(key)
+        self._bytes += sum(size_of(value) for value in rows.values() if value is not None)
+        buffer.update(rows)
+        if len(buffer) >= policy.max_rows:
+            self._flush(FlushCause.ROWS)
+        elif self._bytes >= policy.max_bytes:
+            self._flush(FlushCause.BYTES)
+        elif buffer and self._now_ms - self._oldest_ms >= policy.max_age_ms:
             self._flush(FlushCause.AGE)
 
     def delete(self, key: bytes) -> None:

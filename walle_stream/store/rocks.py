@@ -53,6 +53,7 @@ flush at 16 MB each, a few busy ones at their full 32 MB."""
 _READ_ONLY_ATTEMPTS: Final = 200
 _READ_ONLY_RETRY_S: Final = 0.01
 _BLOOM_BITS: Final = 10
+_LEVELS: Final = 7
 
 # made with the module: rocksdict has no other place that all databases share
 _cache = Cache(BLOCK_CACHE_BYTES)
@@ -228,9 +229,13 @@ def _build_options(chosen: RocksOptions) -> Options:
     options.set_write_buffer_manager(_write_buffers)
     options.set_write_buffer_size(chosen.write_buffer_bytes)
     options.set_level_zero_file_num_compaction_trigger(8)
-    options.set_compression_type(
-        DBCompressionType.lz4() if chosen.compression == "lz4" else DBCompressionType.none()
-    )
+    if chosen.compression == "lz4":
+        # not what a flush writes: it is rewritten soon, and costs 3 % of a run's CPU
+        options.set_compression_per_level(
+            [DBCompressionType.none(), *[DBCompressionType.lz4()] * (_LEVELS - 1)]
+        )
+    else:
+        options.set_compression_type(DBCompressionType.none())
     options.set_max_background_jobs(2)
     options.set_max_open_files(chosen.max_open_files)
     options.set_keep_log_file_num(2)

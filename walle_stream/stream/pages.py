@@ -69,7 +69,8 @@ def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
         The row; its contents are None where nothing is kept.
     """
     contents = event.contents
-    if fields is not None and contents:
+    # the usual case first: everything is wanted, events and rows never change
+    if fields is not None and contents and not fields.issuperset(contents):
         contents = {name: contents[name] for name in contents if name in fields}
     return (event.id, event.kind, event.event_time_ms, event.ingest_time_ms, contents or None)
 
@@ -86,7 +87,13 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
     if page is None:
         row = event_row(event, fields)
         return (event.page_id, event.page_instance, "none", None, None, [row])
-    events = page.events if page.cause != "open" else list(page.events)
+    # an open page is handed over again later: what one run changes in its rows
+    # must not be there in the next
+    events = (
+        page.events
+        if page.cause != "open"
+        else [(*row[:4], _copied(row[4])) for row in page.events]
+    )
     return (
         page.page_id,
         page.page_instance,
@@ -95,3 +102,10 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
         None,
         events,
     )
+
+
+def _copied(value: Any) -> Any:
+    # not copy.deepcopy: five times as long for small values
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list) else value

@@ -8,7 +8,7 @@ at all lead to results or to a ``FrameError``, in time linear in their number.
 
 import marshal
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 LEVELS: Final = ("info", "warning", "error")
 """Levels of log lines by their codes."""
 
-_MARSHAL_VERSION: Final = 2  # later versions write equal values as different bytes
+_MARSHAL_VERSION: Final = 4  # texts that stand twice are written once: half the time of 2
 
 
 class ResultHeader(msgspec.Struct, frozen=True):
@@ -92,57 +92,71 @@ def decode_results(
     words = struct.unpack_from(f"<{header.word_count}I", outbox, HEADER.size)
     body = bytes(outbox[HEADER.size + WORD_BYTES * header.word_count : header.size_bytes])
     try:
-        return _cut(groups, iter(words), body)
-    except StopIteration:
-        raise FrameError(
-            f"a result frame ends within a run: {len(words)} control words are too few for "
-            f"{len(groups)} groups"
-        ) from None
+        return _cut(groups, words, body)
     except (UnicodeDecodeError, IndexError) as error:
         raise FrameError(f"a result frame is malformed: {error}") from error
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Iterator[int], body: bytes) -> list[GroupResult]:
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> list[GroupResult]:
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
-    take = words.__next__
-    end = 0
+    # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
+    at = end = 0
     results = []
     for device_id, _, inputs in groups:
         runs = []
         for _ in inputs:
-            ok = take()
+            ok, count = words[at], words[at + 1]
+            at += 2
             emits = []
-            for _ in range(take()):
-                start, middle = end, end + take()
-                end = middle + take()
+            for _ in range(count):
+                start, middle = end, end + words[at]
+                end = middle + words[at + 1]
+                at += 2
                 emits.append((body[start:middle], body[middle:end]))
-            logs = []
-            for _ in range(take()):
-                level = LEVELS[take()]
-                start, end = end, end + take()
-                logs.append((level, body[start:end].decode()))
+            logs: list[tuple[str, str]] = []
+            if words[at]:
+                logs, at, end = _cut_lines(words, at, body, end)
+            else:
+                at += 1
             if ok == 1:
                 runs.append(RunResult(True, emits, logs))  # noqa: FBT003 - hot, keywords cost
                 continue
             if ok or emits:
                 raise FrameError(f"a result frame is malformed: run code {ok}")
-            start, middle = end, end + take()
-            end = middle + take()
+            start, middle = end, end + words[at]
+            end = middle + words[at + 1]
+            at += 2
             error, message = body[start:middle].decode(), body[middle:end].decode()
             runs.append(RunResult(ok=False, logs=logs, error=error, message=message))
         state: dict[str, bytes | None] = {}
-        for _ in range(take()):
-            start, middle = end, end + take()
-            key, size_bytes = body[start:middle].decode(), take()
+        count = words[at]
+        at += 1
+        for _ in range(count):
+            start, middle = end, end + words[at]
+            key, size_bytes = body[start:middle].decode(), words[at + 1]
+            at += 2
             if size_bytes == DELETED:
                 end, state[key] = middle, None
             else:
                 end = middle + size_bytes
                 state[key] = body[middle:end]
         results.append(GroupResult(device_id, state, runs))
-    if end != len(body) or next(words, None) is not None:
+    if end != len(body) or at != len(words):
         raise FrameError(
             f"a result frame does not add up: its words say {end} bytes, its body has {len(body)}"
         )
     return results
+
+
+def _cut_lines(
+    words: Sequence[int], at: int, body: bytes, end: int
+) -> tuple[list[tuple[str, str]], int, int]:
+    lines = []
+    count = words[at]
+    at += 1
+    for _ in range(count):
+        level, start, end = LEVELS[words[at]], end, end + words[at + 1]
+        at += 2
+        lines.append((level, body[start:end].decode()))
+    return lines, at, end

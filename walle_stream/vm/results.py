@@ -13,7 +13,9 @@ type RunInput = tuple[int, int, tuple[Any, ...]]
 """(trigger position, clock_ms, page); the page as in ``guest.layout``."""
 
 type DeviceGroup = tuple[str, dict[str, bytes], Sequence[RunInput]]
-"""(device_id, state, runs in the order of their positions)."""
+"""(device_id, state, runs in the order of their positions). No list or dict may
+stand twice in the groups of a call: the guest would see one object, and what a
+script changes in one run would be there in another."""
 
 
 class RunResult(msgspec.Struct, gc=False):

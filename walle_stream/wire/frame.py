@@ -2,7 +2,7 @@
 
 Layout version 1, integers little-endian::
 
-    u8 version  u8 codec  u32 size of the payload  u32 crc32 of the payload  PAYLOAD as coded
+    u8 version  u8 codec  u32 size of the payload  u32 crc32 of what follows  PAYLOAD as coded
 
     payload:  u16 count of names { u16 length, UTF-8 }      tasks and versions, interned
               u32 count of records {
@@ -108,7 +108,7 @@ def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:
         packed = zlib.compress(payload, 1)
     else:
         packed = payload
-    return _HEADER.pack(BODY_VERSION, codec, len(payload), zlib.crc32(payload)) + packed
+    return _HEADER.pack(BODY_VERSION, codec, len(payload), zlib.crc32(packed)) + packed
 
 
 def decode_body(body: bytes) -> list[FeatureRecord]:
@@ -136,6 +136,8 @@ def _unpack(body: bytes) -> bytes:
     if size > BODY_MAX_BYTES:
         raise EnvelopeError(f"a frame claims {size} bytes, at most {BODY_MAX_BYTES} are allowed")
     packed = body[_HEADER.size :]
+    if zlib.crc32(packed) != checksum:
+        raise EnvelopeError("a frame was altered: its checksum does not match")
     try:
         if codec == _CODECS["zstd"]:
             payload = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size or 1)
@@ -148,8 +150,8 @@ def _unpack(body: bytes) -> bytes:
             raise EnvelopeError(f"a frame has unknown compression {codec}")
     except (zstandard.ZstdError, zlib.error) as error:
         raise EnvelopeError(f"a frame cannot be decompressed: {error}") from error
-    if len(payload) != size or zlib.crc32(payload) != checksum:
-        raise EnvelopeError("a frame was altered: its checksum does not match")
+    if len(payload) != size:
+        raise EnvelopeError(f"a frame claims {size} bytes, but holds {len(payload)}")
     return payload
 
 

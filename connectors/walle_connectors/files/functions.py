@@ -81,9 +81,10 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return value if math.isfinite(value) else _bad("it is not a finite number")
     if depth > _DEPTH_MAX:
         _bad(f"it is nested more than {_DEPTH_MAX} deep")
-    for part in value.values() if kind is dict else value:
-        _plain(part, depth + 1)
-    return value
+    # a copy: events of one row must not share what a script could change
+    if kind is dict:
+        return {name: _plain(part, depth + 1) for name, part in value.items()}
+    return [_plain(part, depth + 1) for part in value]
 
 
 def _scalar(value: Any) -> Any:

@@ -261,7 +261,7 @@ class _Compiler:
         for name, text in contents.items():
             inner_key = f"{key}.{name}"
             value, type_ = self._expression(place, inner_key, text)
-            if isinstance(value, ast.Constant) or type_ in {"str", "bool", "none", "strs"}:
+            if isinstance(value, ast.Constant) or type_ in {"str", "bool", "none"}:
                 values.append(self._bind(place, inner_key, value))
             elif type_ == "int":
                 local = self._bind(place, inner_key, value)

@@ -189,3 +189,34 @@ def test_crash_point_stands_before_a_flush_that_moves_rows(
     table.flush()
     table.flush()
     assert seen == ["flush.before"]
+
+
+def test_many_rows_at_once_are_those_one_by_one(store: PartitionStore) -> None:
+    policy = FlushPolicy(max_rows=4, max_bytes=60, max_age_ms=100)
+    steps: list[tuple[dict[bytes, bytes | None], int]] = [
+        ({b"a": b"1", b"b": b"22"}, 0),
+        ({b"a": b"333", b"c": None}, 10),
+        ({b"d": b"x" * 50}, 20),
+        ({b"e": b"5"}, 30),
+        ({}, 120),
+        ({b"f": b"6"}, 200),
+    ]
+    tables = []
+    for at_once in (True, False):
+        table = BufferingTable(store, policy)
+        transaction = store.begin()
+        table.bind(transaction)
+        for rows, now_ms in steps:
+            if at_once:
+                table.put_rows(rows, now_ms)
+                continue
+            for key, value in rows.items():
+                table.put(key, value, now_ms)
+            if not rows:
+                table.advance(now_ms)
+        tables.append(
+            (table.flush_counts, table.flushed_rows, [table.get(bytes((k,))) for k in b"abcdef"])
+        )
+        transaction.drop()
+    assert tables[0] == tables[1]
+    assert tables[0][0][FlushCause.AGE]

@@ -47,7 +47,7 @@ def test_options_take_effect_on_a_second_opening_too(place: Path) -> None:
 def test_default_compression_is_lz4_and_write_buffers_are_32_mb(place: Path) -> None:
     with PartitionStore.open(place), PartitionStore.open(place.with_name("01")):
         said = options_in(place)
-    assert "compression=kLZ4Compression\n" in said
+    assert "compression_per_level=kNoCompression:kLZ4Compression:" in said
     assert f"write_buffer_size={32 << 20}\n" in said
 
 

@@ -138,3 +138,21 @@ def test_a_device_never_seen_is_counted_once():
     machine.handle(events)
     assert machine.counts.new_devices == 1
     assert machine.counts.events == pytest.approx(3)
+
+
+def test_runs_over_an_open_page_share_nothing_that_a_script_could_change():
+    tags = ["a", {"deep": [1]}]
+    events = [
+        Event("d", "page_enter", "page_enter", "p", "1", 1, 1, {"tags": tags}),
+        Event("d", "click", "click", "p", "1", 2, 2, {"item": "i"}),
+        Event("d", "page_exit", "page_exit", "p", "1", 3, 3),
+    ]
+    machine = PartitionMachine({"t": [["click"], ["page_exit"]]}, SequencePolicy())
+    for device_id in machine.absent(events):
+        machine.activate(device_id, None, {})
+    first, second = (run.page[5] for run in machine.handle(events))
+    assert first == second[:2]
+    first[0][4]["tags"][1]["deep"].append(2)
+    first[1][4]["item"] = "changed"
+    assert second[0][4] == {"tags": ["a", {"deep": [1]}]}
+    assert second[1][4] == {"item": "i"}

@@ -53,6 +53,8 @@ def encode_json(value: Any) -> bytes:
         ValueError: NaN, infinity, or text that is not valid Unicode.
         RecursionError: Nested too deep, or a container contains itself.
     """
+    if type(value) is int:  # a counter, the usual state
+        return b"%d" % value
     try:
         return "".join(_encode(value, 0)).encode()
     except RecursionError:

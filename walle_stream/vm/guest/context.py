@@ -108,12 +108,12 @@ class Context:
         "_clock_ms",
         "_config",
         "_emitted",
+        "_log",
         "_output_bytes",
         "_packed_config",
         "_position",
         "_random",
         "device_id",
-        "log",
         "state",
         "task",
     )
@@ -143,8 +143,7 @@ class Context:
         """The task's name."""
         self.state = state
         """What the task keeps for this device between runs."""
-        self.log = Log()
-        """Lines for the operator."""
+        self._log: Log | None = None
         self._position = position
         self._clock_ms = clock_ms
         self._packed_config = packed_config
@@ -152,6 +151,13 @@ class Context:
         self._random: Random | None = None
         self._emitted: list[bytes] = []  # feature, encoding, feature, encoding, ...
         self._output_bytes = 0
+
+    @property
+    def log(self) -> Log:
+        """Lines for the operator."""
+        if self._log is None:
+            self._log = Log()
+        return self._log
 
     @property
     def config(self) -> dict[str, Any]:
@@ -208,4 +214,4 @@ class Context:
 
     def taken(self) -> tuple[list[bytes], list[tuple[int, str]]]:
         """Return what was emitted (feature, encoding, ...) and logged; for the session."""
-        return self._emitted, self.log.taken()
+        return self._emitted, [] if self._log is None else self._log.taken()

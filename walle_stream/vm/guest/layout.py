@@ -5,7 +5,7 @@ Two shared buffers per VM, all integers little-endian.
 **Inbox, host to guest**::
 
     u64   call number, from 1
-    ...   marshal version 2 of the device groups:
+    ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
           page: (page_id, page_instance, cause, enter_time_ms | None, waking row | None
                  for the last one, [row, ...])

@@ -134,12 +134,11 @@ class Session:
                     _write_failure(words, parts, context.log, describe(error, file))
                 else:
                     _write_success(words, parts, context)
-                    for key, data in overlay.items():
-                        changes[key] = data
-                        if data is None:
-                            state.pop(key, None)
-                        else:
-                            state[key] = data
+                    changes.update(overlay)
+                    if None in overlay.values():
+                        _take_over(state, overlay)
+                    else:
+                        state.update(overlay)
                 if shared is None and namespace is not None:
                     # functions and globals hold each other: without this only the
                     # garbage collector would free a run
@@ -211,6 +210,14 @@ def describe(error: BaseException, file: str) -> tuple[str, str]:
     return name, f"{place}: {name}: {text}"[:MESSAGE_MAX_CHARACTERS]
 
 
+def _take_over(state: dict[str, bytes], overlay: dict[str, bytes | None]) -> None:
+    for key, data in overlay.items():
+        if data is None:
+            state.pop(key, None)
+        else:
+            state[key] = data
+
+
 def _write_changes(words: list[int], parts: list[bytes], changes: dict[str, bytes | None]) -> None:
     words.append(len(changes))
     for key, data in changes.items():
@@ -225,10 +232,8 @@ def _write_changes(words: list[int], parts: list[bytes], changes: dict[str, byte
 
 def _write_success(words: list[int], parts: list[bytes], context: Context) -> None:
     emitted, lines = context.taken()
-    words += (1, len(emitted) // 2)
-    words += map(len, emitted)
+    words += (1, len(emitted) // 2, *map(len, emitted), len(lines))
     parts += emitted
-    words.append(len(lines))
     if lines:
         _write_lines(words, parts, lines)
 
