@@ -108,9 +108,9 @@ class Context:
         "_clock_ms",
         "_config",
         "_emitted",
+        "_given_config",
         "_log",
         "_output_bytes",
-        "_packed_config",
         "_position",
         "_random",
         "device_id",
@@ -125,7 +125,7 @@ class Context:
         state: State,
         position: int,
         clock_ms: int,
-        packed_config: bytes,
+        given_config: dict[str, Any] | bytes,
     ) -> None:
         """Begin a run.
 
@@ -135,7 +135,8 @@ class Context:
             state: The device's state of this task.
             position: Trigger position: which of the device's events it was.
             clock_ms: Event time of that event.
-            packed_config: The task's config, marshalled by the host.
+            given_config: The task's config: marshalled, or as it is when no value
+                of it can be changed.
         """
         self.device_id = device_id
         """The device whose event woke the task."""
@@ -146,7 +147,7 @@ class Context:
         self._log: Log | None = None
         self._position = position
         self._clock_ms = clock_ms
-        self._packed_config = packed_config
+        self._given_config = given_config
         self._config: dict[str, Any] | None = None
         self._random: Random | None = None
         self._emitted: list[bytes] = []  # feature, encoding, feature, encoding, ...
@@ -163,7 +164,11 @@ class Context:
     def config(self) -> dict[str, Any]:
         """The task's config; a fresh copy per run, changing it changes nothing else."""
         if self._config is None:
-            self._config = marshal.loads(self._packed_config)  # noqa: S302 - made by the host
+            given = self._given_config
+            if isinstance(given, dict):
+                self._config = given.copy()
+            else:
+                self._config = marshal.loads(given)  # noqa: S302 - made by the host
         return self._config
 
     @property
