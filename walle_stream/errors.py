@@ -6,6 +6,7 @@ against the classes)::
     WalleError
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
+    ├─ StopTimeoutError(TimeoutError)
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
@@ -96,6 +97,16 @@ class SpecFileError(WalleError, ValueError):
         self.file = file
         self.line = line
         self.column = column
+
+
+class StopTimeoutError(WalleError, TimeoutError):
+    """A run that was asked to stop did not end in time: a script does not return.
+
+    What was committed stays, the rest is done again: correct the script, then
+    run the same command.
+    """
+
+    exit_code: ClassVar[int] = 10
 
 
 class ActorError(WalleError):

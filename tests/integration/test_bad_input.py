@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from walle_stream.app.query import canonical_state
+from walle_stream.faults import CRASH_POINTS
 
 pytestmark = pytest.mark.integration
 
@@ -206,6 +207,24 @@ def test_a_signal_commits_what_was_read_and_the_rest_follows(
     for data_dir in (tmp_path / "d", tmp_path / "whole"):
         walle("run", pipeline, "--data-dir", data_dir, "--set", f"spec.source.path={slow_feed}")
     assert list(canonical_state(tmp_path / "d")) == list(canonical_state(tmp_path / "whole"))
+
+
+def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_feed, tmp_path):
+    pipeline.with_name("ipv.py").write_text("def run(ctx, page):\n    while True:\n        pass\n")
+    phase = tmp_path / "phase"
+    phase.write_bytes(b"\0")
+    environ = {**os.environ, "WALLE_PHASE_FILE": str(phase)}
+    process = start(pipeline, tmp_path / "d", feed=slow_feed, env=environ)
+    # until the first batch was read: its runs never return
+    read = {CRASH_POINTS.index(name) + 1 for name in ("read.batch", "vm.before")}
+    seen = threading.Event()
+    while process.poll() is None and phase.read_bytes()[0] not in read:
+        seen.wait(0.005)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 10
+    assert err.startswith("walle: asked to stop, but a script did not return in 10 s")
+    assert len(err.splitlines()) == 1
 
 
 def test_a_locked_data_dir_is_refused_with_the_owners_pid(walle, pipeline, slow_feed, tmp_path):

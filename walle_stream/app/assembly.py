@@ -20,10 +20,11 @@ from walle_stream.ports import SourceReader
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
+from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import TaskProgram, compile_program
+from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
@@ -89,6 +90,7 @@ class Assembly:
             )
         )
         self._source.check_fingerprint(self._data_dir.meta.source)
+        set_block_cache_bytes(spec.state.cache_size_bytes)
         connector = load_connector(spec.tunnel.connector)
         self.cloud_store = connector.open_features(self._data_dir.cloud_path)
         stack.callback(self.cloud_store.close)
@@ -202,6 +204,10 @@ def _program(task: Any) -> TaskProgram:
         raise ScriptError(
             f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
         ) from error
-    program = TaskProgram(name, task.spec.version, source, str(path), dict(task.spec.config))
+    given = task.spec.limits
+    limits = RunLimits(given.output_bytes, given.emits, given.log_lines)
+    program = TaskProgram(
+        name, task.spec.version, source, str(path), dict(task.spec.config), limits
+    )
     compile_program(program)
     return program

@@ -30,6 +30,9 @@ from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
 
+FINISH_TIMEOUT_S = 10.0
+"""Longest wait for the runs at hand after a stop was asked for."""
+
 FLUSH_TIMEOUT_S = 5.0
 """Longest wait for acknowledgements at the end of a run."""
 

@@ -1,19 +1,22 @@
 """``walle run``: assemble, run, show."""
 
 import argparse
+import os
 import signal
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.local import LocalRun
+from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, LocalRun
 from walle_stream.app.logs import configure_logging
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
+from walle_stream.errors import StopTimeoutError
 
 SAMPLE_FEATURES = 3
 """Features shown to a person at the end of a run."""
@@ -60,15 +63,26 @@ def _handle_signals(current: LocalRun) -> None:
         for again in (signal.SIGINT, signal.SIGTERM):
             signal.signal(again, _exit_at_once)
         current.stop(signal.Signals(number).name)
+        # a script that never returns must not keep the process for ever
+        timer = threading.Timer(FINISH_TIMEOUT_S + FLUSH_TIMEOUT_S, _give_up)
+        timer.daemon = True
+        timer.start()
 
     signal.signal(signal.SIGINT, on_signal)
     signal.signal(signal.SIGTERM, on_signal)
 
 
 def _exit_at_once(_number: int, _frame: FrameType | None) -> None:
-    import os  # noqa: PLC0415 - only for the second signal
-
     os._exit(130)
+
+
+def _give_up() -> None:
+    error = StopTimeoutError(
+        f"asked to stop, but a script did not return in {FINISH_TIMEOUT_S:g} s: what was committed "
+        "stays, the rest is done again; correct the script and run the same command"
+    )
+    print(f"walle: {error}", file=sys.stderr, flush=True)
+    os._exit(error.exit_code)
 
 
 def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:

@@ -88,8 +88,11 @@ class TaskLimits(Strict):
     output_bytes: SizeBytes = Field(
         default=_MIB, ge=1, le=64 * _MIB, description="Most bytes that a run may emit."
     )
+    emits: StrictInt = Field(
+        default=10_000, ge=1, le=1_000_000, description="Most features that a run may emit."
+    )
     log_lines: StrictInt = Field(
-        default=1_000, ge=0, le=1_000_000, description="Most log lines of a run."
+        default=100, ge=0, le=100_000, description="Most log lines of a run; the rest is counted."
     )
 
 
@@ -156,9 +159,8 @@ class TaskReference(Strict):
 class OutboxSpec(Strict):
     """Bounds of what waits to be sent."""
 
-    max_bytes: SizeBytes = Field(default=64 * _MIB, ge=1, description="Most bytes that wait.")
-    on_full: Literal["block", "dropOldest"] = Field(
-        default="block", description="Pause the source, or drop what waits longest."
+    max_bytes: SizeBytes = Field(
+        default=64 * _MIB, ge=1, description="Most bytes that wait; then the source is paused."
     )
 
 
@@ -196,9 +198,6 @@ class RuntimeSpec(Strict):
     """VMs per task; as many as hosts when left out."""
     active_devices: StrictInt = Field(
         default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
-    )
-    commit_linger_ms: DurationMs = Field(
-        default=20, alias="commitLinger", le=60_000, description="How long a commit may wait."
     )
 
 

@@ -44,7 +44,7 @@ from walle_stream.errors import (
 )
 
 BLOCK_CACHE_BYTES: Final = 64 * 1024 * 1024
-"""Block cache of the process, shared by all databases."""
+"""Block cache of the process, shared by all databases, until it is set."""
 
 WRITE_BUFFERS_BYTES: Final = 256 * 1024 * 1024
 """Bound of all write buffers of the process: 16 partitions that are all busy
@@ -91,6 +91,15 @@ def open_rocks(
     built = _build_options(chosen)
     with map_rocks_errors(path):
         return Rdict(str(path), built, column_families={"default": built})
+
+
+def set_block_cache_bytes(size_bytes: int) -> None:
+    """Set the size of the block cache that all databases of the process share.
+
+    Args:
+        size_bytes: From now on; what is beyond it is dropped.
+    """
+    _cache.set_capacity(size_bytes)
 
 
 def write_options(*, sync: bool) -> WriteOptions:

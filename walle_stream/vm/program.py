@@ -18,6 +18,17 @@ from walle_stream.vm import gate
 from walle_stream.vm.stateless import is_stateless
 
 
+class RunLimits(msgspec.Struct, frozen=True):
+    """Bounds of one run of a task; beyond them the run fails, the task goes on."""
+
+    output_bytes: int = 1024 * 1024
+    """Features and encodings together."""
+    emits: int = 10_000
+    """Features."""
+    log_lines: int = 100
+    """More are dropped and counted; the run does not fail."""
+
+
 class TaskProgram(msgspec.Struct, frozen=True):
     """What a task runs."""
 
@@ -31,6 +42,8 @@ class TaskProgram(msgspec.Struct, frozen=True):
     """The script's file name as the user gave it, for messages."""
     config: Mapping[str, Any] = {}
     """What the script finds in ``ctx.config``; JSON values."""
+    limits: RunLimits = RunLimits()
+    """Bounds of one run."""
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
@@ -39,8 +52,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     task: str
     file: str
     packed: bytes
-    """Marshalled (task, file, code, config, imported modules, whether
-    its globals can be shared between runs)."""
+    """Marshalled (task, file, code, config, imported modules, whether its
+    globals can be shared between runs, limits)."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -102,5 +115,8 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
         config = marshal.dumps(dict(program.config), 2)
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    packed = marshal.dumps((program.name, program.file, code, config, imports, shares_globals))
+    limits = msgspec.structs.astuple(program.limits)
+    packed = marshal.dumps(
+        (program.name, program.file, code, config, imports, shares_globals, limits)
+    )
     return CompiledProgram(program.name, program.file, packed)

@@ -30,7 +30,6 @@ DURATION = "expected a duration like 250ms, 10s, 30m, 1.5h"
         ("sequence: {pageTimeout: 0s}", "9:27: spec.sequence.pageTimeout: expected at least 1ms, found '0s'"),
         ("sequence: {outOfOrder: never}", f"9:26: spec.sequence.outOfOrder: {DURATION} or 2d, found 'never'"),
         ("tunnel: {compression: lz4}", "9:25: spec.tunnel.compression: expected 'zstd', 'zlib' or 'none', found 'lz4'"),
-        ("tunnel: {outbox: {onFull: dropoldest}}", "9:29: spec.tunnel.outbox.onFull: expected 'block' or 'dropOldest', found 'dropoldest', did you mean 'dropOldest'?"),
         ("tunnel: {outbox: {maxByte: 1}}", "9:21: spec.tunnel.outbox.maxByte: unknown key 'maxByte', did you mean 'maxBytes'?"),
         ("tunnel: {conection: 1}", "9:12: spec.tunnel.conection: unknown key 'conection', did you mean 'connector'?"),
         ("tunnel: {connector: embeded}", "9:23: spec.tunnel.connector: there is no connector 'embeded', did you mean 'embedded'?"),

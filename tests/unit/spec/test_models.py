@@ -23,7 +23,7 @@ def test_defaults(load, text):
     assert spec.tunnel.model_dump() == {
         "connector": "embedded",
         "compression": "zstd",
-        "outbox": {"max_bytes": 64 * MIB, "on_full": "block"},
+        "outbox": {"max_bytes": 64 * MIB},
     }
     assert spec.runtime.model_dump() == {
         "kind": "local",
@@ -32,7 +32,6 @@ def test_defaults(load, text):
         "batch_events": 2_000,
         "vms": None,
         "active_devices": 10_000,
-        "commit_linger_ms": 20,
     }
     assert spec.state.model_dump() == {"sync": False, "cache_size_bytes": 64 * MIB}
 
@@ -46,7 +45,7 @@ def test_defaults_of_a_task(load, text, tmp_path):
         "triggers": ({"sequence": ("page_exit",)},),
         "fields": None,
         "config": {},
-        "limits": {"output_bytes": MIB, "log_lines": 1_000},
+        "limits": {"output_bytes": MIB, "emits": 10_000, "log_lines": 100},
     }
 
 
@@ -54,14 +53,14 @@ def test_values_as_in_yaml(load, with_spec):
     text = with_spec(
         "sequence: {pageTimeout: never, outOfOrder: 1.5h, pageMaxEvents: 2}\n"
         "  state: {sync: true, cacheSize: 1GiB}\n"
-        "  runtime: {commitLinger: 250ms, vms: 2}\n"
-        "  tunnel: {compression: none, outbox: {maxBytes: 512KiB, onFull: dropOldest}}"
+        "  runtime: {batchEvents: 250, vms: 2}\n"
+        "  tunnel: {compression: none, outbox: {maxBytes: 512KiB}}"
     )
     spec = load(text).pipeline.spec
     assert (spec.sequence.page_timeout_ms, spec.sequence.out_of_order_ms) == (None, 5_400_000)
     assert (spec.state.sync, spec.state.cache_size_bytes) == (True, 1024 * MIB)
-    assert (spec.runtime.commit_linger_ms, spec.runtime.vms) == (250, 2)
-    assert (spec.tunnel.outbox.max_bytes, spec.tunnel.outbox.on_full) == (512 * 1024, "dropOldest")
+    assert (spec.runtime.batch_events, spec.runtime.vms) == (250, 2)
+    assert spec.tunnel.outbox.max_bytes == 512 * 1024
 
 
 def test_definitions_are_frozen(load, text):

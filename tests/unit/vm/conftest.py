@@ -7,7 +7,9 @@ import pytest
 
 from walle_stream.vm.interpreters import live_count
 from walle_stream.vm.pool import GroupResult, VmPool
-from walle_stream.vm.program import TaskProgram
+from walle_stream.vm.program import RunLimits, TaskProgram
+
+LARGE = RunLimits(output_bytes=16 * 1024 * 1024)
 
 
 class RunScript(Protocol):
@@ -17,6 +19,7 @@ class RunScript(Protocol):
         *contents: dict[str, Any],
         state: dict[str, bytes] | None = None,
         config: dict[str, Any] | None = None,
+        limits: RunLimits = LARGE,
     ) -> GroupResult: ...
 
 
@@ -41,8 +44,13 @@ def open_pool() -> Iterator[Callable[..., VmPool]]:
     pools: list[VmPool] = []
     before = live_count()
 
-    def open_(source: str, size: int = 1, config: dict[str, Any] | None = None) -> VmPool:
-        program = TaskProgram("t", "v1", source, "scripts/t.py", config or {})
+    def open_(
+        source: str,
+        size: int = 1,
+        config: dict[str, Any] | None = None,
+        limits: RunLimits = LARGE,
+    ) -> VmPool:
+        program = TaskProgram("t", "v1", source, "scripts/t.py", config or {}, limits)
         pools.append(VmPool({"t": program}, size))
         return pools[-1]
 
@@ -61,8 +69,9 @@ def run_script(open_pool: Callable[..., VmPool]) -> RunScript:
         *contents: dict[str, Any],
         state: dict[str, bytes] | None = None,
         config: dict[str, Any] | None = None,
+        limits: RunLimits = LARGE,
     ) -> GroupResult:
-        pool = open_pool(source, config=config)
+        pool = open_pool(source, config=config, limits=limits)
         given = contents or ({},)
         runs = [(n, 1_500, make_page(item or None)) for n, item in enumerate(given, start=1)]
         (group,) = pool.run("t", [("device-1", state or {}, runs)])

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from walle_stream.vm.program import RunLimits
+
 pytestmark = pytest.mark.vm
 
 
@@ -293,3 +295,20 @@ def test_the_encoding_of_floats_is_exact(run_script: Any) -> None:
         run_script("def run(ctx, page): ctx.emit({'x': page.trigger['x']})", {"x": math.pi})
     )
     assert feature == {"x": math.pi}
+
+
+def test_a_task_s_limits_bound_each_of_its_runs(run_script: Any) -> None:
+    source = """
+def run(ctx, page):
+    for n in range(page.trigger["n"]):
+        ctx.emit({"n": "x" * page.trigger["size"]})
+        ctx.log.info(n)
+"""
+    limits = RunLimits(output_bytes=1_000, emits=3, log_lines=2)
+    given = [{"n": 3, "size": 10}, {"n": 4, "size": 10}, {"n": 2, "size": 600}, {"n": 1, "size": 1}]
+    runs = run_script(source, *given, limits=limits).runs
+    assert [run.ok for run in runs] == [True, False, False, True]
+    assert runs[1].message.endswith("a run may emit 3 features (limits.emits)")
+    assert runs[2].message.endswith("a run may emit 1000 bytes (limits.outputBytes)")
+    assert [len(run.logs) for run in runs] == [3, 3, 1, 1]
+    assert runs[0].logs[-1] == ("warning", "1 more lines were dropped")

@@ -11,14 +11,11 @@ from typing import Any, Final
 from walle_stream.vm.guest.codec import encode_json
 from walle_stream.vm.guest.state import State
 
-LOG_MAX_LINES: Final = 100
-"""Most log lines of one run; of more, only their number is kept."""
-
 LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
 
-OUTPUT_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes that one run may emit, features and encodings together."""
+type Limits = tuple[int, int, int]
+"""Bounds of one run: output bytes, emits, log lines."""
 
 
 class Clock:
@@ -42,10 +39,15 @@ class Clock:
 class Log:
     """Lines for the operator; kept even when the run fails."""
 
-    __slots__ = ("_dropped_count", "_lines")
+    __slots__ = ("_dropped_count", "_lines", "_max_lines")
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, max_lines: int) -> None:
+        """Start empty.
+
+        Args:
+            max_lines: Of more, only their number is kept.
+        """
+        self._max_lines = max_lines
         self._lines: list[tuple[int, str]] = []
         self._dropped_count = 0
 
@@ -88,7 +90,7 @@ class Log:
         self._add(0, text + ("" if end is None else end).rstrip("\r\n"))
 
     def _add(self, level: int, text: object) -> None:
-        if len(self._lines) < LOG_MAX_LINES:
+        if len(self._lines) < self._max_lines:
             self._lines.append((level, str(text)[:LOG_MAX_CHARACTERS]))
         else:
             self._dropped_count += 1
@@ -109,6 +111,7 @@ class Context:
         "_config",
         "_emitted",
         "_given_config",
+        "_limits",
         "_log",
         "_output_bytes",
         "_position",
@@ -126,6 +129,7 @@ class Context:
         position: int,
         clock_ms: int,
         given_config: dict[str, Any] | bytes,
+        limits: Limits,
     ) -> None:
         """Begin a run.
 
@@ -137,6 +141,7 @@ class Context:
             clock_ms: Event time of that event.
             given_config: The task's config: marshalled, or as it is when no value
                 of it can be changed.
+            limits: Bounds of the run.
         """
         self.device_id = device_id
         """The device whose event woke the task."""
@@ -148,6 +153,7 @@ class Context:
         self._position = position
         self._clock_ms = clock_ms
         self._given_config = given_config
+        self._limits = limits
         self._config: dict[str, Any] | None = None
         self._random: Random | None = None
         self._emitted: list[bytes] = []  # feature, encoding, feature, encoding, ...
@@ -157,7 +163,7 @@ class Context:
     def log(self) -> Log:
         """Lines for the operator."""
         if self._log is None:
-            self._log = Log()
+            self._log = Log(self._limits[2])
         return self._log
 
     @property
@@ -200,8 +206,8 @@ class Context:
         Raises:
             TypeError: The feature is not a dict of JSON values, or the
                 encoding is not bytes.
-            ValueError: NaN or infinity, invalid text, or more output than
-                ``OUTPUT_MAX_BYTES`` in this run.
+            ValueError: NaN or infinity, invalid text, or more bytes or features
+                than the task's limits allow in one run.
         """
         if not isinstance(feature, dict):
             raise TypeError(f"a feature is a dict, not {type(feature).__name__}")
@@ -213,9 +219,12 @@ class Context:
                 raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
             encoding = bytes(encoding)
         self._output_bytes += len(body) + len(encoding)
-        if self._output_bytes > OUTPUT_MAX_BYTES:
-            raise ValueError(f"a run may emit {OUTPUT_MAX_BYTES} bytes, this one has more")
-        self._emitted += (body, encoding)
+        emitted, limits = self._emitted, self._limits
+        if self._output_bytes > limits[0]:
+            raise ValueError(f"a run may emit {limits[0]} bytes (limits.outputBytes)")
+        if len(emitted) >= 2 * limits[1]:
+            raise ValueError(f"a run may emit {limits[1]} features (limits.emits)")
+        emitted += (body, encoding)
 
     def taken(self) -> tuple[list[bytes], list[tuple[int, str]]]:
         """Return what was emitted (feature, encoding, ...) and logged; for the session."""

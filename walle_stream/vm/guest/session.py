@@ -17,7 +17,7 @@ import sys
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple
 
-from walle_stream.vm.guest.context import Context, Log
+from walle_stream.vm.guest.context import Context, Limits, Log
 from walle_stream.vm.guest.layout import (
     DELETED,
     HEADER,
@@ -48,6 +48,12 @@ class _Program(NamedTuple):
     config: dict[str, Any] | bytes
     shares_globals: bool
     """The host found that no run can leave anything in the globals."""
+    limits: Limits
+
+
+_NO_PROGRAM: Final = _Program(
+    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0)
+)
 
 
 class Session:
@@ -62,7 +68,7 @@ class Session:
         """
         self._inbox = inbox
         self._outbox = outbox
-        self._program = _Program("", "", compile("", "", "exec"), b"", shares_globals=False)
+        self._program = _NO_PROGRAM
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
         self._result: tuple[int, list[int], bytes] = (0, [], b"")
@@ -85,15 +91,15 @@ class Session:
 
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
-                whether globals can be shared between runs).
+                whether globals can be shared between runs, limits).
         """
-        task, file, code, config, imports, shares = marshal.loads(packed)  # noqa: S302 - made by the host
-        self._program = _Program(task, file, code, _flat(config), shares)
+        task, file, code, config, imports, shares, limits = marshal.loads(packed)  # noqa: S302 - made by the host
+        self._program = _Program(task, file, code, _flat(config), shares, limits)
         self._shared = None
         self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
         words: list[int] = []
         parts: list[bytes] = []
-        log = Log()
+        log = Log(limits[2])
         namespace = self._namespace(log)
         try:
             exec(code, namespace)
@@ -113,7 +119,7 @@ class Session:
         inbox = self._inbox
         (number,) = NUMBER.unpack_from(inbox)
         groups = marshal.loads(inbox[NUMBER.size :])  # noqa: S302 - made by the host
-        task, file, code, config, _ = self._program
+        task, file, code, config, _, limits = self._program
         shared = self._shared_globals()
         words: list[int] = []
         parts: list[bytes] = []
@@ -122,7 +128,7 @@ class Session:
             for position, clock_ms, given in runs:
                 overlay: dict[str, bytes | None] = {}
                 context = Context(
-                    device_id, task, State(state, overlay), position, clock_ms, config
+                    device_id, task, State(state, overlay), position, clock_ms, config, limits
                 )
                 namespace = shared
                 try:
@@ -149,7 +155,7 @@ class Session:
     def _shared_globals(self) -> dict[str, Any] | None:
         # executed in the first call and kept: its body raised nothing when it was bound
         if self._shared is None and self._program.shares_globals:
-            namespace = self._namespace(Log())
+            namespace = self._namespace(Log(0))
             exec(self._program.code, namespace)
             self._shared = namespace
         return self._shared
