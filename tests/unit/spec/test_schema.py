@@ -49,7 +49,6 @@ def test_every_number_may_come_from_the_environment(property_of):
     variable = {"$ref": "#/$defs/Variable"}
     assert variable in property_of("RuntimeSpec", "hosts")["anyOf"]
     assert variable in property_of("StateSpec", "sync")["anyOf"]
-    assert variable in property_of("TunnelSpec", "compression")["anyOf"]
 
 
 @pytest.mark.parametrize("part", ["SourceSpec", "TunnelSpec"])
