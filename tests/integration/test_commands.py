@@ -1,7 +1,10 @@
 """The other sub-commands, and the second pipeline."""
 
 import json
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -169,3 +172,80 @@ def test_wrong_usage_exits_with_2(walle):
 def test_the_schema_is_json(walle):
     schema = json.loads(walle("schema", "export").stdout)
     assert schema["$schema"].startswith("https://json-schema.org/")
+
+
+def test_files_of_the_current_directory_are_not_imported(walle, tmp_path):
+    for name in ("random", "yaml", "walle_stream"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(99)")
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONHASHSEED"}
+    command = [Path(sys.executable).with_name("walle"), "run", "ipv", "--limit", "5", "--json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["source_rows"] == 5
+
+
+def test_two_new_projects_have_names_and_data_of_their_own(walle, tmp_path):
+    for name in ("one", "Zwei Ü"):
+        walle("init", tmp_path / name)
+    names = [
+        json.loads(walle("validate", tmp_path / name / "pipeline.yaml", "--json").stdout)["name"]
+        for name in ("one", "Zwei Ü")
+    ]
+    assert names == ["one", "zwei"]
+    done = walle("init", tmp_path / "one/visits.csv/no", check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+
+
+def test_failed_runs_are_named_at_the_end(walle, tmp_path):
+    walle("init", tmp_path / "p")
+    (tmp_path / "p/visit.py").write_text("def run(ctx, page): raise ValueError('no')")
+    done = walle("run", tmp_path / "p/pipeline.yaml", "--data-dir", tmp_path / "d", "--json")
+    (line,) = done.stderr.splitlines()
+    assert "failed runs: walle dead-letters list --data-dir" in line
+    letters = walle("dead-letters", "list", "--data-dir", tmp_path / "d").stdout
+    assert "ValueError: no" in letters
+
+
+def test_a_data_dir_that_lost_a_part_is_refused(walle, tmp_path):
+    walle("run", "ipv", "--limit", "500", "--data-dir", tmp_path / "d", "--json")
+    shutil.rmtree(tmp_path / "d/tunnel")
+    for command in (["run", "ipv"], ["features", "list"], ["state", "export", "--canonical"]):
+        done = walle(*command, "--data-dir", tmp_path / "d", check=False)
+        assert (done.returncode, "has lost tunnel" in done.stderr) == (6, True)
+
+
+def test_output_that_does_not_fit_is_one_line(walle, tmp_path):
+    for command in (["schema", "export"], ["run", "ipv", "--limit", "5", "--data-dir", "d"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "walle_stream.cli", *command],
+                cwd=tmp_path,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert (done.returncode, len(done.stderr.splitlines())) == (8, 1), done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_it_starts_ends_it_without_a_trace(tmp_path, number):
+    # at the beginning of the program's own code, before the re-exec and after it
+    for salt in ("0", "1"):
+        code = (
+            "import os, signal, sys; from walle_stream.cli import __main__ as program;"
+            "program._fix_hash_seed = lambda _: os.kill(os.getpid(), int(sys.argv.pop()));"
+            "sys.exit(program.main())"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, "run", "ipv", str(int(number))],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": salt},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0
+        assert done.stderr == f"walle: stopped by {number.name} before anything was read\n"

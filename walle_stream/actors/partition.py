@@ -26,11 +26,12 @@ from walle_stream.ports import DeadLetter, Downlink, SourceBatch
 from walle_stream.stream.machine import PartitionMachine, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
-from walle_stream.vm.pool import VmPool
+from walle_stream.vm.pool import RunResult, VmPool
 from walle_stream.wire.envelope import decode_downlink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 from walle_stream.wire.rows import Counters, PartitionHead
 
+_log = logging.getLogger(__name__)
 _script_log = logging.getLogger("walle_stream.script")
 
 MESSAGES_MAX_BYTES: Final = 256 * 1024
@@ -190,6 +191,7 @@ class PartitionHost:
                         results.append((run, result.emits))
                     else:
                         counters.task_failures += 1
+                        _log_failure(run, result)
                         dead_letters.append(run_dead_letter(run, result))
             rows.put_task_states(task, changed)
         crash_point("vm.after")
@@ -315,6 +317,11 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
+
+
+def _log_failure(run: RunTask, result: RunResult) -> None:
+    ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
+    _log.info("a run failed: %s", result.message, extra=ids)
 
 
 def _log_script(run: RunTask, lines: list[tuple[str, str]]) -> None:

@@ -65,7 +65,9 @@ class Assembly:
             SpecFileError: The definition is wrong.
             ScriptError: A script is.
         """
-        loaded = load_pipeline(file, overrides, connector_models=ConnectorModels())
+        loaded = load_pipeline(
+            file, overrides, connector_models=ConnectorModels(), look_for_scripts=True
+        )
         programs = {task.metadata.name: _program(task) for task in loaded.tasks}
         return cls(loaded, programs)
 
@@ -89,6 +91,7 @@ class Assembly:
                 lock_timeout_s=LOCK_TIMEOUT_S,
             )
         )
+        self._data_dir.check_parts()
         self._source.check_fingerprint(self._data_dir.meta.source)
         set_block_cache_bytes(spec.state.cache_size_bytes)
         connector = load_connector(spec.tunnel.connector)
@@ -111,6 +114,10 @@ class Assembly:
             self.partition_count,
             self._tunnel.close,
         )
+
+    def mark_open(self) -> None:
+        """Take note that every partition was opened: none may be missing from now on."""
+        self._data_dir.mark_complete()
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
         """Open the source at the partitions' offsets.

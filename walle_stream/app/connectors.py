@@ -56,10 +56,13 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
 
         Raises:
             KeyError: No connector of that name is installed.
+            SpecFileError: What the name stands for is no connector.
         """
         if ":" not in name and name not in connector_names():
             raise KeyError(name)
-        model: type[BaseModel] = load_connector(name).model
+        model = getattr(load_connector(name), "model", None)
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
         return model
 
     def __iter__(self) -> Any:

@@ -101,6 +101,7 @@ class LocalRun:
             offsets: dict[int, bytes] = {}
             for host in self._hosts:
                 offsets.update(self._ask(host, GetOffsets()))
+            assembly.mark_open()
             reader = assembly.open_source(offsets, self._options.limit)
             stack.callback(reader.close)
             self.is_ready = True

@@ -8,19 +8,22 @@ beside it.
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final, Literal, override
 
-_ID_FIELDS: Final = ("device_id", "task", "sequence_number", "partition")
+from walle_stream.spec.document import masked
+
+_ID_FIELDS: Final = ("device_id", "task", "sequence_number", "position", "partition")
 """Given through ``extra=``; each becomes a field of its own."""
 
-_MASK: Final = "***"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def configure_logging(
-    format_: Literal["text", "json"], level: str, masked: Collection[str] = ()
+    format_: Literal["text", "json"], level: str, secrets: Collection[str] = ()
 ) -> None:
     """Send the library's log lines to stderr; a second call replaces the first.
 
@@ -29,10 +32,10 @@ def configure_logging(
             ``timestamp`` in UTC, ``level``, ``logger``, ``message``, the ids that
             the record has, ``exception``).
         level: ``debug``, ``info``, ``warning`` or ``error``.
-        masked: Values that must not appear, such as those from ``${VAR}``.
+        secrets: Values that must not appear, such as those from ``${VAR}``.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter(masked) if format_ == "json" else _TextFormatter(masked))
+    handler.setFormatter(_JsonFormatter(secrets) if format_ == "json" else _TextFormatter(secrets))
     logger = logging.getLogger("walle_stream")
     logger.handlers = [handler]
     logger.setLevel(level.upper())
@@ -40,11 +43,11 @@ def configure_logging(
 
 
 class _FieldsFormatter(logging.Formatter):
-    def __init__(self, masked: Collection[str]) -> None:
+    def __init__(self, secrets: Collection[str]) -> None:
         super().__init__()
         # the longest first, so that no part of a longer one is left; an empty
         # one would be found between all letters
-        self._masked = sorted(filter(None, masked), key=len, reverse=True)
+        self._masked = sorted(filter(None, secrets), key=len, reverse=True)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, object]:
         # masked before they are quoted: a quoted value would not be found
@@ -65,7 +68,7 @@ class _FieldsFormatter(logging.Formatter):
 
     def _mask(self, text: str) -> str:
         for value in self._masked:
-            text = text.replace(value, _MASK)
+            text = masked(text, value)
         return text
 
 
@@ -79,7 +82,8 @@ class _TextFormatter(_FieldsFormatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         fields = self._fields(record)
-        message = str(fields["message"]).replace("\r", r"\r").replace("\n", r"\n")
+        # no control character of a message reaches the terminal
+        message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(fields["message"]))
         line = f"{fields['timestamp']} {record.levelname} {record.name}: {message}"
         for name in _ID_FIELDS:
             if name in fields:

@@ -50,6 +50,7 @@ def features_lines(
         StoreMissingError: There is no such data directory.
     """
     with DataDir.open_read_only(data_dir) as opened:
+        opened.check_parts()
         store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
         try:
             for record in store.scan(device_id):
@@ -207,6 +208,7 @@ def _feature_line(record: FeatureRecord) -> bytes:
 
 def _partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
     with DataDir.open_read_only(data_dir) as opened:
+        opened.check_parts()
         for number in range(opened.meta.partition_count):
             try:
                 store = PartitionStore.open(opened.partition_path(number), read_only=True)

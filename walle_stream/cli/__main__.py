@@ -7,12 +7,18 @@ disk is full, 9 actors or tunnel, 10 a script did not return when the run was
 asked to stop, 130 ended by a second signal.
 """
 
+import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import Final
 
-EXIT_UNEXPECTED = 70
-"""A bug of ours (``EX_SOFTWARE``): the traceback is printed."""
+EXIT_FULL = 8
+"""The disk is full, also when it is only our output that does not fit."""
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,31 +28,64 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; None takes the process's.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _fix_hash_seed(arguments)
+    try:
+        if argv is None and arguments[:1] == ["run"]:
+            _end_quietly_on_signals()
+            _fix_hash_seed(arguments)
+        return _dispatch(arguments)
+    except BrokenPipeError:
+        # the reader of our output went away (`walle features list | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, UnicodeError) as error:
+        _say(f"walle: {error}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left must not fail once more
+        return EXIT_FULL if getattr(error, "errno", None) in _FULL else 1
+    except KeyboardInterrupt:
+        _say("walle: interrupted")
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
     from walle_stream.cli.parser import build_parser  # noqa: PLC0415 - after a possible re-exec
     from walle_stream.errors import WalleError  # noqa: PLC0415 - same
 
     options = build_parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk is seen here, not at the interpreter's end
     except WalleError as error:
-        print(f"walle: {error}", file=sys.stderr)
+        _say(f"walle: {error}")
         return error.exit_code
-    except BrokenPipeError:
-        # the reader of our output went away (`walle features list | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("walle: interrupted", file=sys.stderr)
-        return 130
+    return code
+
+
+def _say(line: str) -> None:
+    if sys.stderr is not None:
+        print(line, file=sys.stderr)
+
+
+def _end_quietly_on_signals() -> None:
+    # until the run has its own handlers: nothing is open yet, nothing was read
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        _say(f"walle: stopped by {signal.Signals(number).name} before anything was read")
+        os._exit(0)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 
 def _fix_hash_seed(arguments: list[str]) -> None:
     # a script that iterates over a set of text must give the same bytes in
     # every run (architecture, determinism); the salt is per process
-    if arguments[:1] == ["run"] and os.environ.get("PYTHONHASHSEED") != "0":
+    if os.environ.get("PYTHONHASHSEED") != "0":
         environ = {**os.environ, "PYTHONHASHSEED": "0"}
-        command = [sys.executable, "-m", "walle_stream.cli", *arguments]
+        # -P: modules of the current directory are nobody's business
+        command = [sys.executable, "-P", "-m", "walle_stream.cli", *arguments]
+        # a signal meanwhile waits for the handlers of the new process
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         os.execve(sys.executable, command, environ)  # noqa: S606 - our own command again
 
 

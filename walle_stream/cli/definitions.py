@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import shlex
 from pathlib import Path
 
 from walle_stream.app.assembly import validate_file
@@ -32,5 +34,9 @@ def init(options: argparse.Namespace) -> int:
     folder = Path(options.name)
     for path in make_project(folder):
         print(f"  {path}")
-    print(f"made {folder}: `walle run {folder}/pipeline.yaml`, `pytest {folder}`")
+    # a name that begins with a dash would be read as an option
+    prefix = f"{os.curdir}{os.sep}" if options.name.startswith("-") else ""
+    shown = shlex.quote(f"{prefix}{folder}")
+    print(f"made {shown}; run it:   walle run {shown}/pipeline.yaml")
+    print(f"test it (needs pytest): python -m pytest {shown}")
     return 0

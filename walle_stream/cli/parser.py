@@ -125,7 +125,10 @@ def _later(module: str, function: str) -> Any:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
     return value

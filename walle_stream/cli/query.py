@@ -30,7 +30,7 @@ def dead_letters_list(options: argparse.Namespace) -> int:
                 print(msgspec.json.encode(letter).decode())
             else:
                 task = f" task {letter.task!r}" if letter.task else ""
-                print(f"{letter.route:<10}{letter.origin}{task}: {letter.reason}")
+                print(f"{letter.route:<10}{letter.origin}{task}: {_one_line(letter.reason)}")
     return 0
 
 
@@ -46,3 +46,7 @@ def _print(lines: Iterable[bytes]) -> None:
     for line in lines:
         write(line + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -2,7 +2,7 @@
 
 import sys
 from types import TracebackType
-from typing import Self
+from typing import Self, override
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -12,6 +12,19 @@ from walle_stream.app.report import RunReport
 
 console = Console(stderr=True, highlight=False)
 """Progress and messages go to stderr, results to stdout."""
+
+
+class ResultConsole(Console):
+    """Stdout; what reads it may go away (``walle run ... | head``)."""
+
+    @override
+    def on_broken_pipe(self) -> None:
+        """Leave the answer to ``main`` instead of ending with status 1.
+
+        Raises:
+            BrokenPipeError: Always.
+        """
+        raise BrokenPipeError
 
 
 class RunProgress:
@@ -77,7 +90,7 @@ def run_table(report: RunReport) -> Table:
         "rows",
         f"{counters.source_rows:,}",
         f"{counters.accepted_rows:,} accepted, {counters.duplicate_rows:,} duplicate, "
-        f"{counters.late_rows:,} late, {counters.dead_letter_rows:,} dead letters",
+        f"{counters.late_rows:,} late, {counters.dead_letter_rows:,} unreadable",
     )
     row("devices", f"{counters.devices:,}", f"{report.cloud.devices:,} with a feature")
     row("events", f"{counters.events:,}")

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -16,7 +17,8 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
-from walle_stream.errors import StopTimeoutError
+from walle_stream.errors import StopTimeoutError, WalleError
+from walle_stream.spec.document import masked
 
 SAMPLE_FEATURES = 3
 """Features shown to a person at the end of a run."""
@@ -42,6 +44,17 @@ def run(options: argparse.Namespace) -> int:
         assembly, RunOptions(data_dir, options.hosts or assembly.host_count, options.limit)
     )
     _handle_signals(current)
+    try:
+        report = _run(current, options)
+    except WalleError as error:
+        for value in assembly.masked_values:
+            error.message = masked(error.message, value)
+        raise
+    _show(report, data_dir, is_json=options.json)
+    return 0
+
+
+def _run(current: LocalRun, options: argparse.Namespace) -> RunReport:
     with ExitStack() as stack:
         if options.metrics:
             # imported where used: half of a short run is its imports
@@ -49,13 +62,11 @@ def run(options: argparse.Namespace) -> int:
 
             serve_metrics(stack, options.metrics, current)
         on_progress = None
-        if not options.json:
+        if not options.json and sys.stderr is not None:
             from walle_stream.cli.render import RunProgress  # noqa: PLC0415 - see above
 
             on_progress = stack.enter_context(RunProgress()).update
-        report = current.run(on_progress, cpu_before_s=0.0)
-    _show(report, data_dir, is_json=options.json)
-    return 0
+        return current.run(on_progress, cpu_before_s=0.0)
 
 
 def _handle_signals(current: LocalRun) -> None:
@@ -81,25 +92,35 @@ def _give_up() -> None:
         f"asked to stop, but a script did not return in {FINISH_TIMEOUT_S:g} s: what was committed "
         "stays, the rest is done again; correct the script and run the same command"
     )
-    print(f"walle: {error}", file=sys.stderr, flush=True)
+    _say(str(error))
     os._exit(error.exit_code)
+
+
+def _say(line: str) -> None:
+    if sys.stderr is not None:
+        print(f"walle: {line}", file=sys.stderr)
 
 
 def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
     if report.stopped_by.startswith("SIG"):
-        print(
-            f"walle: stopped by {report.stopped_by}, everything read is committed: "
-            "run the same command to continue",
-            file=sys.stderr,
+        _say(
+            f"stopped by {report.stopped_by}, everything read is committed: "
+            "run the same command to continue"
         )
+    counters = report.counters
+    if counters.dead_letters:
+        _say(
+            f"{counters.dead_letters:,} dead letters so far, {counters.task_failures:,} of them "
+            f"failed runs: walle dead-letters list --data-dir {shlex.quote(str(data_dir))}"
+        )
+    if report.cloud.gaps:
+        _say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
     if is_json:
         print(report.to_json().decode())
         return
-    from rich.console import Console  # noqa: PLC0415 - see above
-
-    from walle_stream.cli.render import run_table  # noqa: PLC0415 - see above
+    from walle_stream.cli.render import ResultConsole, run_table  # noqa: PLC0415 - see above
 
     for line in features_sample(data_dir, SAMPLE_FEATURES):
         print(line.decode())
-    Console(highlight=False).print(run_table(report))
+    ResultConsole(highlight=False).print(run_table(report))
     print(f"features: walle features list --data-dir {data_dir}")

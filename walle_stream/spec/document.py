@@ -121,14 +121,20 @@ class Document:
         for place, secrets in self.secrets.items():
             if place[: len(key)] == key:
                 for secret in sorted(secrets, key=len, reverse=True):
-                    message = _without(message, secret)
+                    message = masked(message, secret)
         text = " ".join(f"{path}: {message}".split()) if path else message
         if (line, column) == _SET_PLACE:
             return SpecFileError(f"--set: {text}", "--set")
         return SpecFileError(f"{self.file}:{line}:{column}: {text}", self.file, line, column)
 
 
-def _without(message: str, secret: str) -> str:
+def masked(message: str, secret: str) -> str:
+    """Return a text without a value that came from the environment.
+
+    Args:
+        message: The text.
+        secret: The value; a very short one only counts as a word of its own.
+    """
     for text in {secret, repr(secret)[1:-1]}:
         if len(text) < _SHORT:
             # not within other words and numbers

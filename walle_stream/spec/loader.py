@@ -2,7 +2,7 @@
 
 Everything that is wrong ends as one ``SpecFileError`` line with the place of the
 first problem and the number of the others. Nothing but the YAML files is opened:
-scripts and sources are only named. Place in the data flow: ``cli`` and ``app``
+scripts are only looked for, sources only named. Place in the data flow: ``cli`` and ``app``
 call it before anything else happens.
 """
 
@@ -58,6 +58,8 @@ def load_pipeline(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     connector_models: Mapping[str, type[BaseModel]] | None = None,
+    *,
+    look_for_scripts: bool = False,
 ) -> LoadedPipeline:
     """Load a pipeline and the tasks it names.
 
@@ -66,13 +68,14 @@ def load_pipeline(
         overrides: ``a.b=c``, applied in order.
         environ: For ``${VAR}``.
         connector_models: For each connector the model of its keys.
+        look_for_scripts: Refuse scripts that are not there, where the YAML names them.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.
     """
     # not `or`: models that are loaded when asked for may have no length
     models = {} if connector_models is None else connector_models
-    return _Loading(file, environ, models).pipeline(overrides)
+    return _Loading(file, environ, models, look_for_scripts=look_for_scripts).pipeline(overrides)
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
@@ -103,10 +106,13 @@ class _Loading:
         file: Path,
         environ: Mapping[str, str],
         models: Mapping[str, type[BaseModel]],
+        *,
+        look_for_scripts: bool = False,
     ) -> None:
         self._file = file
         self._environ = environ
         self._models = models
+        self._look_for_scripts = look_for_scripts
         self._problems: list[Problem] = []
         self._masked: set[str] = set()
 
@@ -281,12 +287,23 @@ class _Loading:
         refused = Refused(document, model, base, data, known)
         for _ in range(2):
             try:
-                return model.model_validate(data, by_alias=True, by_name=False)
+                found = model.model_validate(data, by_alias=True, by_name=False)
             except ValidationError as error:
                 if not _restore_texts(refused, error, folder):
                     self._problems += explain(refused, error)
                     return None
+            else:
+                if self._look_for_scripts and isinstance(found, Task):
+                    self._look_for_script(document, found)
+                return found
         return None
+
+    def _look_for_script(self, document: Document, task: Task) -> None:
+        script = task.spec.script
+        if not script.exists():
+            hint = suggest(script.name, [path.name for path in script.parent.glob("*.py")])
+            message = f"there is no file {shown(script.name)} in {script.parent}{hint}"
+            self._add(document.error(("spec", "script"), message))
 
     def _add(self, error: SpecFileError) -> None:
         self._problems.append(Problem(error))

@@ -38,6 +38,8 @@ def substitute(text: str, environ: Mapping[str, str]) -> Substitution:
         if match[0] == "$$":
             return "$"
         name, default = match[1], match[2]
+        if default is not None and "${" in default:
+            raise ValueError("a default cannot be another ${...}: write its value")
         if name is None:
             raise ValueError("expected ${NAME} or ${NAME:-default}; write $$ for a dollar")
         value = environ.get(name)

@@ -40,7 +40,10 @@ from walle_stream.errors import (
 DATA_DIR_VERSION: Final = 1
 """Format version of the directory's layout."""
 
-_HALF_MADE: Final = frozenset({"LOCK", "meta.json.new"})
+_COMPLETE: Final = "complete"
+"""Empty file: every database was made."""
+
+_HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE})
 _DATABASES: Final = frozenset({"partitions", "tunnel", "cloud"})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
@@ -153,6 +156,29 @@ class DataDir:
     def cloud_path(self) -> Path:
         """The folder of the cloud side's feature table."""
         return self.path / "cloud"
+
+    def check_parts(self) -> None:
+        """Refuse a directory that has lost a part since it was complete.
+
+        Raises:
+            StoreCorruptedError: A database is gone that was there before.
+        """
+        if (self.path / _COMPLETE).exists():
+            for part in self._parts():
+                if not (part / "CURRENT").exists():
+                    raise StoreCorruptedError(
+                        f"{self.path} has lost {part.relative_to(self.path)}: restore it from a "
+                        "copy, or give a new --data-dir"
+                    )
+
+    def mark_complete(self) -> None:
+        """Remember that every database was made; may be called twice."""
+        with _map_os_errors(self.path):
+            (self.path / _COMPLETE).touch(mode=0o600)
+
+    def _parts(self) -> list[Path]:
+        numbers = range(self.meta.partition_count)
+        return [self.tunnel_path, self.cloud_path, *map(self.partition_path, numbers)]
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""

@@ -69,16 +69,20 @@ def compile_program(program: TaskProgram) -> CompiledProgram:
     return _compile(program, _parse(program))
 
 
-def script_error(program: TaskProgram | CompiledProgram, line: int, text: str) -> ScriptError:
+def script_error(
+    program: TaskProgram | CompiledProgram, line: int, text: str, column: int = 0
+) -> ScriptError:
     """Make the error for a place in a script.
 
     Args:
         program: Whose script.
         line: From 1; 0 when unknown.
         text: What is wrong there and what to do.
+        column: From 1; 0 when unknown.
     """
     name = program.name if isinstance(program, TaskProgram) else program.task
     place = f"{program.file}:{line}" if line else program.file
+    place += f":{column}" if line and column else ""
     return ScriptError(f"{place}: task {name!r}: {text}", name, program.file, line)
 
 
@@ -89,7 +93,7 @@ def _parse(program: TaskProgram) -> ast.Module:
             return ast.parse(program.source, program.file)
     except SyntaxError as error:
         raise script_error(
-            program, error.lineno or 0, f"is not valid Python: {error.msg}"
+            program, error.lineno or 0, f"is not valid Python: {error.msg}", error.offset or 0
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise script_error(program, 0, f"is not valid Python: {error}") from error
@@ -107,7 +111,7 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
             code = compile(gate.rewrite(tree), program.file, "exec", dont_inherit=True, optimize=0)
     except SyntaxError as error:
         raise script_error(
-            program, error.lineno or 0, f"is not valid Python: {error.msg}"
+            program, error.lineno or 0, f"is not valid Python: {error.msg}", error.offset or 0
         ) from error
     except (RecursionError, MemoryError) as error:
         raise script_error(program, 0, "is nested too deep to compile: split it up") from error

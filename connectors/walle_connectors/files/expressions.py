@@ -11,8 +11,10 @@ accepts is translated by ``translate`` into the tree of the row function.
 Functions: ``int float str len abs lower upper strip`` of one value,
 ``round(x[, digits])``, ``min`` and ``max`` of two or more,
 ``split(text, separator)``, ``get("name"[, default])`` for a column or field
-that may be missing or null, ``flags(name=condition, ...)`` for the list of the
-names whose condition holds.
+that may be missing or null, ``get(value, "name"[, default])`` for a part of an
+object or list that may be, ``timestamp(text)`` for the epoch milliseconds of an
+ISO 8601 date and time, ``flags(name=condition, ...)`` for the list of the names
+whose condition holds. ``docs/sources.md`` is the user's page.
 """
 
 import ast
@@ -42,7 +44,8 @@ FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     "min": (2, _MAX_ARGUMENTS),
     "max": (2, _MAX_ARGUMENTS),
     "split": (2, 2),
-    "get": (1, 2),
+    "get": (1, 3),
+    "timestamp": (1, 1),
     "flags": (0, 0),
 }
 """Allowed functions with the fewest and most positional arguments."""
@@ -200,14 +203,24 @@ def _check_call(node: ast.Call, depth: int) -> None:
     for argument in node.args:
         _check(argument, depth)
     _check_keywords(node, depth)
-    if name == "get" and not _is_text(node.args[0]):
-        raise ExpressionError("get() takes the name as literal text", node)
+    if name == "get":
+        _check_get(node)
     if name == "round" and len(node.args) == 2:  # noqa: PLR2004 - value and digits
         digits = node.args[1]
         if not (isinstance(digits, ast.Constant) and type(digits.value) is int):
             raise ExpressionError("round() takes the digits as a literal number", digits)
         if digits.value > _MAX_DIGITS:
             raise ExpressionError(f"round() takes at most {_MAX_DIGITS} digits", digits)
+
+
+def _check_get(node: ast.Call) -> None:
+    if _is_text(node.args[0]):
+        if len(node.args) > 2:  # noqa: PLR2004 - name and default
+            raise ExpressionError("get('column') takes a default and no more", node)
+    elif len(node.args) < 2:  # noqa: PLR2004 - value and name
+        raise ExpressionError("get() takes a column's name, or a value and a name in it", node)
+    else:
+        _check_index(node.args[1])
 
 
 def _check_keywords(node: ast.Call, depth: int) -> None:

@@ -7,6 +7,7 @@ within what every later stage can store: integers of 64 bits, finite floats.
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
 INT_MAX: Final = 2**63 - 1
@@ -21,6 +22,8 @@ EVENTS_PER_ROW_MAX: Final = 10_000
 ROW_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
 """What an expression may raise on a row."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _TEXT_MAX: Final = 2**20
 _DEPTH_MAX: Final = 50
 _SHOWN: Final = 60
@@ -58,6 +61,8 @@ def _optional_text(value: Any) -> str:
 
 
 def _to_list(value: Any) -> list[Any]:
+    if value is None:
+        return []  # a row without the list repeats nothing
     return value if type(value) is list else _bad(f"{_show(value)} is not a list")
 
 
@@ -143,6 +148,28 @@ def _split(value: str, separator: str) -> list[str]:
     return str.split(value, separator)
 
 
+def _timestamp(value: Any) -> int:
+    """Read an ISO 8601 date and time; without a zone it is UTC."""
+    try:
+        when = datetime.fromisoformat(_to_text(value).strip())
+    except ValueError as error:
+        _bad(f"{_show(value)} is no ISO 8601 date and time ({error})")
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return (when - _EPOCH) // _MILLISECOND
+
+
+def _part(value: Any, name: str | int, default: Any = None) -> Any:
+    """Return a part of an object or a list, the default where there is none."""
+    if type(value) is dict:
+        found = value.get(name)
+    elif type(value) is list and type(name) is int and -len(value) <= name < len(value):
+        found = value[name]
+    else:
+        found = None
+    return default if found is None else found
+
+
 def _chosen(*pairs: tuple[str, Any]) -> list[str]:
     return [name for name, is_set in pairs if is_set]
 
@@ -162,6 +189,8 @@ RUNTIME: Final[Mapping[str, Any]] = {
     "strip": _strip,
     "split": _split,
     "flags": _chosen,
+    "timestamp": _timestamp,
+    "part": _part,
     "type": type,
     "to_text": _to_text,
     "optional_text": _optional_text,

@@ -92,10 +92,10 @@ class OrderModel(Strict):
     """In which order events leave the source."""
 
     scope: Literal["global", "device"] = Field(
-        default="global",
+        default="device",
         description=(
-            "global: the file is sorted by time as a whole; device: only the rows of each "
-            "device are in order among themselves."
+            "device: the rows of each device are in order among themselves, one device's clock "
+            "moves no other; global: the file is sorted by time as a whole."
         ),
     )
     lateness: DurationMs = Field(

@@ -39,8 +39,9 @@ _RESULTS: Final[dict[str, ValueType]] = {
     "upper": "str",
     "strip": "str",
     "split": "strs",
+    "timestamp": "int",
 }
-_CALLED_FUNCTIONS_OF_TEXT: Final = frozenset({"lower", "upper", "strip", "split"})
+_CALLED_FUNCTIONS_OF_TEXT: Final = frozenset({"lower", "upper", "strip", "split", "timestamp"})
 
 
 class Names(Protocol):
@@ -206,7 +207,9 @@ class Translator:
         return _call(name, *values), _RESULTS[name]
 
     def _get(self, node: ast.Call) -> Typed:
-        wanted = _constant(node.args[0]).value
+        if not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
+            return self._part(node)
+        wanted = node.args[0].value
         value, type_ = self._names.optional(str(wanted), node)
         default, default_type = (
             self.translate(node.args[1], is_sure=False)
@@ -219,6 +222,12 @@ class Translator:
         )
         chosen = ast.IfExp(test, ast.Name(name, ast.Load()), default)
         return chosen, _common(type_, default_type)
+
+    def _part(self, node: ast.Call) -> Typed:
+        values = [self.translate(node.args[0], is_sure=False)[0], deepcopy(node.args[1])]
+        if len(node.args) > 2:  # noqa: PLR2004 - value and name
+            values.append(self.translate(node.args[2], is_sure=False)[0])
+        return _call("part", *values), "any"
 
     def _flags(self, node: ast.Call, is_sure: bool) -> Typed:
         names = [str(keyword.arg) for keyword in node.keywords]

@@ -312,3 +312,9 @@ def run(ctx, page):
     assert runs[2].message.endswith("a run may emit 1000 bytes (limits.outputBytes)")
     assert [len(run.logs) for run in runs] == [3, 3, 1, 1]
     assert runs[0].logs[-1] == ("warning", "1 more lines were dropped")
+
+
+def test_log_lines_take_values_as_logging_does(run_script: Any) -> None:
+    source = "def run(ctx, page):\n ctx.log.warning('%s of %d', 'a', 3)\n ctx.log.info('100 %')"
+    (run,) = run_script(source).runs
+    assert run.logs == [("warning", "a of 3"), ("info", "100 %")]

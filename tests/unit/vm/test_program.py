@@ -56,7 +56,7 @@ def test_a_script_that_cannot_run_is_refused_at_its_place(
         load(source)
     error = caught.value
     assert (error.task, error.file, error.line) == ("ipv", "tasks/ipv.py", line)
-    assert error.message.startswith(f"tasks/ipv.py:{line}: " if line else "tasks/ipv.py: ")
+    assert error.message.startswith(f"tasks/ipv.py:{line}:" if line else "tasks/ipv.py: ")
     assert words in error.message
 
 

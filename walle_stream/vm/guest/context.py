@@ -51,29 +51,32 @@ class Log:
         self._lines: list[tuple[int, str]] = []
         self._dropped_count = 0
 
-    def info(self, text: object) -> None:
+    def info(self, text: object, *values: object) -> None:
         """Log a line.
 
         Args:
             text: Any value; its text is kept.
+            *values: Put into the text by ``%``, as ``logging`` does.
         """
-        self._add(0, text)
+        self._add(0, text, values)
 
-    def warning(self, text: object) -> None:
+    def warning(self, text: object, *values: object) -> None:
         """Log a line that someone should see.
 
         Args:
             text: Any value; its text is kept.
+            *values: Put into the text by ``%``, as ``logging`` does.
         """
-        self._add(1, text)
+        self._add(1, text, values)
 
-    def error(self, text: object) -> None:
+    def error(self, text: object, *values: object) -> None:
         """Log a line about a failure.
 
         Args:
             text: Any value; its text is kept.
+            *values: Put into the text by ``%``, as ``logging`` does.
         """
-        self._add(2, text)
+        self._add(2, text, values)
 
     def print(
         self, *values: object, sep: str | None = " ", end: str | None = "\n", **_: object
@@ -89,9 +92,10 @@ class Log:
         text = (" " if sep is None else sep).join([str(value) for value in values])
         self._add(0, text + ("" if end is None else end).rstrip("\r\n"))
 
-    def _add(self, level: int, text: object) -> None:
+    def _add(self, level: int, text: object, values: tuple[object, ...] = ()) -> None:
         if len(self._lines) < self._max_lines:
-            self._lines.append((level, str(text)[:LOG_MAX_CHARACTERS]))
+            line = str(text) % values if values else str(text)
+            self._lines.append((level, line[:LOG_MAX_CHARACTERS]))
         else:
             self._dropped_count += 1
 

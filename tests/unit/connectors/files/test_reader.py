@@ -21,7 +21,11 @@ EXIT = [
     {"kind": "page_enter", "page": "'p'", "contents": {"n": "n"}},
     {"kind": "page_exit", "at": "t + n", "page": "'p'", "contents": {"n": "n"}},
 ]
-KEYS: dict[str, Any] = {"columns": {"t": "int", "n": "int"}, "events": EXIT}
+KEYS: dict[str, Any] = {
+    "columns": {"t": "int", "n": "int"},
+    "events": EXIT,
+    "order": {"scope": "global"},
+}
 
 
 def events(batches: Batches) -> list[Event]:
@@ -80,7 +84,7 @@ def test_row_below_what_was_released_is_late_and_a_dead_letter(make: Make, read:
 
 def test_lateness_holds_events_until_late_rows_found_their_place(make: Make, read: Read) -> None:
     rows = "d,t,n\na,5,0\nb,4,0\nc,2,0\nd,20,0\n"
-    batches = read(make(rows, **KEYS, order={"lateness": "2ms"}))
+    batches = read(make(rows, **{**KEYS, "order": {"scope": "global", "lateness": "2ms"}}))
     # 3 was not released yet when c came: nothing is lost before a row is released
     assert [mark[0] for mark in marks(batches)[::2]] == ["c", "b", "a", "d"]
     assert counts(batches) == (4, 4, 0, 0, 0)
@@ -88,7 +92,7 @@ def test_lateness_holds_events_until_late_rows_found_their_place(make: Make, rea
 
 def test_order_of_a_device_knows_nothing_of_the_others(make: Make, read: Read) -> None:
     rows = "d,t,n\na,50,5\na,60,5\nb,1,5\na,40,5\nb,6,5\n"
-    batches = read(make(rows, **KEYS, order={"scope": "device"}))
+    batches = read(make(rows, **{**KEYS, "order": {"scope": "device"}}))
     assert counts(batches) == (5, 4, 0, 1, 0)
     assert [mark for mark in marks(batches) if mark[0] == "b"] == [
         ("b", "enter", 1),
@@ -108,9 +112,17 @@ def test_first_row_of_an_identity_counts_even_when_it_was_late(make: Make, read:
 def test_invalid_row_leaves_no_trace(make: Make, read: Read) -> None:
     event = {"kind": "click", "page": "'p'", "contents": {"v": "1 // n"}}
     rows = "d,t,n\na,900,0\na,900,1\nb,5,1\n"
-    batches = read(make(rows, columns=KEYS["columns"], identity=["d", "t"], events=[event]))
+    batches = read(
+        make(
+            rows, columns=KEYS["columns"], order=KEYS["order"], identity=["d", "t"], events=[event]
+        )
+    )
     assert counts(batches) == (3, 1, 0, 1, 1)
-    batches = read(make("d,t,n\na,900,0\nb,5,1\n", columns=KEYS["columns"], events=[event]))
+    batches = read(
+        make(
+            "d,t,n\na,900,0\nb,5,1\n", columns=KEYS["columns"], order=KEYS["order"], events=[event]
+        )
+    )
     assert counts(batches) == (2, 1, 0, 0, 1)
     (letter,) = letters(batches)
     assert (letter.route, letter.device_id, letter.error) == ("invalid", "a", "ZeroDivisionError")
@@ -120,7 +132,11 @@ def test_invalid_row_leaves_no_trace(make: Make, read: Read) -> None:
 def test_row_that_would_fail_is_a_duplicate_first(make: Make, read: Read) -> None:
     event = {"kind": "click", "page": "'p'", "contents": {"v": "1 // n"}}
     rows = "d,t,n\na,9,1\na,9,0\nb,8,0\n"
-    batches = read(make(rows, columns=KEYS["columns"], identity=["d", "t"], events=[event]))
+    batches = read(
+        make(
+            rows, columns=KEYS["columns"], order=KEYS["order"], identity=["d", "t"], events=[event]
+        )
+    )
     assert counts(batches) == (3, 1, 1, 1, 0)
 
 
@@ -324,3 +340,36 @@ def test_name_of_the_file_is_in_the_origin_wherever_it_lies(
     (tmp_path / "deep").mkdir()
     batches = read(make("d,t\nx\n", path=tmp_path / "deep" / "log.csv"))
     assert letters(batches)[0].origin == "log.csv:2"
+
+
+def test_dates_optional_parts_and_missing_lists_of_an_ordinary_log(make: Make, read: Read) -> None:
+    rows = [
+        '{"when":"2026-01-01T10:00:00Z","user":{"id":"a","tags":["x","y"]},"lines":["p","q"]}',
+        '{"when":"2026-01-01T11:00:01.5+01:00","user":{"id":"a"}}',
+        '{"when":"2026-01-01 10:00:02","user":null,"lines":null}',
+        '{"when":"yesterday","user":{"id":"a"}}',
+    ]
+    tag = "get(get(user, 'tags'), -1, 'none')"
+    event = {"kind": "click", "page": "'p'", "contents": {"tag": tag}}
+    repeated = {**event, "each": {"name": "line", "in": "get('lines')"}, "id": "line"}
+    source = make(
+        "\n".join(rows),
+        format="jsonl",
+        device="get(user, 'id', 'nobody')",
+        time="timestamp(when)",
+        events=[event, repeated],
+    )
+    batches = read(source)
+    start = 1_767_261_600_000
+    found = [
+        (e.device_id, e.event_time_ms - start, e.id, e.contents["tag"]) for e in events(batches)
+    ]
+    assert sorted(found) == [
+        ("a", 0, "click", "y"),
+        ("a", 0, "p", "y"),
+        ("a", 0, "q", "y"),
+        ("a", 1_500, "click", "none"),
+        ("nobody", 2_000, "click", "none"),
+    ]
+    (letter,) = letters(batches)
+    assert letter.reason.startswith("time: 'yesterday' is no ISO 8601 date and time")

@@ -38,10 +38,10 @@ class TestModel:
         assert (CONNECTOR.name, CONNECTOR.model) == ("files", FilesModel)
         assert isinstance(CONNECTOR.open(FilesModel.model_validate(LEAST)), FilesSource)
 
-    def test_defaults_are_those_of_a_sorted_csv(self) -> None:
+    def test_defaults_are_those_of_a_csv_in_the_order_of_its_devices(self) -> None:
         model = FilesModel.model_validate(LEAST)
         assert (model.delimiter, model.quote, model.max_record_bytes) == (",", '"', 2**20)
-        assert (model.order.scope, model.order.lateness) == ("global", 0)
+        assert (model.order.scope, model.order.lateness) == ("device", 0)
 
     def test_units_are_understood(self) -> None:
         keys = {"order": {"lateness": "1.5h"}, "maxRecordBytes": "64KiB"}
@@ -150,7 +150,7 @@ class TestFingerprint:
             ("d,t\n", {}, "it has 4 bytes, before it had at least 8"),
             ("d,t\nb,1\n", {}, "its first 8 bytes are others"),
             ("d,t\na,1\n", {"device": "d + 'x'"}, "maps it to events in another way"),
-            ("d,t\na,1\n", {"order": {"scope": "device"}}, "in another way"),
+            ("d,t\na,1\n", {"order": {"scope": "global"}}, "in another way"),
             ("d,t\na,1\n", {"maxRecordBytes": "1KiB"}, "in another way"),
             (
                 "d,t\na,1\n",
