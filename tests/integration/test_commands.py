@@ -165,7 +165,7 @@ def test_a_metrics_address_that_is_taken_or_wrong_is_one_line(walle, tmp_path):
 
 
 def test_wrong_usage_exits_with_2(walle):
-    for arguments in ([], ["run"], ["run", "x", "--limit", "0"], ["frobnicate"]):
+    for arguments in ([], ["run"], ["run", "x", "--limit", "-1"], ["frobnicate"]):
         assert walle(*arguments, check=False).returncode == 2
 
 

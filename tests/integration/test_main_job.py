@@ -140,7 +140,7 @@ def test_the_bytes_do_not_depend_on_passivation(run_ipv, unseen, reference, tmp_
     assert bytes_of(tmp_path / "d") == reference
 
 
-@pytest.mark.parametrize("limits", [[1], [17, 1, 900], [2_999], [100_000]])
+@pytest.mark.parametrize("limits", [[0, 1], [17, 1, 900], [2_999], [100_000]])
 def test_a_limit_and_then_the_rest_is_the_whole_run(run_ipv, unseen, reference, tmp_path, limits):
     total = len(unseen.read_text().splitlines()) - 1
     for count, limit in enumerate(limits, start=1):

@@ -28,7 +28,7 @@ from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
 from walle_stream.wire.envelope import decode_downlink
-from walle_stream.wire.frame import FeatureRecord, encode_body
+from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -144,11 +144,11 @@ class PartitionHost:
         ]
         exits = machine.counts.page_sequences
         self._count(head, batch, records)
-        frame = self._commit(head, batch, records, dead_letters)
+        frames = self._commit(head, batch, records, dead_letters)
         self.run_events += len(batch.events)
         if exits:
             self.latencies.add(monotonic_ms() - delivered_ms, exits)
-        if frame is not None:
+        for frame in frames:
             self._session.offer(*frame)
         self._states.forget(machine.passivate(self._plan.active_devices))
 
@@ -228,25 +228,25 @@ class PartitionHost:
         batch: SourceBatch,
         records: list[FeatureRecord],
         dead_letters: list[DeadLetter],
-    ) -> tuple[int, bytes] | None:
+    ) -> list[tuple[int, bytes]]:
         rows, machine = self._opened(), self._machine
-        frame = None
-        if records:
-            frame = (head.next_frame, encode_body(records, self._plan.compression))
+        frames = []
+        for part in split_records(records):
+            frames.append((head.next_frame, encode_body(part, self._plan.compression)))
             head.next_frame += 1
             head.counters.uplink_frames += 1
-            head.counters.uplink_bytes += self._session.size_bytes(frame[1])
+            head.counters.uplink_bytes += self._session.size_bytes(frames[-1][1])
         for delta in machine.delta():
             rows.put_device(delta)
         rows.put_features(records)
-        rows.put_outbox(frame, self._session.collect())
+        rows.put_outbox(frames, self._session.collect())
         rows.put_dead_letters(head, dead_letters)
         self._take_messages(head)
         rows.commit(head, batch.offset)
         self._downlink.release(self.number, head.downlink_position)
         machine.mark_committed()
         self._head, self.offset = head, batch.offset
-        return frame
+        return frames
 
     def _take_messages(self, head: PartitionHead) -> int:
         # the position commits with the messages: none is lost, none comes twice
@@ -274,7 +274,7 @@ class PartitionHost:
         )
         if self._take_messages(head):
             rows = self._opened()
-            rows.put_outbox(None, self._session.collect())
+            rows.put_outbox((), self._session.collect())
             rows.commit(head, self.offset)
             self._downlink.release(self.number, head.downlink_position)
             self._head = head
@@ -290,7 +290,7 @@ class PartitionHost:
         self._session.flush(deadline_ms)
         acknowledged = self._session.collect()
         if acknowledged:
-            rows.put_outbox(None, acknowledged)
+            rows.put_outbox((), acknowledged)
             rows.commit(self._head, self.offset)
         crash_point("close.before")
         self.abandon()

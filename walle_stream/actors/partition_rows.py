@@ -144,11 +144,11 @@ class PartitionRows:
         for task, rows in by_task.items():
             self._table(task).put_rows(rows, now_ms)
 
-    def put_outbox(self, frame: tuple[int, bytes] | None, acknowledged: Sequence[int]) -> None:
-        """Write a new frame and delete acknowledged ones."""
+    def put_outbox(self, frames: Iterable[tuple[int, bytes]], acknowledged: Sequence[int]) -> None:
+        """Write new frames and delete acknowledged ones."""
         transaction = self._begun()
-        if frame is not None:
-            transaction.put(keys.outbox_key(frame[0]), frame[1])
+        for number, body in frames:
+            transaction.put(keys.outbox_key(number), body)
         for number in acknowledged:
             transaction.delete(keys.outbox_key(number))
 

@@ -46,7 +46,7 @@ def _add_run(commands: Any) -> None:
         help="where state, features and log live (default: walle-data/NAME)",
     )
     run.add_argument(
-        "--limit", type=_positive, metavar="N", help="read at most N more rows, then stop"
+        "--limit", type=_not_negative, metavar="N", help="read at most N more rows, then stop"
     )
     run.add_argument(
         "--json", action="store_true", help="the last line of stdout is one JSON object"
@@ -125,10 +125,18 @@ def _later(module: str, function: str) -> Any:
 
 
 def _positive(text: str) -> int:
+    return _at_least(1, text)
+
+
+def _not_negative(text: str) -> int:
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
     try:
         value = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{value} is not {least} or more")
     return value

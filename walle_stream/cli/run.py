@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
         for value in assembly.masked_values:
             error.message = masked(error.message, value)
         raise
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # all is done: the exit code must say so
     _show(report, data_dir, is_json=options.json)
     return 0
 

@@ -17,7 +17,9 @@ Torn tails of a killed process's log are cut off at the next open (RocksDB's
 point-in-time recovery): never half a write batch, nothing acknowledged lost.
 """
 
+import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal
@@ -169,14 +171,27 @@ def _translate(path: Path, error: BaseException | None) -> StoreError:
     for needles, kind, advice in _MEANINGS:
         if any(needle in text for needle in needles):
             return kind(f"{path} {advice} ({said})")
+    if "previous error" in text and _is_full(path):
+        # the first error was seen by a flush in the background, this is its echo
+        return StoreFullError(f"{path} {_FULL_ADVICE} ({said})")
     return StoreError(f"{path}: {said}")
 
 
+def _is_full(path: Path) -> bool:
+    with suppress(OSError):
+        return shutil.disk_usage(path).free < _FULL_BYTES
+    return False
+
+
+_FULL_BYTES: Final = 4 * 1024 * 1024
+_FULL_ADVICE: Final = (
+    "is on a full disk, the last commit was refused as a whole: free space and run again"
+)
 _MEANINGS: Final[tuple[tuple[tuple[str, ...], type[StoreError], str], ...]] = (
     (
         ("no space left on device", "file too large", "disk quota exceeded"),
         StoreFullError,
-        "is on a full disk, the last commit was refused as a whole: free space and run again",
+        _FULL_ADVICE,
     ),
     (
         ("lock hold by current process", "while lock file"),
@@ -218,6 +233,8 @@ def _open_read_only(path: Path, options: RocksOptions) -> Rdict:
             # a file that the manifest named was deleted before it was opened
             if "no such file" not in str(error).lower() or not attempts_left:
                 raise
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error}") from error
         else:
             # logs go in their order: while the oldest is there, none went
             if oldest is None or oldest.exists():

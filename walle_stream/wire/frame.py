@@ -18,7 +18,7 @@ Features are JSON bytes made in the guest; nothing here looks inside them.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -32,6 +32,9 @@ BODY_VERSION: Final = 1
 
 BODY_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest payload a receiver unpacks."""
+
+FRAME_BYTES: Final = 16 * 1024 * 1024
+"""Features of a commit beyond this go into another frame."""
 
 _HEADER: Final = Struct("<BBII")
 _COUNT: Final = Struct("<I")
@@ -54,6 +57,25 @@ class FeatureRecord(msgspec.Struct, gc=False):
     """JSON object."""
     encoding: bytes
     """Fixed-size encoding beside the feature; may be empty."""
+
+
+def split_records(records: Sequence[FeatureRecord]) -> Iterator[Sequence[FeatureRecord]]:
+    """Cut the features of a commit into parts that fit into a frame each.
+
+    Args:
+        records: As for ``encode_body``.
+
+    Yields:
+        Usually one part: all of them.
+    """
+    first = size_bytes = 0
+    for place, record in enumerate(records):
+        size_bytes += len(record.feature) + len(record.encoding)
+        if size_bytes > FRAME_BYTES and place > first:
+            yield records[first:place]
+            first, size_bytes = place, len(record.feature) + len(record.encoding)
+    if first < len(records):
+        yield records[first:] if first else records
 
 
 def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:

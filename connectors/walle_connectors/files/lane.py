@@ -73,16 +73,19 @@ class Lane:
         """Return whether the partition was told of the end at this step."""
         return self.done.step > step or (self.done.step == step and self.done.is_end)
 
-    def cut(self, step: int, ends: tuple[int, ...], *, is_end: bool = False) -> SourceBatch:
+    def cut(
+        self, step: int, ends: tuple[int, ...], digest: int, *, is_end: bool = False
+    ) -> SourceBatch:
         """Make a batch of what is there and begin the next one.
 
         Args:
             step: The step at hand; earlier ones are complete.
             ends: Ends so far.
+            digest: Of the rows up to the step.
             is_end: This is the last batch of an end.
         """
         self.given += len(self.events)
-        position = Position(step=step, events=self.given, ends=ends, is_end=is_end)
+        position = Position(step=step, events=self.given, ends=ends, is_end=is_end, digest=digest)
         dead = len(self.dead_letters) - self.late_rows
         counts = SourceCounts(
             source_rows=self.accepted_rows + self.duplicate_rows + self.late_rows + dead,

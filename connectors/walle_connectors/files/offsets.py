@@ -8,7 +8,7 @@ released to it and given to the host, and the last step whose counts and dead
 letters are accounted; what earlier steps released is among the events given.
 
 The bytes are JSON: ``{"v": 1, "step": 17, "events": 42, "ends": [], "is_end":
-false}``.
+false, "digest": 907060870}``.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Row counts at which the source had ended so far, ascending."""
     is_end: bool = False
     """The step is an end, and the partition was told so."""
+    digest: int | None = None
+    """CRC-32 of the rows up to the step: a file that differs there is another one."""
 
     @property
     def row_count(self) -> int:
@@ -94,6 +96,23 @@ def known_ends(positions: list[Position]) -> list[int]:
                 "restore the data directory from a copy, or start with a new one"
             )
     return ends
+
+
+def known_digests(positions: list[Position]) -> dict[int, int]:
+    """Return the digest of the rows up to each step that a partition stands at.
+
+    Raises:
+        SourceError: Two partitions contradict each other.
+    """
+    digests: dict[int, int] = {}
+    for partition, position in enumerate(positions):
+        digest = position.digest
+        if digest is not None and digests.setdefault(position.step, digest) != digest:
+            raise SourceError(
+                f"the offset of partition {partition} is not of the same source as the others: "
+                "restore the data directory from a copy, or start with a new one"
+            )
+    return digests
 
 
 def _decode(partition: int, offset: bytes) -> Position:

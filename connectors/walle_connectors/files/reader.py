@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 
 from walle_connectors.files.lane import Held, Lane, Scope
 from walle_connectors.files.mapping import InvalidRow, RowResult
 from walle_connectors.files.model import OrderModel
-from walle_connectors.files.offsets import decode_positions, known_ends
+from walle_connectors.files.offsets import decode_positions, known_digests, known_ends
 from walle_connectors.files.records import BrokenRow, Record, text_digest
 from walle_connectors.files.stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
@@ -79,6 +80,8 @@ class FilesReader:
         positions = decode_positions(offsets, partition_count)
         self._lanes = [Lane(number, position) for number, position in enumerate(positions)]
         self._known_ends = known_ends(positions)
+        self._known_digests = known_digests(positions)
+        self._digest = 0
         self._replay_step = max(position.step for position in positions)
         accounted = max(position.row_count for position in positions)
         self._last_row = None if limit is None else accounted + limit
@@ -179,10 +182,15 @@ class FilesReader:
         lateness_ms, batch_events = self._lateness_ms, self._batch_events
         rows, step, replay_step = self._rows, self._step, self._replay_step
         room = FLUSH_BYTES
+        digest = self._digest
         try:
             for record in islice(self._records, stop - rows):
                 rows += 1
                 step += 1
+                # without its end: the last line may get one when the file grows
+                self._digest = digest = crc32(record[2].rstrip(b"\r\n"), digest)
+                if step <= replay_step:
+                    self._check_digest(step)
                 values = record[0]
                 result = values if values.__class__ is BrokenRow else build(values)
                 if not isinstance(result, tuple):
@@ -251,7 +259,7 @@ class FilesReader:
         events = lane.events
         for first in range(0, len(events) - count + 1, count):
             lane.events = events[first : first + count]
-            self._ready.append(lane.cut(step, self._ends))
+            self._ready.append(lane.cut(step, self._ends, self._digest))
         lane.events = events[len(events) - len(events) % count :]
 
     def _pass_over(self, step: int, record: Record, home: _Home, row: _Known) -> None:
@@ -336,11 +344,12 @@ class FilesReader:
         self._flush_row = self._rows + FLUSH_ROWS
         for lane in self._lanes:
             if not lane.is_empty:
-                self._ready.append(lane.cut(self._step, self._ends))
+                self._ready.append(lane.cut(self._step, self._ends, self._digest))
 
     def _end(self) -> None:
         """Release everything and tell the partitions that were not told yet."""
         step = self._step = self._step + 1
+        self._check_digest(step)
         self._ends = (*self._ends, self._rows)
         scopes = (
             [self._all] if self._all is not None else [home[1] for home in self._homes.values()]
@@ -351,7 +360,7 @@ class FilesReader:
         held.sort()
         self._release(step, held)
         self._ready.extend(
-            lane.cut(step, self._ends, is_end=True)
+            lane.cut(step, self._ends, self._digest, is_end=True)
             for lane in self._lanes
             if not lane.has_end(step)
         )
@@ -379,6 +388,15 @@ class FilesReader:
             raise SourceChangedError(
                 f"source {self._stream.name!r} gave other events up to row {self._rows} before: "
                 "give the same file, or start with a new --data-dir"
+            )
+
+    def _check_digest(self, step: int) -> None:
+        known = self._known_digests.get(step)
+        if known is not None and known != self._digest:
+            raise SourceChangedError(
+                f"source {self._stream.name!r} differs in its first {step} rows from what was "
+                "read before (the last line may have been incomplete): give the same file, or "
+                "start with a new --data-dir"
             )
 
     def _damaged(self, error: BaseException) -> SourceError:

@@ -186,11 +186,11 @@ def run(ctx, page):
 
 
 def test_five_megabytes_in_one_feature_come_back(run_script: Any) -> None:
-    source = "def run(ctx, page): ctx.emit({'x': 'é' * 2_500_000}, bytes(1_000_000))"
+    source = "def run(ctx, page): ctx.emit({'x': 'é' * 2_500_000}, bytes(60_000))"
     (run,) = run_script(source, {}).runs
     ((feature, encoding),) = run.emits
     assert len(json.loads(feature)["x"]) == 2_500_000
-    assert encoding == bytes(1_000_000)
+    assert encoding == bytes(60_000)
 
 
 def test_allowed_modules_and_language_features_work(run_script: Any) -> None:
@@ -318,3 +318,10 @@ def test_log_lines_take_values_as_logging_does(run_script: Any) -> None:
     source = "def run(ctx, page):\n ctx.log.warning('%s of %d', 'a', 3)\n ctx.log.info('100 %')"
     (run,) = run_script(source).runs
     assert run.logs == [("warning", "a of 3"), ("info", "100 %")]
+
+
+def test_an_encoding_that_does_not_fit_into_a_frame_fails_its_run(run_script: Any) -> None:
+    source = "def run(ctx, page): ctx.emit({}, bytes(page.trigger['n']))"
+    good, bad = run_script(source, {"n": 65_535}, {"n": 65_536}).runs
+    assert (good.ok, bad.ok, bad.error) == (True, False, "ValueError")
+    assert bad.message.endswith("an encoding has at most 65535 bytes, this one 65536")

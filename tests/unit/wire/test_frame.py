@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire import frame
 from walle_stream.wire.envelope import (
     DownlinkEnvelope,
     UplinkEnvelope,
@@ -88,3 +89,19 @@ def test_foreign_bytes_are_refused(data):
 def test_a_downlink_envelope_survives():
     envelope = DownlinkEnvelope("d", 3, "ab" * 8, "reply", b'{"a":1}')
     assert decode_downlink(encode_downlink(envelope)) == envelope
+
+
+def test_a_commit_that_is_too_large_for_a_frame_becomes_several(monkeypatch):
+    monkeypatch.setattr(frame, "FRAME_BYTES", 100)
+    sizes = [10, 80, 20, 300, 5, 5, 95]
+    records = [FeatureRecord("d", "t", "1", n, b"x" * size, b"") for n, size in enumerate(sizes)]
+    parts = list(frame.split_records(records))
+    assert [[len(r.feature) for r in part] for part in parts] == [
+        [10, 80],
+        [20],
+        [300],
+        [5, 5],
+        [95],
+    ]
+    assert [r for part in parts for r in frame.decode_body(encode_body(part, "zstd"))] == records
+    assert list(frame.split_records([])) == []

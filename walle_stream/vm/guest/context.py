@@ -14,6 +14,9 @@ from walle_stream.vm.guest.state import State
 LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
 
+ENCODING_MAX_BYTES: Final = 65_535
+"""Longest encoding: its length travels in 16 bits."""
+
 type Limits = tuple[int, int, int]
 """Bounds of one run: output bytes, emits, log lines."""
 
@@ -210,8 +213,9 @@ class Context:
         Raises:
             TypeError: The feature is not a dict of JSON values, or the
                 encoding is not bytes.
-            ValueError: NaN or infinity, invalid text, or more bytes or features
-                than the task's limits allow in one run.
+            ValueError: NaN or infinity, invalid text, an encoding longer than
+                ``ENCODING_MAX_BYTES``, or more bytes or features than the
+                task's limits allow in one run.
         """
         if not isinstance(feature, dict):
             raise TypeError(f"a feature is a dict, not {type(feature).__name__}")
@@ -222,6 +226,10 @@ class Context:
             if not isinstance(encoding, (bytes, bytearray, memoryview)):
                 raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
             encoding = bytes(encoding)
+        if len(encoding) > ENCODING_MAX_BYTES:
+            raise ValueError(
+                f"an encoding has at most {ENCODING_MAX_BYTES} bytes, this one {len(encoding)}"
+            )
         self._output_bytes += len(body) + len(encoding)
         emitted, limits = self._emitted, self._limits
         if self._output_bytes > limits[0]:
