@@ -175,12 +175,12 @@ class Interpreter:
 
     def destroy(self) -> None:
         """End it; may be called twice. Not while it runs."""
-        with _registry.lock:
-            if not self._is_alive:
-                return
-            self._is_alive = False
-            _registry.live.discard(self)
+        if not self._is_alive:
+            return
         self._api.destroy(self._handle)
+        self._is_alive = False
+        with _registry.lock:
+            _registry.live.discard(self)
 
 
 def live_count() -> int:

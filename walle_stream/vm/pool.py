@@ -5,9 +5,8 @@ a batch, grouped by device, and gets what they emitted and changed.
 
 Invariants: a VM runs one program for life and one call at a time; a VM whose
 call failed is destroyed and never used again; a call that failed is tried once
-more in a fresh VM, so that a task's results depend on its input alone; VMs are
-entered from worker threads (from the main thread a call costs up to 50 times
-more on 3.14), so calls made in the main thread are handed to one.
+more in a fresh VM, so that a task's results depend on its input alone; any
+thread may call: the VMs have threads of their own.
 """
 
 import logging
@@ -33,6 +32,7 @@ CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
 
 _ATTEMPTS: Final = 2
+_MAKERS: Final = 4
 
 
 class VmCounts(msgspec.Struct):
@@ -79,12 +79,11 @@ class VmPool:
         self._counts = VmCounts()
         self._is_closed = False
         ensure_supported()
-        self._threads = ThreadPoolExecutor(self._size, "walle-vm")
+        shelves = [shelf for shelf in self._shelves.values() for _ in range(self._size)]
         try:
-            for _ in self._threads.map(
-                self._fill, [shelf for shelf in self._shelves.values() for _ in range(self._size)]
-            ):
-                pass
+            with ThreadPoolExecutor(min(len(shelves), _MAKERS), "walle-vm-maker") as makers:
+                for _ in makers.map(self._fill, shelves):
+                    pass
         except BaseException:
             self.close()
             raise
@@ -129,12 +128,6 @@ class VmPool:
         shelf = self._shelves.get(task)
         if shelf is None:
             raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
-        if threading.current_thread() is threading.main_thread():
-            try:
-                future = self._threads.submit(self._run, shelf, groups)
-            except RuntimeError as error:
-                raise VmError("the VM pool is closed: open a new one") from error
-            return future.result()
         return self._run(shelf, groups)
 
     def close(self) -> None:
@@ -146,13 +139,11 @@ class VmPool:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        self._threads.shutdown(wait=False, cancel_futures=True)
         for shelf in self._shelves.values():
             while machine := self._take_idle(shelf):
                 self._destroy(shelf, machine)
         with self._changed:
-            is_empty = self._changed.wait_for(self._is_empty, CLOSE_TIMEOUT_S)
-        self._threads.shutdown(wait=is_empty)
+            self._changed.wait_for(self._is_empty, CLOSE_TIMEOUT_S)
 
     # Calls
 

@@ -14,15 +14,19 @@ import gc
 import marshal
 import struct
 import sys
+from os import read, write
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from walle_stream.vm.guest.context import Context, Limits, Log
 from walle_stream.vm.guest.layout import (
+    CALL,
     DELETED,
     HEADER,
+    INBOX,
     MAGIC,
-    NUMBER,
+    PENDING,
+    RING,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
     WORD_BYTES,
@@ -114,11 +118,34 @@ class Session:
         gc.set_threshold(_GC_THRESHOLD, 20, 20)
         self._finish(0, words, parts)
 
-    def call(self) -> None:
-        """Run the batch in the inbox."""
+    def serve(self, wake: int, done: int) -> None:
+        """Do what the host orders until it says to leave; the VM's thread stays here.
+
+        Args:
+            wake: Descriptor that the host rings.
+            done: Descriptor to ring when an order was done.
+        """
         inbox = self._inbox
-        (number,) = NUMBER.unpack_from(inbox)
-        groups = marshal.loads(inbox[NUMBER.size :])  # noqa: S302 - made by the host
+        order_of, size = INBOX.unpack_from, INBOX.size
+        while True:
+            read(wake, 8)
+            order, number = order_of(inbox)
+            if order == CALL:
+                self.call(number, inbox[size:])
+            elif order == PENDING:
+                self.write_pending()
+            else:
+                return
+            write(done, RING)
+
+    def call(self, number: int, packed: memoryview) -> None:
+        """Run a batch.
+
+        Args:
+            number: Of the call.
+            packed: The groups, marshalled; may be longer.
+        """
+        groups = marshal.loads(packed)  # noqa: S302 - made by the host
         task, file, code, config, _, limits = self._program
         shared = self._shared_globals()
         words: list[int] = []
