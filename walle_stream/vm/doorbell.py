@@ -7,6 +7,7 @@ none (macOS), a pipe does the same.
 """
 
 import os
+import select
 from contextlib import suppress
 
 from walle_stream.vm.guest.layout import RING
@@ -28,9 +29,22 @@ class Doorbell:
         """Wake the waiting thread, or the next one that waits; does not block."""
         os.write(self.write_fd, RING)
 
-    def wait(self) -> None:
-        """Block until somebody rings; lets go of the interpreter's lock."""
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until somebody rings; lets go of the interpreter's lock.
+
+        Args:
+            timeout_s: Longest wait in seconds; None waits for ever.
+
+        Returns:
+            Whether it rang in time.
+        """
+        if timeout_s is not None:
+            poll = select.poll()
+            poll.register(self.read_fd, select.POLLIN)
+            if not poll.poll(timeout_s * 1000.0):
+                return False
         os.read(self.read_fd, len(RING))
+        return True
 
     def close(self) -> None:
         """Give the descriptors back; nobody may wait any more."""

@@ -23,6 +23,7 @@ from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.vm.virtual_machine import VirtualMachine
+from walle_stream.vm.watchdog import Watchdog, Watched
 
 __all__ = ["DeviceGroup", "GroupResult", "RunResult", "VmCounts", "VmPool"]
 
@@ -48,6 +49,10 @@ class VmCounts(msgspec.Struct):
     """Runs in those batches, failed ones included."""
     crashes: int = 0
     """Calls that ended without a completion mark or with a malformed frame."""
+    stopped: int = 0
+    """Runs that took longer than their task's limit and were told to stop."""
+    stuck: int = 0
+    """Of these, runs that did not obey: they loop inside C code."""
 
 
 class _Shelf:
@@ -78,6 +83,7 @@ class VmPool:
         self._changed = threading.Condition()
         self._counts = VmCounts()
         self._is_closed = False
+        self._watchdog = Watchdog(self._count_stopped, self._count_stuck)
         ensure_supported()
         shelves = [shelf for shelf in self._shelves.values() for _ in range(self._size)]
         try:
@@ -144,6 +150,7 @@ class VmPool:
                 self._destroy(shelf, machine)
         with self._changed:
             self._changed.wait_for(self._is_empty, CLOSE_TIMEOUT_S)
+        self._watchdog.close()
 
     # Calls
 
@@ -202,6 +209,7 @@ class VmPool:
             raise
         with self._changed:
             self._counts.created += 1
+        self._watchdog.watch(machine, shelf.program.wall_time_ms)
         return machine
 
     def _give(self, shelf: _Shelf, machine: VirtualMachine) -> None:
@@ -218,6 +226,7 @@ class VmPool:
             return shelf.idle.pop() if shelf.idle else None
 
     def _destroy(self, shelf: _Shelf, machine: VirtualMachine) -> None:
+        self._watchdog.forget(machine)
         try:
             machine.destroy()
         except Exception:  # noqa: BLE001 - a private API's failure must not hide what led here
@@ -228,6 +237,14 @@ class VmPool:
             shelf.count -= 1
             self._counts.destroyed += 1
             self._changed.notify_all()
+
+    def _count_stopped(self, _: Watched) -> None:
+        with self._changed:
+            self._counts.stopped += 1
+
+    def _count_stuck(self, _: Watched) -> None:
+        with self._changed:
+            self._counts.stuck += 1
 
     def _is_empty(self) -> bool:
         return not any(shelf.count for shelf in self._shelves.values())

@@ -27,6 +27,8 @@ class RunLimits(msgspec.Struct, frozen=True):
     """Features."""
     log_lines: int = 100
     """More are dropped and counted; the run does not fail."""
+    wall_time_ms: int = 5_000
+    """The run is stopped between this and a quarter more of it."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -54,6 +56,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
     globals can be shared between runs, limits)."""
+    wall_time_ms: int
+    """Longest run."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -123,4 +127,4 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     packed = marshal.dumps(
         (program.name, program.file, code, config, imports, shares_globals, limits)
     )
-    return CompiledProgram(program.name, program.file, packed)
+    return CompiledProgram(program.name, program.file, packed, program.limits.wall_time_ms)

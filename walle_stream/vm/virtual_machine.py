@@ -44,12 +44,18 @@ KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
 RESULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 """Largest result of one call; the guest holds each run to its task's limits."""
 
+START_TIMEOUT_S: Final = 10.0
+"""Longest time that loading a script may take."""
+
+STOP_TIMEOUT_S: Final = 2.0
+"""Longest wait for a script that was told to stop."""
+
 DESTROY_TIMEOUT_S: Final = 10.0
 """Longest wait for a VM's thread at its end."""
 
 _START: Final = compile(
-    "from walle_guest.session import Session\n_session = Session(_inbox, _outbox)\n"
-    "_session.bind(_program)\ndel _program, _inbox, _outbox",
+    "from walle_guest.session import Session\n_session = Session(_inbox, _outbox, _pulse)\n"
+    "_session.bind(_program)\ndel _program, _inbox, _outbox, _pulse",
     "<walle>",
     "exec",
 )
@@ -79,7 +85,10 @@ class VirtualMachine:
         self._number = 0
         self._inbox = memoryview(bytearray(BUFFER_BYTES))
         self._outbox = memoryview(bytearray(BUFFER_BYTES))
+        self._pulse = memoryview(bytearray(8))
+        self._runs = self._pulse.cast("Q")
         self._wake, self._done = Doorbell(), Doorbell()
+        self._interpreter: Interpreter | None = None
         self._lock = threading.Lock()
         self._is_ending = False
         self._failure: str | None = None
@@ -88,7 +97,7 @@ class VirtualMachine:
             target=self._live, name=f"walle-vm-{program.task}", daemon=True
         )
         self._thread.start()
-        self._done.wait()
+        self._await_start()
         if self._start_error is not None:
             self.destroy()
             raise self._start_error
@@ -141,7 +150,35 @@ class VirtualMachine:
             self._wake.close()
             self._done.close()
 
+    @property
+    def run_number(self) -> int:
+        """Number of the run at hand, ascending for the VM's life; 0 when idle."""
+        return int(self._runs[0])
+
+    def stop_run(self) -> bool:
+        """Stop the run at hand: it fails, the call goes on; any thread.
+
+        Returns:
+            Whether the guest was asked; it obeys at its next line of Python.
+        """
+        with self._lock:
+            interpreter = self._interpreter
+            if interpreter is None or self._is_ending:
+                return False
+            return interpreter.run_soon(b"_session.stop()")
+
     # The caller's side
+
+    def _await_start(self) -> None:
+        limit_s = START_TIMEOUT_S
+        while not self._done.wait(limit_s):
+            if limit_s != START_TIMEOUT_S or not self.stop_run():
+                self._start_error = VmStartError(
+                    f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
+                    "look for what takes so long when the script is loaded"
+                )
+                return
+            limit_s = STOP_TIMEOUT_S
 
     def _order(self, command: int, number: int) -> ResultHeader:
         outbox = self._outbox
@@ -192,6 +229,7 @@ class VirtualMachine:
             self._start_error = error
             self._done.ring()
             return
+        self._interpreter = interpreter
         try:
             self._start(interpreter)
         except BaseException as error:  # noqa: BLE001 - same
@@ -202,6 +240,8 @@ class VirtualMachine:
         finally:
             with suppress(VmCrashedError):
                 interpreter.execute(_STOP)
+            with self._lock:  # a pending call needs a living interpreter
+                self._interpreter = None
             interpreter.destroy()
             self._done.ring()
 
@@ -214,6 +254,7 @@ class VirtualMachine:
                 _program=program.packed,
                 _inbox=self._inbox,
                 _outbox=self._outbox,
+                _pulse=self._pulse,
                 _wake=self._wake.read_fd,
                 _done=self._done.write_fd,
             )

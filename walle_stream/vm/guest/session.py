@@ -45,6 +45,16 @@ NAME_MAX_CHARACTERS: Final = 200
 _GC_THRESHOLD: Final = 50_000
 
 
+_TOOL_ID: Final = 4
+_TOOL_NAME: Final = "walle"
+# the session, and the text of a pending call: an exception from one has nowhere to go
+_OWN_FILES: Final = ("<walle_guest", "<string>")
+
+
+class RunStopped(BaseException):
+    """Raised in a script that runs too long, at every line until it has ended."""
+
+
 class _Program(NamedTuple):
     task: str
     file: str
@@ -56,22 +66,26 @@ class _Program(NamedTuple):
 
 
 _NO_PROGRAM: Final = _Program(
-    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0)
+    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0, 0)
 )
 
 
 class Session:
     """One VM's task and buffers. One thread at a time, the one that entered."""
 
-    def __init__(self, inbox: memoryview, outbox: memoryview) -> None:
+    def __init__(self, inbox: memoryview, outbox: memoryview, pulse: memoryview) -> None:
         """Take the buffers.
 
         Args:
             inbox: Where the host writes calls.
             outbox: Where results go.
+            pulse: One u64 for the number of the run at hand, 0 for none.
         """
         self._inbox = inbox
         self._outbox = outbox
+        self._pulse = pulse.cast("Q")
+        self._run_number = 0
+        self._stopping = 0
         self._program = _NO_PROGRAM
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
@@ -105,12 +119,17 @@ class Session:
         parts: list[bytes] = []
         log = Log(limits[2])
         namespace = self._namespace(log)
+        self._pulse[0] = self._run_number = 1
         try:
             exec(code, namespace)
         except BaseException as error:  # noqa: BLE001 - whatever a script raises is its failure
-            _write_failure(words, parts, log, describe(error, file))
+            _write_failure(words, parts, log, self._described(error))
         else:
-            words += (1, 0, 0)
+            if self._stopping:
+                _write_failure(words, parts, log, self._described(RunStopped()))
+            else:
+                words += (1, 0, 0)
+        self._pulse[0] = 0
         words.append(0)
         namespace.clear()
         gc.collect()
@@ -146,10 +165,11 @@ class Session:
             packed: The groups, marshalled; may be longer.
         """
         groups = marshal.loads(packed)  # noqa: S302 - made by the host
-        task, file, code, config, _, limits = self._program
+        task, _, code, config, _, limits = self._program
         shared = self._shared_globals()
         words: list[int] = []
         parts: list[bytes] = []
+        pulse, run_number = self._pulse, self._run_number
         for device_id, state, runs in groups:
             changes: dict[str, bytes | None] = {}
             for position, clock_ms, given in runs:
@@ -158,26 +178,67 @@ class Session:
                     device_id, task, State(state, overlay), position, clock_ms, config, limits
                 )
                 namespace = shared
+                pulse[0] = run_number = run_number + 1
                 try:
                     if namespace is None:
                         namespace = self._namespace(context.log)
                         exec(code, namespace)
                     namespace["run"](context, Page(given))
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
-                    _write_failure(words, parts, context.log, describe(error, file))
+                    _write_failure(words, parts, context.log, self._described(error))
                 else:
-                    _write_success(words, parts, context)
-                    changes.update(overlay)
-                    if None in overlay.values():
-                        _take_over(state, overlay)
+                    if self._stopping:  # the script caught what stopped it
+                        failure = self._described(RunStopped())
+                        _write_failure(words, parts, context.log, failure)
                     else:
-                        state.update(overlay)
+                        _write_success(words, parts, context)
+                        changes.update(overlay)
+                        if None in overlay.values():
+                            _take_over(state, overlay)
+                        else:
+                            state.update(overlay)
                 if shared is None and namespace is not None:
                     # functions and globals hold each other: without this only the
                     # garbage collector would free a run
                     namespace.clear()
             _write_changes(words, parts, changes)
+        pulse[0] = 0
+        self._run_number = run_number
         self._finish(number, words, parts)
+
+    def stop(self) -> None:
+        """Stop the run at hand; made by the host as a pending call of this interpreter."""
+        number = self._pulse[0]
+        if number and not self._stopping:
+            self._stopping = number
+            monitoring = sys.monitoring
+            monitoring.use_tool_id(_TOOL_ID, _TOOL_NAME)
+            events = monitoring.events
+            for event in (events.LINE, events.JUMP, events.PY_START):
+                monitoring.register_callback(_TOOL_ID, event, self._on_event)
+            monitoring.set_events(_TOOL_ID, events.LINE | events.JUMP | events.PY_START)
+
+    def _on_event(self, code: CodeType, *_: object) -> None:
+        if self._pulse[0] != self._stopping:
+            self._unstop()  # the run had ended when the host asked
+        elif not code.co_filename.startswith(_OWN_FILES):
+            raise RunStopped
+
+    def _unstop(self) -> None:
+        # events end first: one between these lines must still find a run to stop
+        sys.monitoring.set_events(_TOOL_ID, 0)
+        sys.monitoring.free_tool_id(_TOOL_ID)
+        self._stopping = 0
+
+    def _described(self, error: BaseException) -> tuple[str, str]:
+        if not self._stopping:
+            return describe(error, self._program.file)
+        self._unstop()
+        name, text = describe(error, self._program.file)
+        place = text.partition(f": {name}")[0] if isinstance(error, RunStopped) else ""
+        limit_s = self._program.limits[3] / 1000
+        text = f"took longer than {limit_s:g} s (limits.wallTime) and was stopped"
+        return "RunStopped", f"{place or self._program.file}: RunStopped: {text}"
 
     def _shared_globals(self) -> dict[str, Any] | None:
         # executed in the first call and kept: its body raised nothing when it was bound
