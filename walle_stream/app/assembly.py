@@ -212,7 +212,9 @@ def _program(task: Any) -> TaskProgram:
             f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
         ) from error
     given = task.spec.limits
-    limits = RunLimits(given.output_bytes, given.emits, given.log_lines, given.wall_time_ms)
+    limits = RunLimits(
+        given.output_bytes, given.emits, given.log_lines, given.wall_time_ms, given.strikes
+    )
     program = TaskProgram(
         name, task.spec.version, source, str(path), dict(task.spec.config), limits
     )

@@ -98,6 +98,9 @@ class TaskLimits(Strict):
     wall_time_ms: DurationMs = Field(
         default=5_000, alias="wallTime", ge=10, le=3_600_000, description="Longest run."
     )
+    strikes: StrictInt = Field(
+        default=3, ge=1, le=1_000, description="Stopped runs until a device's task is quarantined."
+    )
 
 
 class TaskSpec(Strict):

@@ -21,6 +21,7 @@ from walle_stream.errors import FrameError, VmCrashedError, VmError
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
+from walle_stream.vm.quarantine import Quarantine
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog, Watched
@@ -31,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
+
+STOPPED: Final = "RunStopped"
+"""Error of a run that was stopped, by the guest's class."""
 
 _ATTEMPTS: Final = 2
 _MAKERS: Final = 4
@@ -60,6 +64,7 @@ class _Shelf:
 
     def __init__(self, program: CompiledProgram) -> None:
         self.program = program
+        self.quarantine = Quarantine(program.strikes)
         self.idle: list[VirtualMachine] = []
         self.count = 0
 
@@ -134,7 +139,9 @@ class VmPool:
         shelf = self._shelves.get(task)
         if shelf is None:
             raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
-        return self._run(shelf, groups)
+        if not shelf.quarantine.has_strikes:
+            return self._run(shelf, groups)
+        return self._run_admitted(shelf, groups)
 
     def close(self) -> None:
         """Destroy all VMs; may be called twice.
@@ -154,6 +161,27 @@ class VmPool:
 
     # Calls
 
+    def _run_admitted(self, shelf: _Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+        program, reason_of = shelf.program, shelf.quarantine.reason
+        reasons = [reason_of(group[0]) for group in groups]
+        admitted = [group for group, no in zip(groups, reasons, strict=True) if no is None]
+        done = iter(self._run(shelf, admitted) if admitted else ())
+        results = []
+        for (device_id, _, runs), reason in zip(groups, reasons, strict=True):
+            if reason is None:
+                results.append(next(done))
+                continue
+            message = f"{program.file}: task {program.task!r} is {reason}: correct it and restart"
+            refused = RunResult(ok=False, error="Quarantined", message=message)
+            results.append(GroupResult(device_id, {}, [refused] * len(runs)))
+        return results
+
+    def _note_strikes(self, shelf: _Shelf, results: list[GroupResult]) -> None:
+        for group in results:
+            count = sum(run.error == STOPPED for run in group.runs)
+            if count:
+                shelf.quarantine.strike(group.device_id, count)
+
     def _run(self, shelf: _Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         packed = encode_groups(groups)
         failure: VmError = VmError()
@@ -172,6 +200,8 @@ class VmPool:
                 raise
             else:
                 self._give(shelf, machine)
+                if machine.take_stopped():
+                    self._note_strikes(shelf, results)
                 with self._changed:
                     self._counts.calls += 1
                     self._counts.runs += sum(len(runs) for _, _, runs in groups)

@@ -29,6 +29,8 @@ class RunLimits(msgspec.Struct, frozen=True):
     """More are dropped and counted; the run does not fail."""
     wall_time_ms: int = 5_000
     """The run is stopped between this and a quarter more of it."""
+    strikes: int = 3
+    """Runs stopped on one device before the task is quarantined there."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     globals can be shared between runs, limits)."""
     wall_time_ms: int
     """Longest run."""
+    strikes: int
+    """Stopped runs on one device before the task is quarantined there."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -123,8 +127,9 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
         config = marshal.dumps(dict(program.config), 2)
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    limits = msgspec.structs.astuple(program.limits)
+    given = program.limits
+    limits = (given.output_bytes, given.emits, given.log_lines, given.wall_time_ms)
     packed = marshal.dumps(
         (program.name, program.file, code, config, imports, shares_globals, limits)
     )
-    return CompiledProgram(program.name, program.file, packed, program.limits.wall_time_ms)
+    return CompiledProgram(program.name, program.file, packed, given.wall_time_ms, given.strikes)

@@ -91,6 +91,7 @@ class VirtualMachine:
         self._interpreter: Interpreter | None = None
         self._lock = threading.Lock()
         self._is_ending = False
+        self._was_stopped = False
         self._failure: str | None = None
         self._start_error: BaseException | None = None
         self._thread = threading.Thread(
@@ -165,7 +166,13 @@ class VirtualMachine:
             interpreter = self._interpreter
             if interpreter is None or self._is_ending:
                 return False
+            self._was_stopped = True
             return interpreter.run_soon(b"_session.stop()")
+
+    def take_stopped(self) -> bool:
+        """Return whether a run was asked to stop since this was asked last."""
+        was_stopped, self._was_stopped = self._was_stopped, False
+        return was_stopped
 
     # The caller's side
 

@@ -50,6 +50,7 @@ def test_defaults_of_a_task(load, text, tmp_path):
             "emits": 10_000,
             "log_lines": 100,
             "wall_time_ms": 5_000,
+            "strikes": 3,
         },
     }
 

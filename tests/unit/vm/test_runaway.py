@@ -90,6 +90,7 @@ def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) ->
     is_over.set()
     thread.join()
     assert failed  # it does stop runs that are at hand
+    pool.run("t", groups)  # makes what was asked for last
     assert all(run.ok for run in pool.run("t", groups)[0].runs)
     assert pool.counts.crashes == 0
 
@@ -120,3 +121,37 @@ def test_another_vm_runs_while_one_loops(page: Any) -> None:
             count += 1
         assert count
         assert pool.counts.stopped == 1
+
+
+LOOPS_ON = """
+def run(ctx, page):
+    while page.trigger["loops"]:
+        pass
+    ctx.emit({})
+"""
+
+
+def test_a_device_s_task_is_quarantined_after_its_strikes(open_pool: Any, page: Any) -> None:
+    limits = RunLimits(wall_time_ms=20, strikes=2)
+    pool = open_pool(LOOPS_ON, limits=limits)
+
+    def run(*loops: int) -> list[str]:
+        groups = [(f"d{n}", {}, [(1, 0, page({"loops": on}))]) for n, on in enumerate(loops)]
+        return [group.runs[0].error for group in pool.run("t", groups)]
+
+    assert run(1, 0) == ["RunStopped", ""]
+    assert run(0, 0) == ["", ""]
+    assert run(1, 0) == ["RunStopped", ""]
+    assert run(0, 0, 1) == ["Quarantined", "", "RunStopped"]
+    (group,) = pool.run("t", [("d0", {}, [(1, 0, page({"loops": False}))] * 3)])
+    assert [run.ok for run in group.runs] == [False] * 3
+    assert "quarantined on device 'd0' after 2 runs" in group.runs[0].message
+
+
+def test_a_task_that_must_be_stopped_everywhere_is_quarantined(open_pool: Any, page: Any) -> None:
+    pool = open_pool(LOOPS_ON, limits=RunLimits(wall_time_ms=10, strikes=1))
+    groups = [(f"d{n}", {}, [(1, 0, page({"loops": True}))]) for n in range(10)]
+    assert {group.runs[0].error for group in pool.run("t", groups)} == {"RunStopped"}
+    (group,) = pool.run("t", [("other", {}, [(1, 0, page({"loops": False}))])])
+    assert group.runs[0].error == "Quarantined"
+    assert "on all devices after 10 runs" in group.runs[0].message
