@@ -73,7 +73,8 @@ def run(ctx, page):
 
 
 def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) -> None:
-    pool = open_pool("def run(ctx, page): ctx.emit({'n': sum([1 for _ in range(200)])})")
+    source = "def run(ctx, page): ctx.emit({'n': sum([1 for _ in range(200)])})"
+    pool = open_pool(source, limits=RunLimits(strikes=1_000_000))
     machine = pool._shelves["t"].idle[0]
     is_over = threading.Event()
 
