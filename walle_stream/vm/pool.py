@@ -11,7 +11,7 @@ thread may call: the VMs have threads of their own.
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Self
 
@@ -38,6 +38,10 @@ STOPPED: Final = "RunStopped"
 
 _ATTEMPTS: Final = 2
 _MAKERS: Final = 4
+
+
+type OnStuck = Callable[[str, str], None]
+"""Called with the task and the device id of a run that cannot be stopped."""
 
 
 class VmCounts(msgspec.Struct):
@@ -72,12 +76,21 @@ class _Shelf:
 class VmPool:
     """VMs for a set of tasks. Thread-safe."""
 
-    def __init__(self, tasks: Mapping[str, TaskProgram], size: int) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskProgram],
+        size: int,
+        on_stuck: OnStuck | None = None,
+        quarantined: Iterable[tuple[str, str]] = (),
+    ) -> None:
         """Check and compile all programs, then make all VMs.
 
         Args:
             tasks: The programs by task name.
             size: VMs per task, ≥ 1: as many as threads call ``run`` at once.
+            on_stuck: Told, in the watchdog's thread, of a run that cannot be
+                stopped: its call never returns.
+            quarantined: (task, device id) pairs that are out from the start.
 
         Raises:
             ScriptError: A script cannot be loaded.
@@ -85,6 +98,11 @@ class VmPool:
         """
         self._size = max(1, size)
         self._shelves = {name: _Shelf(compile_program(task)) for name, task in tasks.items()}
+        for name, device_id in quarantined:
+            shelf = self._shelves.get(name)
+            if shelf is not None:
+                shelf.quarantine.strike(device_id, shelf.program.strikes)
+        self._on_stuck = on_stuck
         self._changed = threading.Condition()
         self._counts = VmCounts()
         self._is_closed = False
@@ -272,9 +290,17 @@ class VmPool:
         with self._changed:
             self._counts.stopped += 1
 
-    def _count_stuck(self, _: Watched) -> None:
+    def _count_stuck(self, machine: Watched) -> None:
         with self._changed:
             self._counts.stuck += 1
+        device_id, position = machine.run_at_hand or ("", 0)
+        _log.error(
+            "task %s is stuck inside C code and cannot be stopped",
+            machine.task,
+            extra={"device_id": device_id, "task": machine.task, "position": position},
+        )
+        if self._on_stuck is not None:
+            self._on_stuck(machine.task, device_id)
 
     def _is_empty(self) -> bool:
         return not any(shelf.count for shelf in self._shelves.values())

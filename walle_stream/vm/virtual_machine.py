@@ -83,6 +83,8 @@ class VirtualMachine:
         """
         self._program = program
         self._number = 0
+        self._runs_before = 1  # loading the script counts as the first
+        self._groups: Sequence[DeviceGroup] = ()
         self._inbox = memoryview(bytearray(BUFFER_BYTES))
         self._outbox = memoryview(bytearray(BUFFER_BYTES))
         self._pulse = memoryview(bytearray(8))
@@ -123,12 +125,14 @@ class VirtualMachine:
         if size_bytes > len(self._inbox):
             self._resize(size_bytes, len(self._outbox))
         self._inbox[INBOX.size : size_bytes] = packed
+        self._groups = groups
         header = self._order(CALL, number)
         if header.status == STATUS_TOO_SMALL:
             self._grow(header)
             if self._order(PENDING, number).status != STATUS_COMPLETE:
                 raise FrameError(f"task {self._program.task!r}: a result frame changed its size")
         results = decode_results(groups, self._outbox)
+        self._runs_before += sum(len(runs) for _, _, runs in groups)
         if len(self._inbox) > KEPT_BUFFER_BYTES or len(self._outbox) > KEPT_BUFFER_BYTES:
             self._resize(BUFFER_BYTES, BUFFER_BYTES)
         return results
@@ -155,6 +159,21 @@ class VirtualMachine:
     def run_number(self) -> int:
         """Number of the run at hand, ascending for the VM's life; 0 when idle."""
         return int(self._runs[0])
+
+    @property
+    def task(self) -> str:
+        """The task it is bound to."""
+        return self._program.task
+
+    @property
+    def run_at_hand(self) -> tuple[str, int] | None:
+        """Device and trigger position of the run at hand, None between runs."""
+        left = self.run_number - self._runs_before
+        for device_id, _, runs in self._groups:
+            if 0 < left <= len(runs):
+                return device_id, runs[left - 1][0]
+            left -= len(runs)
+        return None
 
     def stop_run(self) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.

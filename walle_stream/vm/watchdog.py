@@ -26,6 +26,16 @@ class Watched(Protocol):
     """A VM as the watchdog sees it."""
 
     @property
+    def task(self) -> str:
+        """The task it is bound to."""
+        ...
+
+    @property
+    def run_at_hand(self) -> tuple[str, int] | None:
+        """Device and trigger position of the run at hand."""
+        ...
+
+    @property
     def run_number(self) -> int:
         """Number of the run at hand, ascending; 0 when idle."""
         ...

@@ -1,5 +1,7 @@
 """Scripts that do not return: stopped, named, and without harm to their neighbours."""
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -156,3 +158,35 @@ def test_a_task_that_must_be_stopped_everywhere_is_quarantined(open_pool: Any, p
     (group,) = pool.run("t", [("other", {}, [(1, 0, page({"loops": False}))])])
     assert group.runs[0].error == "Quarantined"
     assert "on all devices after 10 runs" in group.runs[0].message
+
+
+SCRIPT = """
+import os, sys
+from walle_stream.vm.pool import VmPool
+from walle_stream.vm.program import RunLimits, TaskProgram
+
+def on_stuck(task, device_id):
+    print(task, device_id, pool.counts.stopped, pool.counts.stuck, flush=True)
+    os._exit(9)
+
+source = "def run(ctx, page):\\n if ctx.device_id == 'd2': sum(range(10**15))"
+row = ("a", "click", 1, 1, None)
+run = (1, 0, ("p", "i", "none", None, row, [row]))
+pool = VmPool({"t": TaskProgram("t", "v", source, "t.py", {}, RunLimits(wall_time_ms=50))}, 1, on_stuck)
+pool.run("t", [("d0", {}, [run])])
+pool.run("t", [("d1", {}, [run] * 3), ("d2", {}, [run]), ("d3", {}, [run])])
+"""
+
+
+def test_a_run_that_is_stuck_in_c_is_told_with_its_device() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (9, "t d2 1 1\n"), done.stderr
+
+
+def test_pairs_that_are_quarantined_from_the_start_do_not_run(page: Any) -> None:
+    program = TaskProgram("t", "v", LOOPS_ON, "t.py")
+    groups = [(f"d{n}", {}, [(1, 0, page({"loops": False}))]) for n in range(3)]
+    with VmPool({"t": program}, 1, quarantined=[("t", "d1"), ("gone", "d0")]) as pool:
+        assert [group.runs[0].error for group in pool.run("t", groups)] == ["", "Quarantined", ""]
