@@ -211,6 +211,8 @@ def test_a_signal_commits_what_was_read_and_the_rest_follows(
 
 def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_feed, tmp_path):
     pipeline.with_name("ipv.py").write_text("def run(ctx, page):\n    while True:\n        pass\n")
+    text = pipeline.read_text().replace("  config:", "  limits: {wallTime: 60s}\n  config:")
+    pipeline.write_text(text)
     phase = tmp_path / "phase"
     phase.write_bytes(b"\0")
     environ = {**os.environ, "WALLE_PHASE_FILE": str(phase)}

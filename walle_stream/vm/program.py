@@ -128,7 +128,13 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
     given = program.limits
-    limits = (given.output_bytes, given.emits, given.log_lines, given.wall_time_ms)
+    limits = (
+        given.output_bytes,
+        given.emits,
+        given.log_lines,
+        given.wall_time_ms,
+        given.strikes,
+    )
     packed = marshal.dumps(
         (program.name, program.file, code, config, imports, shares_globals, limits)
     )

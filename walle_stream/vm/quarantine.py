@@ -8,10 +8,8 @@ process: a restart, or a new version of the task, begins anew.
 """
 
 import threading
-from typing import Final
 
-TASK_FACTOR: Final = 10
-"""A task is out everywhere after so many times the strikes of one device."""
+from walle_stream.vm.guest.session import TASK_FACTOR
 
 
 class Quarantine:

@@ -190,3 +190,18 @@ def test_pairs_that_are_quarantined_from_the_start_do_not_run(page: Any) -> None
     groups = [(f"d{n}", {}, [(1, 0, page({"loops": False}))]) for n in range(3)]
     with VmPool({"t": program}, 1, quarantined=[("t", "d1"), ("gone", "d0")]) as pool:
         assert [group.runs[0].error for group in pool.run("t", groups)] == ["", "Quarantined", ""]
+
+
+def test_strikes_count_within_a_batch(open_pool: Any, page: Any) -> None:
+    pool = open_pool(LOOPS_ON, limits=RunLimits(wall_time_ms=10, strikes=2))
+    loops, returns = page({"loops": True}), page({"loops": False})
+    groups = [
+        ("d0", {}, [(n, 0, loops) for n in range(50)]),
+        ("d1", {}, [(1, 0, loops), (2, 0, returns), (3, 0, loops), (4, 0, returns)]),
+        ("d2", {}, [(1, 0, returns)]),
+    ]
+    first, second, third = pool.run("t", groups)
+    assert [run.error for run in first.runs] == ["RunStopped"] * 2 + ["Quarantined"] * 48
+    assert [run.error for run in second.runs] == ["RunStopped", "", "RunStopped", "Quarantined"]
+    assert [run.error for run in third.runs] == [""]
+    assert pool.counts.stopped == 4

@@ -45,6 +45,9 @@ NAME_MAX_CHARACTERS: Final = 200
 _GC_THRESHOLD: Final = 50_000
 
 
+TASK_FACTOR: Final = 10
+"""A task is out everywhere after so many times the strikes of one device."""
+
 _TOOL_ID: Final = 4
 _TOOL_NAME: Final = "walle"
 # the session, and the text of a pending call: an exception from one has nowhere to go
@@ -65,8 +68,9 @@ class _Program(NamedTuple):
     limits: Limits
 
 
+_NO_LOG: Final = Log(0)
 _NO_PROGRAM: Final = _Program(
-    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0, 0)
+    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0, 0, 1)
 )
 
 
@@ -157,7 +161,7 @@ class Session:
                 return
             write(done, RING)
 
-    def call(self, number: int, packed: memoryview) -> None:
+    def call(self, number: int, packed: memoryview) -> None:  # noqa: C901 - the hot loop
         """Run a batch.
 
         Args:
@@ -170,13 +174,21 @@ class Session:
         words: list[int] = []
         parts: list[bytes] = []
         pulse, run_number = self._pulse, self._run_number
+        strikes, stops = limits[4], 0
+        is_task_out = is_out = False
         for device_id, state, runs in groups:
+            stops_before, is_out = stops, is_task_out
             changes: dict[str, bytes | None] = {}
             for position, clock_ms, given in runs:
                 overlay: dict[str, bytes | None] = {}
                 context = Context(
                     device_id, task, State(state, overlay), position, clock_ms, config, limits
                 )
+                if is_out:
+                    # without a VM's call for each: a batch of loops must not take an hour
+                    _write_failure(words, parts, _NO_LOG, self._quarantined(device_id))
+                    run_number += 1
+                    continue
                 namespace = shared
                 pulse[0] = run_number = run_number + 1
                 try:
@@ -185,9 +197,11 @@ class Session:
                         exec(code, namespace)
                     namespace["run"](context, Page(given))
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
+                    stops += bool(self._stopping)
                     _write_failure(words, parts, context.log, self._described(error))
                 else:
                     if self._stopping:  # the script caught what stopped it
+                        stops += 1
                         failure = self._described(RunStopped())
                         _write_failure(words, parts, context.log, failure)
                     else:
@@ -197,6 +211,9 @@ class Session:
                             _take_over(state, overlay)
                         else:
                             state.update(overlay)
+                if stops != stops_before:
+                    is_task_out = stops >= strikes * TASK_FACTOR
+                    is_out = is_task_out or stops - stops_before >= strikes
                 if shared is None and namespace is not None:
                     # functions and globals hold each other: without this only the
                     # garbage collector would free a run
@@ -229,6 +246,11 @@ class Session:
         sys.monitoring.set_events(_TOOL_ID, 0)
         sys.monitoring.free_tool_id(_TOOL_ID)
         self._stopping = 0
+
+    def _quarantined(self, device_id: str) -> tuple[str, str]:
+        program = self._program
+        text = f"task {program.task!r} is quarantined on device {device_id!r}: it had to be stopped"
+        return "Quarantined", f"{program.file}: {text} too often; correct it and restart"
 
     def _described(self, error: BaseException) -> tuple[str, str]:
         if not self._stopping:
