@@ -17,6 +17,7 @@ against the classes)::
     ├─ VmError
     │  ├─ FrameError(ValueError)
     │  ├─ ScriptError
+    │  ├─ StuckScriptError
     │  ├─ VmCrashedError
     │  └─ VmStartError
     ├─ StoreError
@@ -200,6 +201,15 @@ class ScriptError(VmError):
         self.task = task
         self.file = file
         self.line = line
+
+
+class StuckScriptError(VmError):
+    """A script loops inside C code, where nothing can stop it.
+
+    The process ends, and the next one goes on without that task on that
+    device; correct the script, then delete ``quarantine.jsonl`` from the data
+    directory.
+    """
 
 
 class VmCrashedError(VmError):

@@ -211,6 +211,8 @@ def test_a_signal_commits_what_was_read_and_the_rest_follows(
 
 def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_feed, tmp_path):
     pipeline.with_name("ipv.py").write_text("def run(ctx, page):\n    while True:\n        pass\n")
+    text = pipeline.read_text().replace("  config:", "  limits: {wallTime: 60s}\n  config:")
+    pipeline.write_text(text)
     phase = tmp_path / "phase"
     phase.write_bytes(b"\0")
     environ = {**os.environ, "WALLE_PHASE_FILE": str(phase)}
@@ -225,6 +227,27 @@ def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_
     assert process.returncode == 10
     assert err.startswith("walle: asked to stop, but a script did not return in 10 s")
     assert len(err.splitlines()) == 1
+
+
+def test_a_script_that_is_stuck_in_c_ends_the_process_which_comes_back(walle, pipeline, tmp_path):
+    rows = [ROW.format(time=1_650_812_741_436 + 1000 * n) for n in range(50)]
+    rows[25:] = [row.replace("712,", "713,", 1) for row in rows[25:]]
+    feed = pipeline.with_name("samples") / "kuairand_feed.csv.gz"
+    feed.write_text("\n".join([HEADER, *rows]) + "\n")
+    script = pipeline.with_name("ipv.py")
+    stuck = (
+        "    if ctx.device_id == '713':\n        sum(range(10**15))\n    enter = page.events[0]\n"
+    )
+    script.write_text(script.read_text().replace("    enter = page.events[0]\n", stuck, 1))
+    text = pipeline.read_text().replace("  config:", "  limits: {wallTime: 50ms}\n  config:")
+    pipeline.write_text(text)
+    done = walle("run", pipeline, "--data-dir", tmp_path / "d", "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert "task 'ipv' is stuck in C code on device '713'" in done.stderr
+    assert "beginning anew" in done.stderr
+    assert (report["source_rows"], report["features"], report["task_failures"]) == (50, 25, 25)
+    letters = walle("dead-letters", "list", "--data-dir", tmp_path / "d").stdout
+    assert letters.count("quarantined on device '713'") == 25
 
 
 def test_a_locked_data_dir_is_refused_with_the_owners_pid(walle, pipeline, slow_feed, tmp_path):

@@ -5,7 +5,7 @@ the YAML, the connectors' keys, the scripts. Opening puts each part's closing on
 the caller's stack, in the order in which nothing is lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -101,9 +101,21 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
-        self._pool = VmPool(self.programs, spec.runtime.vms or options.hosts)
+        self._pool = VmPool(
+            self.programs,
+            spec.runtime.vms or options.hosts,
+            self._on_stuck(options.on_stuck),
+            self._data_dir.quarantined(),
+        )
         stack.callback(self._pool.close)
         self._plan = self._make_plan()
+
+    def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
+        def on_stuck(task: str, device_id: str) -> None:
+            self._data_dir.add_quarantined(task, device_id)
+            end_process(task, device_id)
+
+        return on_stuck
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
@@ -212,7 +224,9 @@ def _program(task: Any) -> TaskProgram:
             f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
         ) from error
     given = task.spec.limits
-    limits = RunLimits(given.output_bytes, given.emits, given.log_lines)
+    limits = RunLimits(
+        given.output_bytes, given.emits, given.log_lines, given.wall_time_ms, given.strikes
+    )
     program = TaskProgram(
         name, task.spec.version, source, str(path), dict(task.spec.config), limits
     )

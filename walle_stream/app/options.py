@@ -1,8 +1,36 @@
 """How a pipeline is run; what is run is in its definition."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+
+from walle_stream.errors import StuckScriptError
+
+
+def end_process(task: str, device_id: str) -> None:
+    """End the process at once; what was committed stays.
+
+    Args:
+        task: The task that is stuck.
+        device_id: On which device.
+    """
+    os.write(2, f"walle: {stuck_error(task, device_id)}\n".encode(errors="replace"))
+    os._exit(StuckScriptError.exit_code)
+
+
+def stuck_error(task: str, device_id: str) -> StuckScriptError:
+    """Make the error for a script that cannot be stopped.
+
+    Args:
+        task: The task that is stuck.
+        device_id: On which device.
+    """
+    return StuckScriptError(
+        f"task {task!r} is stuck in C code on device {device_id!r} and cannot be stopped: it is "
+        "quarantined there; run the same command to go on without it"
+    )
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -13,3 +41,6 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Device hosts that share the partitions, ≥ 1."""
     limit: int | None = None
     """Most rows to read in this run."""
+    on_stuck: Callable[[str, str], None] = end_process
+    """Ends the process, or begins it anew: a task on a device is stuck in C code
+    and was quarantined. Called in a thread of the VMs; must not return."""

@@ -13,7 +13,7 @@ from types import FrameType
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, LocalRun
 from walle_stream.app.logs import configure_logging
-from walle_stream.app.options import RunOptions
+from walle_stream.app.options import RunOptions, stuck_error
 from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     current = LocalRun(
-        assembly, RunOptions(data_dir, options.hosts or assembly.host_count, options.limit)
+        assembly,
+        RunOptions(data_dir, options.hosts or assembly.host_count, options.limit, _begin_anew),
     )
     _handle_signals(current)
     try:
@@ -69,6 +70,13 @@ def _run(current: LocalRun, options: argparse.Namespace) -> RunReport:
 
             on_progress = stack.enter_context(RunProgress()).update
         return current.run(on_progress, cpu_before_s=0.0)
+
+
+def _begin_anew(task: str, device_id: str) -> None:
+    """Replace this process by a new one that goes on after the last commits."""
+    _say(f"{stuck_error(task, device_id).message.partition(';')[0]}; beginning anew")
+    # the other threads end with the old program, locks go with its descriptors
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 
 
 def _handle_signals(current: LocalRun) -> None:

@@ -95,6 +95,13 @@ class TaskLimits(Strict):
         default=100, ge=0, le=100_000, description="Most log lines of a run; the rest is counted."
     )
 
+    wall_time_ms: DurationMs = Field(
+        default=5_000, alias="wallTime", ge=10, le=3_600_000, description="Longest run."
+    )
+    strikes: StrictInt = Field(
+        default=3, ge=1, le=1_000, description="Stopped runs until a device's task is quarantined."
+    )
+
 
 class TaskSpec(Strict):
     """What a task is."""

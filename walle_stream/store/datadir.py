@@ -40,6 +40,7 @@ from walle_stream.errors import (
 DATA_DIR_VERSION: Final = 1
 """Format version of the directory's layout."""
 
+_QUARANTINE: Final = "quarantine.jsonl"
 _COMPLETE: Final = "complete"
 """Empty file: every database was made."""
 
@@ -156,6 +157,34 @@ class DataDir:
     def cloud_path(self) -> Path:
         """The folder of the cloud side's feature table."""
         return self.path / "cloud"
+
+    def quarantined(self) -> list[tuple[str, str]]:
+        """Return the (task, device id) pairs that ended a process before.
+
+        Raises:
+            StoreCorruptedError: The file that says so is damaged.
+        """
+        path = self.path / _QUARANTINE
+        try:
+            lines = path.read_bytes().splitlines() if path.exists() else []
+            return [msgspec.json.decode(line, type=tuple[str, str]) for line in lines]
+        except msgspec.DecodeError as error:
+            raise StoreCorruptedError(
+                f"{path} is damaged ({error}): delete it to let all tasks run again"
+            ) from error
+
+    def add_quarantined(self, task: str, device_id: str) -> None:
+        """Remember a pair; any thread, on the disk when it returns.
+
+        Args:
+            task: The task.
+            device_id: Where it got stuck.
+        """
+        line = msgspec.json.encode((task, device_id)) + b"\n"
+        with _map_os_errors(self.path), (self.path / _QUARANTINE).open("ab") as opened:
+            opened.write(line)
+            opened.flush()
+            os.fsync(opened.fileno())
 
     def check_parts(self) -> None:
         """Refuse a directory that has lost a part since it was complete.

@@ -23,6 +23,7 @@ from types import CodeType
 from typing import Any, Final, Protocol
 
 from walle_stream.errors import VmCrashedError, VmStartError
+from walle_stream.vm.runaway import stop_api
 
 HOST_IMPORTS: Final = ("datetime", "sqlite3", "zoneinfo")
 """Modules that the host imports before the first VM on Python 3.13."""
@@ -30,6 +31,11 @@ HOST_IMPORTS: Final = ("datetime", "sqlite3", "zoneinfo")
 _PUBLIC_API: Final = (3, 14)
 _PROBE: Final = compile("_buffer[0] = _data[0] + 1", "<walle probe>", "exec")
 _FAULT: Final = compile("raise LookupError('probe')", "<walle probe>", "exec")
+_ASKED: Final = compile(
+    "for _ in range(10_000_000):\n    if '_is_asked' in globals(): break\nelse: raise TimeoutError",
+    "<walle probe>",
+    "exec",
+)
 # on 3.13 a memoryview is shareable only once the guest has this module
 _PREPARE: Final = compile("import _interpreters", "<walle>", "exec")
 
@@ -42,6 +48,8 @@ class _Api(Protocol):
     def execute(self, handle: Any, code: CodeType) -> str | None: ...
 
     def destroy(self, handle: Any) -> None: ...
+
+    def id_of(self, handle: Any) -> int: ...
 
 
 class _Api313:
@@ -64,6 +72,9 @@ class _Api313:
     def destroy(self, handle: Any) -> None:
         self._module.destroy(handle)
 
+    def id_of(self, handle: Any) -> int:
+        return int(handle)
+
 
 class _Api314:
     def __init__(self) -> None:
@@ -84,6 +95,9 @@ class _Api314:
 
     def destroy(self, handle: Any) -> None:
         handle.close()
+
+    def id_of(self, handle: Any) -> int:
+        return int(handle.id)
 
 
 class _Registry:
@@ -173,14 +187,25 @@ class Interpreter:
                 f"an interpreter could not be entered ({error!r}): use another one"
             ) from error
 
+    def run_soon(self, text: bytes) -> bool:
+        """Let it run a line in ``__main__`` while it runs other code; any thread.
+
+        Args:
+            text: Python source; one of a few, see ``runaway``.
+
+        Returns:
+            Whether it was accepted.
+        """
+        return stop_api().run_soon(self._api.id_of(self._handle), text)
+
     def destroy(self) -> None:
         """End it; may be called twice. Not while it runs."""
-        with _registry.lock:
-            if not self._is_alive:
-                return
-            self._is_alive = False
-            _registry.live.discard(self)
+        if not self._is_alive:
+            return
         self._api.destroy(self._handle)
+        self._is_alive = False
+        with _registry.lock:
+            _registry.live.discard(self)
 
 
 def live_count() -> int:
@@ -204,6 +229,8 @@ def ensure_supported() -> None:
         _expect(interpreter.execute(_PROBE) is None, "sharing memory")
         _expect(buffer[0] == 0x2A, "writing to shared memory")  # noqa: PLR2004 - one more than sent
         _expect("probe" in (interpreter.execute(_FAULT) or ""), "reporting an exception")
+        _expect(interpreter.run_soon(b"_is_asked = True"), "taking a pending call")
+        _expect(interpreter.execute(_ASKED) is None, "making a pending call")
         interpreter.destroy()
     except VmStartError:
         raise

@@ -27,6 +27,10 @@ class RunLimits(msgspec.Struct, frozen=True):
     """Features."""
     log_lines: int = 100
     """More are dropped and counted; the run does not fail."""
+    wall_time_ms: int = 5_000
+    """The run is stopped between this and a quarter more of it."""
+    strikes: int = 3
+    """Runs stopped on one device before the task is quarantined there."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -54,6 +58,10 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
     globals can be shared between runs, limits)."""
+    wall_time_ms: int
+    """Longest run."""
+    strikes: int
+    """Stopped runs on one device before the task is quarantined there."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -119,8 +127,15 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
         config = marshal.dumps(dict(program.config), 2)
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    limits = msgspec.structs.astuple(program.limits)
+    given = program.limits
+    limits = (
+        given.output_bytes,
+        given.emits,
+        given.log_lines,
+        given.wall_time_ms,
+        given.strikes,
+    )
     packed = marshal.dumps(
         (program.name, program.file, code, config, imports, shares_globals, limits)
     )
-    return CompiledProgram(program.name, program.file, packed)
+    return CompiledProgram(program.name, program.file, packed, given.wall_time_ms, given.strikes)

@@ -1,21 +1,36 @@
-"""One VM: an isolated interpreter bound to one task's program.
+"""One VM: an isolated interpreter, its own thread, bound to one task's program.
 
-A call is: write the inbox, enter, look for the completion mark, read the
-outbox. Both buffers are memory of the host that the guest sees through shared
-views; they grow when a call needs it and shrink again afterwards. Whoever calls
-must hold the VM alone, and destroys it after any error.
+Walle's "one task, one thread, one interpreter". The VM's thread enters the
+interpreter once and stays in it (entering costs twice what a whole call does
+this way); a caller writes the inbox, rings, waits for the ring back, looks for
+the completion mark and reads the outbox. Both buffers are memory of the host
+that the guest sees through shared views; they grow when a call needs it and
+shrink again afterwards: for that the guest leaves for a moment.
+
+Whoever calls must hold the VM alone, and destroys it after any error.
 """
 
+import atexit
 import re
+import threading
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from types import CodeType
 from typing import Final
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.bundle import boot_code, guest_bundle
-from walle_stream.vm.frames import decode_header, decode_results
-from walle_stream.vm.guest.layout import HEADER, NUMBER, STATUS_COMPLETE, STATUS_TOO_SMALL
+from walle_stream.vm.doorbell import Doorbell
+from walle_stream.vm.frames import ResultHeader, decode_header, decode_results
+from walle_stream.vm.guest.layout import (
+    CALL,
+    HEADER,
+    INBOX,
+    LEAVE,
+    PENDING,
+    STATUS_COMPLETE,
+    STATUS_TOO_SMALL,
+)
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.program import CompiledProgram, script_error
 from walle_stream.vm.results import DeviceGroup, GroupResult
@@ -27,25 +42,34 @@ KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
 """A buffer that grew beyond this is dropped after the call."""
 
 RESULT_MAX_BYTES: Final = 1024 * 1024 * 1024
-"""Largest result of one call; the guest holds each run to 16 MiB."""
+"""Largest result of one call; the guest holds each run to its task's limits."""
+
+START_TIMEOUT_S: Final = 10.0
+"""Longest time that loading a script may take."""
+
+STOP_TIMEOUT_S: Final = 2.0
+"""Longest wait for a script that was told to stop."""
+
+DESTROY_TIMEOUT_S: Final = 10.0
+"""Longest wait for a VM's thread at its end."""
 
 _START: Final = compile(
-    "from walle_guest.session import Session\n_session = Session(_inbox, _outbox)\n"
-    "_session.bind(_program)\ndel _program, _inbox, _outbox",
+    "from walle_guest.session import Session\n_session = Session(_inbox, _outbox, _pulse)\n"
+    "_session.bind(_program)\ndel _program, _inbox, _outbox, _pulse",
     "<walle>",
     "exec",
 )
 _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", "<walle>", "exec")
-_CALL: Final = compile("_session.call()", "<walle>", "exec")
-_PENDING: Final = compile("_session.write_pending()", "<walle>", "exec")
+_SERVE: Final = compile("_session.serve(_wake, _done)", "<walle>", "exec")
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _NO_HEADER: Final = bytes(HEADER.size)
+_NOT_SAID: Final = "without a word"
 
 
 class VirtualMachine:
-    """A VM. One thread at a time."""
+    """A VM. One caller at a time, in any thread."""
 
     def __init__(self, program: CompiledProgram) -> None:
         """Create it and load the program; 15-40 ms.
@@ -59,18 +83,31 @@ class VirtualMachine:
         """
         self._program = program
         self._number = 0
-        self._is_destroyed = False
+        self._runs_before = 1  # loading the script counts as the first
+        self._groups: Sequence[DeviceGroup] = ()
         self._inbox = memoryview(bytearray(BUFFER_BYTES))
         self._outbox = memoryview(bytearray(BUFFER_BYTES))
-        self._interpreter = Interpreter()
-        try:
-            self._start()
-        except BaseException:
+        self._pulse = memoryview(bytearray(8))
+        self._runs = self._pulse.cast("Q")
+        self._wake, self._done = Doorbell(), Doorbell()
+        self._interpreter: Interpreter | None = None
+        self._lock = threading.Lock()
+        self._is_ending = False
+        self._was_stopped = False
+        self._failure: str | None = None
+        self._start_error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._live, name=f"walle-vm-{program.task}", daemon=True
+        )
+        self._thread.start()
+        self._await_start()
+        if self._start_error is not None:
             self.destroy()
-            raise
+            raise self._start_error
+        _machines.add(self)
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
-        """Run a batch; enters the VM in this thread.
+        """Run a batch; blocks until the guest is done.
 
         Args:
             groups: The batch.
@@ -84,38 +121,175 @@ class VirtualMachine:
             FrameError: The result is malformed or too large.
         """
         self._number = number = self._number + 1
-        size_bytes = NUMBER.size + len(packed)
+        size_bytes = INBOX.size + len(packed)
         if size_bytes > len(self._inbox):
             self._resize(size_bytes, len(self._outbox))
-        NUMBER.pack_into(self._inbox, 0, number)
-        self._inbox[NUMBER.size : size_bytes] = packed
-        if self._enter(_CALL, number) == STATUS_TOO_SMALL:
-            self._fetch(number)
+        self._inbox[INBOX.size : size_bytes] = packed
+        self._groups = groups
+        header = self._order(CALL, number)
+        if header.status == STATUS_TOO_SMALL:
+            self._grow(header)
+            if self._order(PENDING, number).status != STATUS_COMPLETE:
+                raise FrameError(f"task {self._program.task!r}: a result frame changed its size")
         results = decode_results(groups, self._outbox)
-        if max(len(self._inbox), len(self._outbox)) > KEPT_BUFFER_BYTES:
+        self._runs_before += sum(len(runs) for _, _, runs in groups)
+        if len(self._inbox) > KEPT_BUFFER_BYTES or len(self._outbox) > KEPT_BUFFER_BYTES:
             self._resize(BUFFER_BYTES, BUFFER_BYTES)
         return results
 
     def destroy(self) -> None:
-        """End the VM; may be called twice."""
-        if not self._is_destroyed:
-            self._is_destroyed = True
-            with suppress(VmCrashedError):
-                self._interpreter.execute(_STOP)
-            self._interpreter.destroy()
+        """End the VM and wait for its thread; may be called twice.
 
-    def _start(self) -> None:
-        interpreter, program = self._interpreter, self._program
+        A guest that does not come back keeps its thread and its memory.
+        """
+        with self._lock:
+            if self._is_ending:
+                return
+            self._is_ending = True
+        _machines.discard(self)
+        if self._thread.is_alive():
+            INBOX.pack_into(self._inbox, 0, LEAVE, 0)
+            self._wake.ring()
+            self._thread.join(DESTROY_TIMEOUT_S)
+        if not self._thread.is_alive():
+            self._wake.close()
+            self._done.close()
+
+    @property
+    def run_number(self) -> int:
+        """Number of the run at hand, ascending for the VM's life; 0 when idle."""
+        return int(self._runs[0])
+
+    @property
+    def task(self) -> str:
+        """The task it is bound to."""
+        return self._program.task
+
+    @property
+    def run_at_hand(self) -> tuple[str, int] | None:
+        """Device and trigger position of the run at hand, None between runs."""
+        left = self.run_number - self._runs_before
+        for device_id, _, runs in self._groups:
+            if 0 < left <= len(runs):
+                return device_id, runs[left - 1][0]
+            left -= len(runs)
+        return None
+
+    def stop_run(self) -> bool:
+        """Stop the run at hand: it fails, the call goes on; any thread.
+
+        Returns:
+            Whether the guest was asked; it obeys at its next line of Python.
+        """
+        with self._lock:
+            interpreter = self._interpreter
+            if interpreter is None or self._is_ending:
+                return False
+            self._was_stopped = True
+            return interpreter.run_soon(b"_session.stop()")
+
+    def take_stopped(self) -> bool:
+        """Return whether a run was asked to stop since this was asked last."""
+        was_stopped, self._was_stopped = self._was_stopped, False
+        return was_stopped
+
+    # The caller's side
+
+    def _await_start(self) -> None:
+        limit_s = START_TIMEOUT_S
+        while not self._done.wait(limit_s):
+            if limit_s != START_TIMEOUT_S or not self.stop_run():
+                self._start_error = VmStartError(
+                    f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
+                    "look for what takes so long when the script is loaded"
+                )
+                return
+            limit_s = STOP_TIMEOUT_S
+
+    def _order(self, command: int, number: int) -> ResultHeader:
+        outbox = self._outbox
+        outbox[: HEADER.size] = _NO_HEADER
+        INBOX.pack_into(self._inbox, 0, command, number)
+        self._wake.ring()
+        self._done.wait()
+        header = decode_header(outbox)
+        if header is None or header.number != number or self._failure is not None:
+            raise VmCrashedError(
+                f"task {self._program.task!r}: a VM ended call {number} without its completion "
+                f"mark ({self._failure or _NOT_SAID}); the VM is destroyed"
+            )
+        if header.status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
+            raise FrameError(
+                f"task {self._program.task!r}: a result frame has status {header.status}"
+            )
+        return header
+
+    def _grow(self, header: ResultHeader) -> None:
+        needed = header.size_bytes
+        if not len(self._outbox) < needed <= RESULT_MAX_BYTES:
+            raise FrameError(
+                f"task {self._program.task!r}: a result of {needed} bytes is refused, at most "
+                f"{RESULT_MAX_BYTES} are allowed: emit less, or hand over smaller batches"
+            )
+        self._resize(len(self._inbox), needed)
+
+    def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        # powers of two: a growing stream of batches does not re-share each time
+        INBOX.pack_into(self._inbox, 0, LEAVE, 0)
+        self._inbox = memoryview(bytearray(_round_up(inbox_bytes)))
+        self._outbox = memoryview(bytearray(_round_up(outbox_bytes)))
+        self._wake.ring()
+        self._done.wait()
+        if self._failure is not None:
+            raise VmCrashedError(
+                f"task {self._program.task!r}: a VM did not take its buffers ({self._failure}); "
+                "the VM is destroyed"
+            )
+
+    # The VM's own thread
+
+    def _live(self) -> None:
+        try:
+            interpreter = Interpreter()
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            self._start_error = error
+            self._done.ring()
+            return
+        self._interpreter = interpreter
+        try:
+            self._start(interpreter)
+        except BaseException as error:  # noqa: BLE001 - same
+            self._start_error = error
+        else:
+            self._done.ring()
+            self._serve(interpreter)
+        finally:
+            with suppress(VmCrashedError):
+                interpreter.execute(_STOP)
+            with self._lock:  # a pending call needs a living interpreter
+                self._interpreter = None
+            interpreter.destroy()
+            self._done.ring()
+
+    def _start(self, interpreter: Interpreter) -> None:
+        program = self._program
         interpreter.share(_bundle=guest_bundle())
         failure = interpreter.execute(boot_code())
         if failure is None:
-            interpreter.share(_program=program.packed, _inbox=self._inbox, _outbox=self._outbox)
+            interpreter.share(
+                _program=program.packed,
+                _inbox=self._inbox,
+                _outbox=self._outbox,
+                _pulse=self._pulse,
+                _wake=self._wake.read_fd,
+                _done=self._done.write_fd,
+            )
             failure = interpreter.execute(_START)
         header = decode_header(self._outbox)
         if failure is not None or header is None:
             raise VmStartError(
                 f"a VM for task {program.task!r} did not start "
-                f"({failure or 'without a word'}): report it with the script"
+                f"({failure or _NOT_SAID}): report it with the script"
             )
         (group,) = decode_results(_BIND_GROUPS, self._outbox)
         (run,) = group.runs
@@ -126,44 +300,36 @@ class VirtualMachine:
                 program, int(place[1]) if place else 0, f"raises when loaded: {text}"
             )
 
-    def _enter(self, code: CodeType, number: int) -> int:
-        self._outbox[: HEADER.size] = _NO_HEADER
-        failure = self._interpreter.execute(code)
-        header = decode_header(self._outbox)
-        if failure is not None or header is None or header.number != number:
-            raise VmCrashedError(
-                f"task {self._program.task!r}: a VM ended call {number} without its completion "
-                f"mark ({failure or 'without a word'}); the VM is destroyed"
-            )
-        if header.status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
-            raise FrameError(
-                f"task {self._program.task!r}: a result frame has status {header.status}"
-            )
-        return header.status
+    def _serve(self, interpreter: Interpreter) -> None:
+        try:
+            while True:
+                inbox = self._inbox
+                failure = interpreter.execute(_SERVE)
+                if self._is_ending:
+                    return
+                if failure is None and inbox is self._inbox:
+                    failure = _NOT_SAID  # it left without having been told to
+                if failure is None:
+                    interpreter.share(_inbox=self._inbox, _outbox=self._outbox)
+                    failure = interpreter.execute(_SHARE)
+                if failure is not None:
+                    self._failure = failure
+                    return
+                self._done.ring()
+        except VmCrashedError as error:
+            self._failure = str(error)
 
-    def _fetch(self, number: int) -> None:
-        header = decode_header(self._outbox)
-        needed = header.size_bytes if header else 0
-        if not len(self._outbox) < needed <= RESULT_MAX_BYTES:
-            raise FrameError(
-                f"task {self._program.task!r}: a result of {needed} bytes is refused, at most "
-                f"{RESULT_MAX_BYTES} are allowed: emit less, or hand over smaller batches"
-            )
-        self._resize(len(self._inbox), needed)
-        if self._enter(_PENDING, number) != STATUS_COMPLETE:
-            raise FrameError(f"task {self._program.task!r}: a result frame changed its size")
 
-    def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
-        # powers of two: a growing stream of batches does not re-share each time
-        self._inbox = memoryview(bytearray(_round_up(inbox_bytes)))
-        self._outbox = memoryview(bytearray(_round_up(outbox_bytes)))
-        self._interpreter.share(_inbox=self._inbox, _outbox=self._outbox)
-        failure = self._interpreter.execute(_SHARE)
-        if failure is not None:
-            raise VmCrashedError(
-                f"task {self._program.task!r}: a VM did not take its buffers ({failure}); the VM "
-                "is destroyed"
-            )
+# a process that ends while VMs live may abort: their threads end before it does
+_machines: Final[weakref.WeakSet[VirtualMachine]] = weakref.WeakSet()
+
+
+def _destroy_all() -> None:
+    for machine in list(_machines):
+        machine.destroy()
+
+
+atexit.register(_destroy_all)
 
 
 def _round_up(size_bytes: int) -> int:

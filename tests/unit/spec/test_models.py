@@ -45,7 +45,13 @@ def test_defaults_of_a_task(load, text, tmp_path):
         "triggers": ({"sequence": ("page_exit",)},),
         "fields": None,
         "config": {},
-        "limits": {"output_bytes": MIB, "emits": 10_000, "log_lines": 100},
+        "limits": {
+            "output_bytes": MIB,
+            "emits": 10_000,
+            "log_lines": 100,
+            "wall_time_ms": 5_000,
+            "strikes": 3,
+        },
     }
 
 

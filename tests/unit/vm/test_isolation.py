@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from walle_stream.errors import VmCrashedError
+from walle_stream.vm import virtual_machine
+
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
 
@@ -151,15 +154,19 @@ def run(ctx, page):
     assert {(len(run.emits), len(run.logs)) for run in group.runs} == {(1, 0)}
 
 
-def test_the_guest_loads_no_installed_package(open_pool: Any) -> None:
-    pool = open_pool("import json, dataclasses, statistics\ndef run(ctx, page): pass\n")
-    machine = pool._shelves["t"].idle[0]
+def test_the_guest_loads_no_installed_package(
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = compile(
         "import sys\nraise ValueError(sorted(m.partition('.')[0] for m in sys.modules), sys.path)",
         "x",
         "exec",
     )
-    text = machine._interpreter.execute(code)
+    monkeypatch.setattr(virtual_machine, "_SERVE", code)
+    pool = open_pool("import json, dataclasses, statistics\ndef run(ctx, page): pass\n")
+    with pytest.raises(VmCrashedError) as caught:
+        pool.run("t", [("d", {}, [(1, 0, page())])])
+    text = caught.value.message
     assert "walle_guest" in text
     banned = (
         "walle_stream",

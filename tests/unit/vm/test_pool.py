@@ -2,16 +2,17 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from walle_stream.errors import FrameError, VmCrashedError, VmError
 from walle_stream.vm import virtual_machine
-from walle_stream.vm.interpreters import live_count
+from walle_stream.vm.interpreters import Interpreter, live_count
 from walle_stream.vm.pool import VmCounts, VmPool
 from walle_stream.vm.program import TaskProgram
-from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
+from walle_stream.vm.virtual_machine import BUFFER_BYTES
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
@@ -27,7 +28,6 @@ def run(ctx, page):
     x = page.trigger.get("x")
     ctx.emit({"n": n, "d": ctx.device_id, "r": ctx.random.random(), "x": x}, b"e")
 """
-NOTHING = compile("pass", "x", "exec")
 
 
 def test_vms_are_made_before_traffic_and_destroyed_at_close(open_pool: Any, page: Any) -> None:
@@ -117,17 +117,31 @@ def test_tasks_have_vms_of_their_own(page: Any) -> None:
         assert pool.run("two", group)[0].runs[0].emits[0][0] == b'{"t":"two"}'
 
 
+def serving(code: str) -> CodeType:
+    """Code for the VM's thread that answers its first order in its own way."""
+    text = f"""
+import os, struct
+os.read(_wake, 8)
+ORDER, N = struct.unpack_from("<QQ", _session._inbox)
+def header(*values): struct.pack_into("<4sIQQQ", _session._outbox, 0, b"WVM1", *values)
+{code}
+os.write(_done, (1).to_bytes(8, "little"))
+os.read(_wake, 8)
+"""
+    return compile(text, "x", "exec")
+
+
 def test_a_call_without_completion_mark_is_run_again_in_a_fresh_vm(
     open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    good, codes = virtual_machine._SERVE, [serving("pass")]
+    execute = Interpreter.execute
+
+    def once(self: Interpreter, code: CodeType) -> str | None:
+        return execute(self, codes.pop() if codes and code is good else code)
+
+    monkeypatch.setattr(Interpreter, "execute", once)
     pool = open_pool(COUNT)
-    real, codes = virtual_machine._CALL, [NOTHING]
-    enter = VirtualMachine._enter
-
-    def once(self: VirtualMachine, code: Any, number: int) -> int:
-        return enter(self, codes.pop() if codes and code is real else code, number)
-
-    monkeypatch.setattr(VirtualMachine, "_enter", once)
     (group,) = pool.run("t", [("d", {"n": b"7"}, [(1, 0, page())])])
     assert group.state == {"n": b"8"}
     assert pool.counts == VmCounts(created=2, destroyed=1, calls=1, runs=1, crashes=1)
@@ -136,23 +150,21 @@ def test_a_call_without_completion_mark_is_run_again_in_a_fresh_vm(
 @pytest.mark.parametrize(
     "code",
     [
-        NOTHING,
-        compile("raise MemoryError", "x", "exec"),
-        compile("raise SystemExit", "x", "exec"),
-        compile("_session.call(); raise ValueError", "x", "exec"),
-        compile("_session._finish(1, [], b'')", "x", "exec"),
+        "pass",
+        "raise MemoryError",
+        "raise SystemExit",
+        "_session.call(N, _session._inbox[16:]); raise ValueError",
+        "_session._finish(N + 1, [], b'')",
     ],
     ids=["nothing", "memory", "exit", "late", "stale"],
 )
 def test_two_calls_without_completion_mark_are_a_crash(
-    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: Any
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    pool = open_pool(COUNT)
     group: list[DeviceGroup] = [("d", {}, [(1, 0, page())])]
     with monkeypatch.context() as patch:
-        patch.setattr(virtual_machine, "_CALL", code)
-        for machine in pool._shelves["t"].idle:
-            machine._number = 5
+        patch.setattr(virtual_machine, "_SERVE", serving(code))
+        pool = open_pool(COUNT)
         with pytest.raises((VmCrashedError, FrameError)):
             pool.run("t", group)
     assert pool.counts.crashes == 2
@@ -175,14 +187,9 @@ def test_two_calls_without_completion_mark_are_a_crash(
 def test_a_malformed_frame_destroys_the_vm(
     open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    pool = open_pool(COUNT)
-    start = """
-import struct
-N = int.from_bytes(_session._inbox[:8], "little")
-def header(*values): struct.pack_into("<4sIQQQ", _session._outbox, 0, b"WVM1", *values)
-"""
     with monkeypatch.context() as patch:
-        patch.setattr(virtual_machine, "_CALL", compile(start + code, "x", "exec"))
+        patch.setattr(virtual_machine, "_SERVE", serving(code))
+        pool = open_pool(COUNT)
         with pytest.raises(FrameError):
             pool.run("t", [("d", {}, [(1, 0, page())])])
     assert (pool.counts.crashes, pool.counts.destroyed) == (2, 2)
@@ -208,21 +215,17 @@ def test_large_batches_and_results_grow_the_buffers_and_give_them_back(
     assert len(machine._inbox) == len(machine._outbox) == BUFFER_BYTES
 
 
-def test_a_call_from_the_main_thread_is_run_by_a_worker(
-    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = open_pool(COUNT)
-    seen: list[bool] = []
-    call = VirtualMachine.call
-
-    def spy(self: VirtualMachine, *args: Any) -> Any:
-        seen.append(threading.current_thread() is threading.main_thread())
-        return call(self, *args)
-
-    monkeypatch.setattr(VirtualMachine, "call", spy)
+def test_calls_run_in_the_vm_s_own_thread_whoever_calls(open_pool: Any, page: Any) -> None:
+    pool = open_pool(COUNT, size=1)
+    names = [thread.name for thread in threading.enumerate()]
+    assert "walle-vm-t" in names
     assert threading.current_thread() is threading.main_thread()
-    pool.run("t", [("d", {}, [(1, 0, page())])])
-    assert seen == [False]
+    assert pool.run("t", [("d", {}, [(1, 0, page())])])[0].runs[0].ok
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(pool.run, "t", [("d", {}, [(1, 0, page())])])
+        assert future.result()[0].runs[0].ok
+    pool.close()
+    assert "walle-vm-t" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_closing_lets_a_running_call_finish(open_pool: Any, page: Any) -> None:

@@ -17,8 +17,9 @@ LOG_MAX_CHARACTERS: Final = 2_000
 ENCODING_MAX_BYTES: Final = 65_535
 """Longest encoding: its length travels in 16 bits."""
 
-type Limits = tuple[int, int, int]
-"""Bounds of one run: output bytes, emits, log lines."""
+type Limits = tuple[int, int, int, int, int]
+"""Bounds of one run: output bytes, emits, log lines, wall time in milliseconds;
+and how many stopped runs quarantine a device's task."""
 
 
 class Clock:

@@ -4,6 +4,7 @@ Two shared buffers per VM, all integers little-endian.
 
 **Inbox, host to guest**::
 
+    u64   order: 1 run the groups, 2 write the last result again, 0 leave
     u64   call number, from 1
     ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
@@ -42,8 +43,17 @@ lines are UTF-8. The level of a line is 0 info, 1 warning, 2 error.
 import struct
 from typing import Final
 
-NUMBER: Final = struct.Struct("<Q")
-"""The inbox's call number."""
+INBOX: Final = struct.Struct("<QQ")
+"""The inbox's header: order, call number."""
+
+LEAVE: Final = 0
+"""Order: return from ``serve``."""
+
+CALL: Final = 1
+"""Order: run the groups behind the header."""
+
+PENDING: Final = 2
+"""Order: write the last result into the outbox, which was too small for it."""
 
 HEADER: Final = struct.Struct("<4sIQQQ")
 """The outbox's header: magic, status, call number, control words, body bytes."""
@@ -56,6 +66,9 @@ STATUS_COMPLETE: Final = 1
 
 STATUS_TOO_SMALL: Final = 2
 """The result needs a larger outbox; it waits in the guest."""
+
+RING: Final = (1).to_bytes(8, "little")
+"""What is written to a doorbell's descriptor to ring it."""
 
 WORD_BYTES: Final = 4
 """Size of a control word."""

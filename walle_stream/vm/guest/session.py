@@ -14,15 +14,19 @@ import gc
 import marshal
 import struct
 import sys
+from os import read, write
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from walle_stream.vm.guest.context import Context, Limits, Log
 from walle_stream.vm.guest.layout import (
+    CALL,
     DELETED,
     HEADER,
+    INBOX,
     MAGIC,
-    NUMBER,
+    PENDING,
+    RING,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
     WORD_BYTES,
@@ -41,6 +45,19 @@ NAME_MAX_CHARACTERS: Final = 200
 _GC_THRESHOLD: Final = 50_000
 
 
+TASK_FACTOR: Final = 10
+"""A task is out everywhere after so many times the strikes of one device."""
+
+_TOOL_ID: Final = 4
+_TOOL_NAME: Final = "walle"
+# the session, and the text of a pending call: an exception from one has nowhere to go
+_OWN_FILES: Final = ("<walle_guest", "<string>")
+
+
+class RunStopped(BaseException):
+    """Raised in a script that runs too long, at every line until it has ended."""
+
+
 class _Program(NamedTuple):
     task: str
     file: str
@@ -51,23 +68,28 @@ class _Program(NamedTuple):
     limits: Limits
 
 
+_NO_LOG: Final = Log(0)
 _NO_PROGRAM: Final = _Program(
-    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0)
+    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0, 0, 1)
 )
 
 
 class Session:
     """One VM's task and buffers. One thread at a time, the one that entered."""
 
-    def __init__(self, inbox: memoryview, outbox: memoryview) -> None:
+    def __init__(self, inbox: memoryview, outbox: memoryview, pulse: memoryview) -> None:
         """Take the buffers.
 
         Args:
             inbox: Where the host writes calls.
             outbox: Where results go.
+            pulse: One u64 for the number of the run at hand, 0 for none.
         """
         self._inbox = inbox
         self._outbox = outbox
+        self._pulse = pulse.cast("Q")
+        self._run_number = 0
+        self._stopping = 0
         self._program = _NO_PROGRAM
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
@@ -101,12 +123,17 @@ class Session:
         parts: list[bytes] = []
         log = Log(limits[2])
         namespace = self._namespace(log)
+        self._pulse[0] = self._run_number = 1
         try:
             exec(code, namespace)
         except BaseException as error:  # noqa: BLE001 - whatever a script raises is its failure
-            _write_failure(words, parts, log, describe(error, file))
+            _write_failure(words, parts, log, self._described(error))
         else:
-            words += (1, 0, 0)
+            if self._stopping:
+                _write_failure(words, parts, log, self._described(RunStopped()))
+            else:
+                words += (1, 0, 0)
+        self._pulse[0] = 0
         words.append(0)
         namespace.clear()
         gc.collect()
@@ -114,43 +141,126 @@ class Session:
         gc.set_threshold(_GC_THRESHOLD, 20, 20)
         self._finish(0, words, parts)
 
-    def call(self) -> None:
-        """Run the batch in the inbox."""
+    def serve(self, wake: int, done: int) -> None:
+        """Do what the host orders until it says to leave; the VM's thread stays here.
+
+        Args:
+            wake: Descriptor that the host rings.
+            done: Descriptor to ring when an order was done.
+        """
         inbox = self._inbox
-        (number,) = NUMBER.unpack_from(inbox)
-        groups = marshal.loads(inbox[NUMBER.size :])  # noqa: S302 - made by the host
-        task, file, code, config, _, limits = self._program
+        order_of, size = INBOX.unpack_from, INBOX.size
+        while True:
+            read(wake, 8)
+            order, number = order_of(inbox)
+            if order == CALL:
+                self.call(number, inbox[size:])
+            elif order == PENDING:
+                self.write_pending()
+            else:
+                return
+            write(done, RING)
+
+    def call(self, number: int, packed: memoryview) -> None:  # noqa: C901 - the hot loop
+        """Run a batch.
+
+        Args:
+            number: Of the call.
+            packed: The groups, marshalled; may be longer.
+        """
+        groups = marshal.loads(packed)  # noqa: S302 - made by the host
+        task, _, code, config, _, limits = self._program
         shared = self._shared_globals()
         words: list[int] = []
         parts: list[bytes] = []
+        pulse, run_number = self._pulse, self._run_number
+        strikes, stops = limits[4], 0
+        is_task_out = is_out = False
         for device_id, state, runs in groups:
+            stops_before, is_out = stops, is_task_out
             changes: dict[str, bytes | None] = {}
             for position, clock_ms, given in runs:
                 overlay: dict[str, bytes | None] = {}
                 context = Context(
                     device_id, task, State(state, overlay), position, clock_ms, config, limits
                 )
+                if is_out:
+                    # without a VM's call for each: a batch of loops must not take an hour
+                    _write_failure(words, parts, _NO_LOG, self._quarantined(device_id))
+                    run_number += 1
+                    continue
                 namespace = shared
+                pulse[0] = run_number = run_number + 1
                 try:
                     if namespace is None:
                         namespace = self._namespace(context.log)
                         exec(code, namespace)
                     namespace["run"](context, Page(given))
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
-                    _write_failure(words, parts, context.log, describe(error, file))
+                    stops += bool(self._stopping)
+                    _write_failure(words, parts, context.log, self._described(error))
                 else:
-                    _write_success(words, parts, context)
-                    changes.update(overlay)
-                    if None in overlay.values():
-                        _take_over(state, overlay)
+                    if self._stopping:  # the script caught what stopped it
+                        stops += 1
+                        failure = self._described(RunStopped())
+                        _write_failure(words, parts, context.log, failure)
                     else:
-                        state.update(overlay)
+                        _write_success(words, parts, context)
+                        changes.update(overlay)
+                        if None in overlay.values():
+                            _take_over(state, overlay)
+                        else:
+                            state.update(overlay)
+                if stops != stops_before:
+                    is_task_out = stops >= strikes * TASK_FACTOR
+                    is_out = is_task_out or stops - stops_before >= strikes
                 if shared is None and namespace is not None:
                     # functions and globals hold each other: without this only the
                     # garbage collector would free a run
                     namespace.clear()
             _write_changes(words, parts, changes)
+        pulse[0] = 0
+        self._run_number = run_number
         self._finish(number, words, parts)
+
+    def stop(self) -> None:
+        """Stop the run at hand; made by the host as a pending call of this interpreter."""
+        number = self._pulse[0]
+        if number and not self._stopping:
+            self._stopping = number
+            monitoring = sys.monitoring
+            monitoring.use_tool_id(_TOOL_ID, _TOOL_NAME)
+            events = monitoring.events
+            for event in (events.LINE, events.JUMP, events.PY_START):
+                monitoring.register_callback(_TOOL_ID, event, self._on_event)
+            monitoring.set_events(_TOOL_ID, events.LINE | events.JUMP | events.PY_START)
+
+    def _on_event(self, code: CodeType, *_: object) -> None:
+        if self._pulse[0] != self._stopping:
+            self._unstop()  # the run had ended when the host asked
+        elif not code.co_filename.startswith(_OWN_FILES):
+            raise RunStopped
+
+    def _unstop(self) -> None:
+        # events end first: one between these lines must still find a run to stop
+        sys.monitoring.set_events(_TOOL_ID, 0)
+        sys.monitoring.free_tool_id(_TOOL_ID)
+        self._stopping = 0
+
+    def _quarantined(self, device_id: str) -> tuple[str, str]:
+        program = self._program
+        text = f"task {program.task!r} is quarantined on device {device_id!r}: it had to be stopped"
+        return "Quarantined", f"{program.file}: {text} too often; correct it and restart"
+
+    def _described(self, error: BaseException) -> tuple[str, str]:
+        if not self._stopping:
+            return describe(error, self._program.file)
+        self._unstop()
+        name, text = describe(error, self._program.file)
+        place = text.partition(f": {name}")[0] if isinstance(error, RunStopped) else ""
+        limit_s = self._program.limits[3] / 1000
+        text = f"took longer than {limit_s:g} s (limits.wallTime) and was stopped"
+        return "RunStopped", f"{place or self._program.file}: RunStopped: {text}"
 
     def _shared_globals(self) -> dict[str, Any] | None:
         # executed in the first call and kept: its body raised nothing when it was bound

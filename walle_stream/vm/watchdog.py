@@ -1,0 +1,126 @@
+"""Looks at all VMs of a pool and stops runs that take too long.
+
+A guest writes the number of the run at hand into memory that the host sees; a
+number that stands for longer than its task's limit is a runaway. Looking costs
+nothing on the calls' side. Python code stops within milliseconds of being
+asked; what goes on is inside C code and cannot be stopped: the pool is told.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from walle_stream.clock import monotonic_ms
+
+STUCK_AFTER_MS: Final = 2_000.0
+"""A run that was told to stop and still stands is stuck in C code."""
+
+_LONGEST_LOOK_S: Final = 1.0
+_SHORTEST_LOOK_S: Final = 0.002
+_LOOKS_PER_LIMIT: Final = 4
+
+
+class Watched(Protocol):
+    """A VM as the watchdog sees it."""
+
+    @property
+    def task(self) -> str:
+        """The task it is bound to."""
+        ...
+
+    @property
+    def run_at_hand(self) -> tuple[str, int] | None:
+        """Device and trigger position of the run at hand."""
+        ...
+
+    @property
+    def run_number(self) -> int:
+        """Number of the run at hand, ascending; 0 when idle."""
+        ...
+
+    def stop_run(self) -> bool:
+        """Ask the guest to stop the run at hand."""
+        ...
+
+
+class _Look(msgspec.Struct):
+    limit_ms: float
+    run_number: int = 0
+    since_ms: float = 0.0
+    asked_ms: float = 0.0
+    is_stuck: bool = False
+
+
+class Watchdog:
+    """Watches VMs from a thread of its own. Thread-safe."""
+
+    def __init__(
+        self, on_stop: Callable[[Watched], None], on_stuck: Callable[[Watched], None]
+    ) -> None:
+        """Start with nothing to watch; the thread starts with the first VM.
+
+        Args:
+            on_stop: Told of every VM whose run was asked to stop; must not block.
+            on_stuck: Told once of a run that did not obey.
+        """
+        self._on_stop = on_stop
+        self._on_stuck = on_stuck
+        self._looks: dict[Watched, _Look] = {}
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, machine: Watched, limit_ms: float) -> None:
+        """Begin to watch a VM.
+
+        Args:
+            machine: The VM.
+            limit_ms: Longest run.
+        """
+        with self._lock:
+            self._looks[machine] = _Look(limit_ms)
+            if self._thread is None and not self._is_closed.is_set():
+                self._thread = threading.Thread(
+                    target=self._run, name="walle-vm-watchdog", daemon=True
+                )
+                self._thread.start()
+
+    def forget(self, machine: Watched) -> None:
+        """Watch a VM no longer; nothing happens when it is not watched."""
+        with self._lock:
+            self._looks.pop(machine, None)
+
+    def close(self) -> None:
+        """End the thread; may be called twice."""
+        self._is_closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        wait_s = _SHORTEST_LOOK_S
+        while not self._is_closed.wait(wait_s):
+            with self._lock:
+                looks = list(self._looks.items())
+            now_ms = monotonic_ms()
+            wait_s = _LONGEST_LOOK_S
+            for machine, look in looks:
+                self._look(machine, look, now_ms)
+                wait_s = min(wait_s, look.limit_ms / 1000.0 / _LOOKS_PER_LIMIT)
+            wait_s = max(wait_s, _SHORTEST_LOOK_S)
+
+    def _look(self, machine: Watched, look: _Look, now_ms: float) -> None:
+        number = machine.run_number
+        if number != look.run_number:
+            look.run_number, look.since_ms = number, now_ms
+            look.asked_ms, look.is_stuck = 0.0, False
+        elif not number or look.is_stuck:
+            return
+        elif look.asked_ms:
+            if now_ms - look.asked_ms >= STUCK_AFTER_MS:
+                look.is_stuck = True
+                self._on_stuck(machine)
+        elif now_ms - look.since_ms >= look.limit_ms and machine.stop_run():
+            look.asked_ms = now_ms
+            self._on_stop(machine)
