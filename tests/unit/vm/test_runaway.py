@@ -81,7 +81,8 @@ def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) ->
     is_over = threading.Event()
 
     def stop_often() -> None:
-        while not is_over.is_set():
+        # a breath between them: a queue that is always full slows the calls to a crawl
+        while not is_over.wait(0.001):
             machine.stop_run()
 
     thread = threading.Thread(target=stop_often)
