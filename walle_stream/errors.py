@@ -18,6 +18,7 @@ against the classes)::
     │  ├─ FrameError(ValueError)
     │  ├─ ScriptError
     │  ├─ StuckScriptError
+    │  ├─ VmClosedError
     │  ├─ VmCrashedError
     │  └─ VmStartError
     ├─ StoreError
@@ -210,6 +211,10 @@ class StuckScriptError(VmError):
     device; correct the script, then delete ``quarantine.jsonl`` from the data
     directory.
     """
+
+
+class VmClosedError(VmError):
+    """A task's VMs are gone: their pool was closed. Open a new one."""
 
 
 class VmCrashedError(VmError):

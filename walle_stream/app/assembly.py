@@ -23,7 +23,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
-from walle_stream.vm.pool import VmPool
+from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -103,7 +103,7 @@ class Assembly:
         stack.callback(self._tunnel.close)
         self._pool = VmPool(
             self.programs,
-            spec.runtime.vms or options.hosts,
+            PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
         )
@@ -224,11 +224,15 @@ def _program(task: Any) -> TaskProgram:
             f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
         ) from error
     given = task.spec.limits
-    limits = RunLimits(
-        given.output_bytes, given.emits, given.log_lines, given.wall_time_ms, given.strikes
-    )
+    limits = RunLimits(**given.model_dump())
     program = TaskProgram(
-        name, task.spec.version, source, str(path), dict(task.spec.config), limits
+        name,
+        task.spec.version,
+        source,
+        str(path),
+        dict(task.spec.config),
+        limits,
+        task.spec.isolation,
     )
     compile_program(program)
     return program

@@ -101,6 +101,15 @@ class TaskLimits(Strict):
     strikes: StrictInt = Field(
         default=3, ge=1, le=1_000, description="Stopped runs until a device's task is quarantined."
     )
+    steps: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=10**12,
+        description="Most turns of loops and calls of a run; 0 counts none.",
+    )
+    state_bytes: SizeBytes = Field(
+        default=_MIB, ge=1, le=64 * _MIB, description="Most bytes of one device's state."
+    )
 
 
 class TaskSpec(Strict):
@@ -121,6 +130,9 @@ class TaskSpec(Strict):
     )
     """JSON values only."""
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
+    isolation: Literal["shared", "device", "process"] = Field(
+        default="shared", description="Who shares a VM: all devices; none; none, in a process."
+    )
 
 
 class Task(Strict):
@@ -203,6 +215,9 @@ class RuntimeSpec(Strict):
         default=None, ge=1, le=64, description="Per task; as many as hosts when left out."
     )
     """VMs per task; as many as hosts when left out."""
+    device_vms: StrictInt = Field(
+        default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
+    )
     active_devices: StrictInt = Field(
         default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
     )

@@ -28,6 +28,8 @@ _MODULES: Final = (
     "page",
     "state",
     "context",
+    "outcome",
+    "stopping",
     "session",
 )
 _BOOT: Final = """

@@ -9,13 +9,17 @@ import ast
 import marshal
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
 from walle_stream.vm.stateless import is_stateless
+
+type Isolation = Literal["shared", "device", "process"]
+"""``shared``: any device's runs in the task's VMs; ``device``: a VM of its own
+for every device; ``process``: VMs in processes of their own."""
 
 
 class RunLimits(msgspec.Struct, frozen=True):
@@ -31,6 +35,11 @@ class RunLimits(msgspec.Struct, frozen=True):
     """The run is stopped between this and a quarter more of it."""
     strikes: int = 3
     """Runs stopped on one device before the task is quarantined there."""
+    steps: int = 0
+    """Turns of loops and calls of the script's functions; 0 for any number.
+    Where it is set, every step costs about 0.1 us more."""
+    state_bytes: int = 1024 * 1024
+    """Keys and values of one device's state of the task."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -48,6 +57,8 @@ class TaskProgram(msgspec.Struct, frozen=True):
     """What the script finds in ``ctx.config``; JSON values."""
     limits: RunLimits = RunLimits()
     """Bounds of one run."""
+    isolation: Isolation = "shared"
+    """Which devices may share a VM."""
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
@@ -62,6 +73,10 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Longest run."""
     strikes: int
     """Stopped runs on one device before the task is quarantined there."""
+    counts_steps: bool = False
+    """Whether runs have a limit of steps."""
+    isolation: Isolation = "shared"
+    """Which devices may share a VM."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -134,8 +149,18 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
         given.log_lines,
         given.wall_time_ms,
         given.strikes,
+        given.steps,
+        given.state_bytes,
     )
     packed = marshal.dumps(
         (program.name, program.file, code, config, imports, shares_globals, limits)
     )
-    return CompiledProgram(program.name, program.file, packed, given.wall_time_ms, given.strikes)
+    return CompiledProgram(
+        program.name,
+        program.file,
+        packed,
+        given.wall_time_ms,
+        given.strikes,
+        given.steps > 0,
+        program.isolation,
+    )

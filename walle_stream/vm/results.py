@@ -19,7 +19,7 @@ script changes in one run would be there in another."""
 
 
 class RunResult(msgspec.Struct, gc=False):
-    """What one run did."""
+    """What one run did; only read, some are shared."""
 
     ok: bool
     emits: list[tuple[bytes, bytes]] = []

@@ -11,6 +11,8 @@ Whoever calls must hold the VM alone, and destroys it after any error.
 """
 
 import atexit
+import os
+import platform
 import re
 import threading
 import weakref
@@ -21,15 +23,19 @@ from typing import Final
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
-from walle_stream.vm.frames import ResultHeader, decode_header, decode_results
+from walle_stream.vm.frames import decode_behind_header, decode_header, decode_results
 from walle_stream.vm.guest.layout import (
     CALL,
     HEADER,
     INBOX,
     LEAVE,
+    MAGIC,
+    NUMBER,
     PENDING,
+    RING,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
+    WORD_BYTES,
 )
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.program import CompiledProgram, script_error
@@ -55,40 +61,61 @@ DESTROY_TIMEOUT_S: Final = 10.0
 
 _START: Final = compile(
     "from walle_guest.session import Session\n_session = Session(_inbox, _outbox, _pulse)\n"
-    "_session.bind(_program)\ndel _program, _inbox, _outbox, _pulse",
+    "del _inbox, _outbox, _pulse",
     "<walle>",
     "exec",
 )
+_BIND: Final = compile("_session.bind(_program)\ndel _program", "<walle>", "exec")
 _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", "<walle>", "exec")
-_SERVE: Final = compile("_session.serve(_wake, _done)", "<walle>", "exec")
+_SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec")
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
-_NO_HEADER: Final = bytes(HEADER.size)
+_HEADER_BYTES: Final = HEADER.size
+_NO_PROGRAM: Final = CompiledProgram("", "", b"", 0, 0)
+_MAGIC: Final = int.from_bytes(MAGIC, "little")
+_LONGEST_PAUSE: Final = 63
 _NOT_SAID: Final = "without a word"
+# Looking for an answer before sleeping, some 100 us: waking a thread takes 3 us where its
+# core is busy and 40 us where it sleeps. Needs a second core, memory that keeps the order of
+# writes, and a doorbell that may be rung without being heard.
+_SPINS: Final = (
+    3_000
+    if platform.machine() in {"x86_64", "AMD64"}
+    and hasattr(os, "eventfd")
+    and len(os.sched_getaffinity(0)) > 1
+    else 0
+)
+_LOOKS: Final = range(_SPINS)
 
 
 class VirtualMachine:
     """A VM. One caller at a time, in any thread."""
 
-    def __init__(self, program: CompiledProgram) -> None:
-        """Create it and load the program; 15-40 ms.
+    def __init__(self, program: CompiledProgram | None = None) -> None:
+        """Create it, and load the program if it is known already; 15-40 ms.
 
         Args:
-            program: The task it is bound to.
+            program: The task it is bound to; None makes a warm VM for ``bind``.
 
         Raises:
             VmStartError: The interpreter could not be made or did not start.
             ScriptError: The script's body raised.
         """
-        self._program = program
+        self._program = program or _NO_PROGRAM
+        self._is_bound = threading.Event()
         self._number = 0
-        self._runs_before = 1  # loading the script counts as the first
+        self.calls = 0
+        """Batches that came back."""
+        self.runs = 0
+        """Runs in those batches, failed ones included."""
         self._groups: Sequence[DeviceGroup] = ()
-        self._inbox = memoryview(bytearray(BUFFER_BYTES))
-        self._outbox = memoryview(bytearray(BUFFER_BYTES))
+        self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
+        self._pause = self._paused = 0
+        self._shares = 0
+        self._heard = 0
         self._pulse = memoryview(bytearray(8))
-        self._runs = self._pulse.cast("Q")
+        self._at_hand = self._pulse.cast("Q")
         self._wake, self._done = Doorbell(), Doorbell()
         self._interpreter: Interpreter | None = None
         self._lock = threading.Lock()
@@ -96,15 +123,27 @@ class VirtualMachine:
         self._was_stopped = False
         self._failure: str | None = None
         self._start_error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._live, name=f"walle-vm-{program.task}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._live, name="walle-vm", daemon=True)
         self._thread.start()
         self._await_start()
-        if self._start_error is not None:
-            self.destroy()
-            raise self._start_error
         _machines.add(self)
+        if program is not None:
+            self.bind(program)
+
+    def bind(self, program: CompiledProgram) -> None:
+        """Bind a warm VM to a task, for the rest of its life; some 2 ms.
+
+        Args:
+            program: The task.
+
+        Raises:
+            VmStartError: It did not start.
+            ScriptError: The script's body raised.
+        """
+        self._program = program
+        self._thread.name = f"walle-vm-{program.task}"
+        self._is_bound.set()
+        self._await_start()
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done.
@@ -120,19 +159,20 @@ class VirtualMachine:
             VmCrashedError: The call ended without its completion mark.
             FrameError: The result is malformed or too large.
         """
-        self._number = number = self._number + 1
         size_bytes = INBOX.size + len(packed)
         if size_bytes > len(self._inbox):
             self._resize(size_bytes, len(self._outbox))
         self._inbox[INBOX.size : size_bytes] = packed
         self._groups = groups
-        header = self._order(CALL, number)
-        if header.status == STATUS_TOO_SMALL:
-            self._grow(header)
-            if self._order(PENDING, number).status != STATUS_COMPLETE:
+        if self._order(CALL) == STATUS_TOO_SMALL:
+            self._grow()
+            if self._order(PENDING) != STATUS_COMPLETE:
                 raise FrameError(f"task {self._program.task!r}: a result frame changed its size")
-        results = decode_results(groups, self._outbox)
-        self._runs_before += sum(len(runs) for _, _, runs in groups)
+        heads = self._heads
+        results = decode_behind_header(groups, self._outbox, heads[2], heads[3])
+        self.calls += 1
+        for group in groups:
+            self.runs += len(group[2])
         if len(self._inbox) > KEPT_BUFFER_BYTES or len(self._outbox) > KEPT_BUFFER_BYTES:
             self._resize(BUFFER_BYTES, BUFFER_BYTES)
         return results
@@ -147,8 +187,10 @@ class VirtualMachine:
                 return
             self._is_ending = True
         _machines.discard(self)
+        self._is_bound.set()
         if self._thread.is_alive():
-            INBOX.pack_into(self._inbox, 0, LEAVE, 0)
+            self._orders[0] = LEAVE
+            self._orders[NUMBER] = self._number + 1
             self._wake.ring()
             self._thread.join(DESTROY_TIMEOUT_S)
         if not self._thread.is_alive():
@@ -158,7 +200,7 @@ class VirtualMachine:
     @property
     def run_number(self) -> int:
         """Number of the run at hand, ascending for the VM's life; 0 when idle."""
-        return int(self._runs[0])
+        return int(self._at_hand[0])
 
     @property
     def task(self) -> str:
@@ -168,7 +210,7 @@ class VirtualMachine:
     @property
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
-        left = self.run_number - self._runs_before
+        left = self.run_number - self.runs - 1  # loading the script counts as the first
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
                 return device_id, runs[left - 1][0]
@@ -203,29 +245,39 @@ class VirtualMachine:
                     f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
                     "look for what takes so long when the script is loaded"
                 )
-                return
+                break
             limit_s = STOP_TIMEOUT_S
+        if self._start_error is not None:
+            self.destroy()
+            raise self._start_error
 
-    def _order(self, command: int, number: int) -> ResultHeader:
-        outbox = self._outbox
-        outbox[: HEADER.size] = _NO_HEADER
-        INBOX.pack_into(self._inbox, 0, command, number)
-        self._wake.ring()
-        self._done.wait()
-        header = decode_header(outbox)
-        if header is None or header.number != number or self._failure is not None:
-            raise VmCrashedError(
-                f"task {self._program.task!r}: a VM ended call {number} without its completion "
-                f"mark ({self._failure or _NOT_SAID}); the VM is destroyed"
-            )
-        if header.status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
-            raise FrameError(
-                f"task {self._program.task!r}: a result frame has status {header.status}"
-            )
-        return header
+    def _order(self, order: int) -> int:
+        # the status of the answer
+        number, heads, orders = self._number + 1, self._heads, self._orders
+        self._number = number
+        heads[NUMBER] = 0
+        orders[0] = order
+        orders[NUMBER] = number
+        os.write(self._wake.write_fd, RING)
+        if self._paused:
+            self._paused -= 1
+        else:
+            for _ in _LOOKS:
+                if heads[NUMBER] == number:
+                    self._pause = 0
+                    break
+            else:
+                # what did not pay is done ever more seldom
+                self._pause = self._paused = min(2 * self._pause + 1, _LONGEST_PAUSE)
+        while heads[NUMBER] != number:
+            self._listen()
+        status = heads[0] - _MAGIC >> 32
+        if status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
+            raise FrameError(f"task {self._program.task!r}: a result frame has status {status}")
+        return status
 
-    def _grow(self, header: ResultHeader) -> None:
-        needed = header.size_bytes
+    def _grow(self) -> None:
+        needed = HEADER.size + WORD_BYTES * self._heads[2] + self._heads[3]
         if not len(self._outbox) < needed <= RESULT_MAX_BYTES:
             raise FrameError(
                 f"task {self._program.task!r}: a result of {needed} bytes is refused, at most "
@@ -235,16 +287,31 @@ class VirtualMachine:
 
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         # powers of two: a growing stream of batches does not re-share each time
-        INBOX.pack_into(self._inbox, 0, LEAVE, 0)
-        self._inbox = memoryview(bytearray(_round_up(inbox_bytes)))
-        self._outbox = memoryview(bytearray(_round_up(outbox_bytes)))
-        self._wake.ring()
-        self._done.wait()
-        if self._failure is not None:
+        orders, shares = self._orders, self._shares
+        self._take_buffers(_round_up(inbox_bytes), _round_up(outbox_bytes))
+        self._number = number = self._number + 1
+        self._orders[NUMBER] = number  # the guest has seen it: no order
+        orders[0] = LEAVE
+        orders[NUMBER] = number
+        os.write(self._wake.write_fd, RING)
+        while self._shares == shares:
+            self._listen()
+
+    def _listen(self) -> None:
+        # Every order is rung for once. A ring may be for an answer that was seen before
+        # it was heard; when all were heard, nothing more will come.
+        if self._failure is not None or self._heard == self._number:
             raise VmCrashedError(
-                f"task {self._program.task!r}: a VM did not take its buffers ({self._failure}); "
-                "the VM is destroyed"
+                f"task {self._program.task!r}: a VM ended call {self._number} without its "
+                f"completion mark ({self._failure or _NOT_SAID}); the VM is destroyed"
             )
+        self._heard += int.from_bytes(os.read(self._done.read_fd, 8), "little")
+
+    def _take_buffers(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        self._inbox = memoryview(bytearray(inbox_bytes))
+        self._outbox = memoryview(bytearray(outbox_bytes))
+        self._orders = self._inbox[: INBOX.size].cast("Q")
+        self._heads = self._outbox[:_HEADER_BYTES].cast("Q")
 
     # The VM's own thread
 
@@ -257,34 +324,44 @@ class VirtualMachine:
             return
         self._interpreter = interpreter
         try:
-            self._start(interpreter)
+            self._warm_up(interpreter)
+            self._done.ring()
+            self._is_bound.wait()
+            if not self._is_ending:
+                self._load(interpreter)
+                self._done.ring()
+                self._serve(interpreter)
         except BaseException as error:  # noqa: BLE001 - same
             self._start_error = error
-        else:
-            self._done.ring()
-            self._serve(interpreter)
         finally:
             with suppress(VmCrashedError):
                 interpreter.execute(_STOP)
             with self._lock:  # a pending call needs a living interpreter
                 self._interpreter = None
             interpreter.destroy()
+            self._failure = self._failure or "it was destroyed"
             self._done.ring()
 
-    def _start(self, interpreter: Interpreter) -> None:
-        program = self._program
+    def _warm_up(self, interpreter: Interpreter) -> None:
         interpreter.share(_bundle=guest_bundle())
         failure = interpreter.execute(boot_code())
         if failure is None:
             interpreter.share(
-                _program=program.packed,
                 _inbox=self._inbox,
                 _outbox=self._outbox,
                 _pulse=self._pulse,
                 _wake=self._wake.read_fd,
                 _done=self._done.write_fd,
+                _spins=_SPINS,
             )
             failure = interpreter.execute(_START)
+        if failure is not None:
+            raise VmStartError(f"a VM did not start ({failure}): report it")
+
+    def _load(self, interpreter: Interpreter) -> None:
+        program = self._program
+        interpreter.share(_program=program.packed)
+        failure = interpreter.execute(_BIND)
         header = decode_header(self._outbox)
         if failure is not None or header is None:
             raise VmStartError(
@@ -315,6 +392,7 @@ class VirtualMachine:
                 if failure is not None:
                     self._failure = failure
                     return
+                self._shares += 1
                 self._done.ring()
         except VmCrashedError as error:
             self._failure = str(error)
