@@ -214,7 +214,10 @@ class StuckScriptError(VmError):
 
 
 class VmClosedError(VmError):
-    """A task's VMs are gone: their pool was closed. Open a new one."""
+    """A call came after the pool of VMs was closed.
+
+    Open a new pool; a run does so when it starts.
+    """
 
 
 class VmCrashedError(VmError):
