@@ -161,8 +161,10 @@ class TaskPackage(msgspec.Struct, frozen=True):
     size_bytes: int
     """Of the whole file."""
     manifest: Manifest
+    manifest_bytes: int
+    """Size of its text."""
     parts: Mapping[str, bytes]
-    """The members by their full names, inflated."""
+    """The other members by their full names, inflated."""
     packed_bytes: Mapping[str, int]
     """Size of each member in the file, deflated."""
 
@@ -287,7 +289,7 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     if found != digest:
         _refuse(file, f"expected the seal {digest[:12]!r}..., found {found[:12]!r}...")
     packed = {name: info.compress_size for name, info in infos.items()}
-    return TaskPackage(file, len(data), manifest, parts, packed)
+    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed)
 
 
 def _refuse(file: str, text: str, member: str = "") -> Never:
