@@ -219,9 +219,10 @@ class TaskPackage(msgspec.Struct, frozen=True):
         """
         task = self.manifest.task
         limits = msgspec.structs.astuple(task.limits)
+        script = self.code()
         try:
             # every hash was looked at; who made it is trusted as a script's author is
-            code, imports, shares_globals = marshal.loads(self.code())  # noqa: S302
+            code, imports, shares_globals = marshal.loads(script)  # noqa: S302
             config = marshal.dumps(task.config, 2)
         except (ValueError, TypeError, EOFError, MemoryError, RecursionError) as error:
             _refuse(

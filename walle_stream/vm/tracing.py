@@ -110,9 +110,9 @@ def _kinds(names: Iterable[str]) -> dict[str, str]:
     """Return where each module comes from, by name."""
     found = {}
     for name in sorted(names):
-        spec = getattr(sys.modules[name], "__spec__", None)
-        if name.partition(".")[0] in _OWN or spec is None or spec.name != name:
-            continue  # ours, or a second name that its module gives itself (os.path)
+        spec = None if name.partition(".")[0] in _OWN else _spec(name)
+        if spec is None:
+            continue
         if spec.origin in {"built-in", "frozen"}:
             found[name] = spec.origin
         elif type(spec.loader).__name__ == "ExtensionFileLoader":
@@ -122,16 +122,27 @@ def _kinds(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def _spec(name: str) -> Any:
+    # None: a second name that a module gives itself or another one (os.path)
+    spec = getattr(sys.modules[name], "__spec__", None)
+    if spec is not None and spec.name == name:
+        return spec
+    # or its own file puts another module in its place (collections.abc in 3.13)
+    parent = name.rpartition(".")[0]
+    path = getattr(sys.modules[parent], "__path__", ()) if parent else None
+    return import_module("importlib.machinery").PathFinder.find_spec(name, path)
+
+
 def _bytecode(kinds: dict[str, str]) -> bytes:
     # each module by itself: one that is never imported is never unmarshalled
     bundle = []
     for name, kind in kinds.items():
-        if kind == "bytecode":
-            spec = sys.modules[name].__spec__
+        spec = _spec(name) if kind == "bytecode" else None
+        if spec is not None:
             # no path of this machine: <json.decoder>, as the guest library's <walle_guest.codec>
-            source = spec.loader.get_source(name)  # type: ignore[union-attr] # has source: see _kinds
+            source = spec.loader.get_source(name)
             code = compile(source, f"<{name}>", "exec", dont_inherit=True, optimize=2)
-            is_package = spec.submodule_search_locations is not None  # type: ignore[union-attr]
+            is_package = spec.submodule_search_locations is not None
             bundle.append((name, is_package, marshal.dumps(code)))
     return marshal.dumps(bundle)
 
