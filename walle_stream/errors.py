@@ -16,6 +16,7 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ VmError
     │  ├─ FrameError(ValueError)
+    │  ├─ PackageError(ValueError)
     │  ├─ ScriptError
     │  ├─ StuckScriptError
     │  ├─ VmClosedError
@@ -178,6 +179,28 @@ class FrameError(VmError, ValueError):
 
     The batch is refused as a whole; report the task's script.
     """
+
+
+class PackageError(VmError, ValueError):
+    """A task package is altered, cut, or not for this interpreter, or cannot be built.
+
+    Build it again with ``walle task build``; the message says for which Python.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str = "", file: str = "", member: str = "") -> None:
+        """Keep the place.
+
+        Args:
+            message: The whole line shown to the user, place included.
+            file: The package's file name as the user gave it.
+            member: The part of the package; empty when it is the whole.
+        """
+        super().__init__(message)
+        self.args = (message, file, member)
+        self.file = file
+        self.member = member
 
 
 class ScriptError(VmError):

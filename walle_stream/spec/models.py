@@ -37,6 +37,13 @@ TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 """An event id or a page id."""
 
 
+RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+"""Of ``ResourceName``: relative, no part of it begins with a dot."""
+
+ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN, max_length=200)]
+"""What a task's file is called inside its package."""
+
+
 class Strict(BaseModel):
     """Base of all parts of a definition."""
 
@@ -129,6 +136,11 @@ class TaskSpec(Strict):
         default_factory=dict, description="For the script, as ctx.config."
     )
     """JSON values only."""
+    resources: dict[ResourceName, PathField] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Files that travel with the script, by the name it knows them by.",
+    )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
     isolation: Literal["shared", "device", "process"] = Field(
         default="shared", description="Who shares a VM: all devices; none; none, in a process."

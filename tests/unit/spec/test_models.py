@@ -46,6 +46,7 @@ def test_defaults_of_a_task(load, text, tmp_path):
         "triggers": ({"sequence": ("page_exit",)},),
         "fields": None,
         "config": {},
+        "resources": {},
         "limits": {
             "output_bytes": MIB,
             "emits": 10_000,
