@@ -17,9 +17,9 @@ binds the script and serves as a VM in the host does. It runs until it is killed
 import marshal
 import os
 import signal
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from fcntl import F_DUPFD, fcntl
 from importlib import import_module
 from mmap import mmap
 from struct import Struct
@@ -48,6 +48,7 @@ STOP_SIGNAL: Final = signal.SIGUSR1
 """Asks the child to stop the run at hand."""
 
 _FAILED: Final = 70
+_FIRST_FD: Final = 3  # after those of the standard streams, which are /dev/null
 # What runs later and would import it from files: C code, codecs, string.Template.
 _NEEDED_LATER: Final = (
     *("_pylong", "_strptime", "annotationlib", "copyreg", "re", "time", "typing", "unicodedata"),
@@ -81,7 +82,7 @@ def main(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # meant for the host, which ends in its own order
             signal.signal(number, signal.SIG_IGN)
-        fds = _renumbered(fds)
+        fds = _alone(fds)
         control = memoryview(mmap(fds[0], CONTROL_BYTES, trackfd=False))
         session = Session(*_buffers(control, fds), control[:8])
         signal.signal(STOP_SIGNAL, lambda *_: session.stop())
@@ -128,12 +129,12 @@ def _buffers(control: memoryview, fds: Sequence[int]) -> tuple[memoryview, memor
     )
 
 
-def _renumbered(fds: Sequence[int]) -> list[int]:
-    # to the lowest numbers there are: the limit of open files leaves no hole
-    numbers = {}
-    for fd in sorted(fds):
-        lower = os.dup(fd)
-        os.close(max(fd, lower))
-        numbers[fd] = min(fd, lower)
-    sys.stdin = sys.stdout = sys.stderr = None
-    return [numbers[fd] for fd in fds]
+def _alone(fds: Sequence[int]) -> list[int]:
+    # At the lowest numbers there are, and nothing beside them (libffi keeps its
+    # own file open): the limit of open files leaves no hole.
+    end = _FIRST_FD + len(fds)
+    parked = [fcntl(fd, F_DUPFD, end) for fd in fds]
+    for number, fd in enumerate(parked, _FIRST_FD):
+        os.dup2(fd, number)
+    os.closerange(end, os.sysconf("SC_OPEN_MAX"))
+    return list(range(_FIRST_FD, end))
