@@ -39,6 +39,7 @@ from walle_stream.vm.guest.layout import (
     RING,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
+    WORD_BYTES,
 )
 from walle_stream.vm.process_child import CONTROL, CONTROL_BYTES, STOP_SIGNAL, TEXT_AT
 from walle_stream.vm.process_guard import MEASURES, GuardSettings
@@ -69,7 +70,10 @@ DESTROY_TIMEOUT_S: Final = 10.0
 _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _NO_HEADER: Final = bytes(HEADER.size)
 _NO_PULSE: Final = memoryview(bytes(CONTROL.size)).cast("Q")
-_DEAD_CHILD: Final = select.POLLIN | select.POLLHUP | select.POLLERR
+_WORDS_MAX_CHARACTERS: Final = 500
+# a control word becomes a number of 36 bytes in the host: a frame of nothing else
+# would cost it nine times the frame
+_WORDS_SHARE: Final = 16
 
 
 class ProcessSettings(msgspec.Struct, frozen=True):
@@ -77,7 +81,8 @@ class ProcessSettings(msgspec.Struct, frozen=True):
 
     memory_bytes: int = 256 * 1024 * 1024
     """Private memory of the child, interpreter (15 MB) included; the largest
-    batch and the largest result have the same bound each."""
+    batch and the largest result have the same bound each, a result's control
+    words a sixteenth of it."""
     uids: tuple[int, int] = (2_000_000_000, 100_000)
     """First user id and count of those that children of a privileged host
     become, each another; they must belong to nobody."""
@@ -132,7 +137,8 @@ class ProcessMachine:
         self._poll = select.poll()
         _machines.add(self)
         try:
-            self._start()
+            with self._call_lock:
+                self._start()
         except BaseException:
             self.destroy()
             raise
@@ -183,12 +189,13 @@ class ProcessMachine:
                 return
             self._is_ending = True
         _machines.discard(self)
-        child = self._child
-        if child is not None:
-            child.kill()
-            with suppress(subprocess.TimeoutExpired):  # in the kernel's hands: it goes when it can
-                child.wait(DESTROY_TIMEOUT_S)
-        with self._call_lock:  # a call at hand has seen the end by now
+        if self._child is not None:
+            self._child.kill()
+        with self._call_lock:  # a call at hand, or the start, has seen the end by now
+            if self._child is not None:
+                self._child.kill()  # it may have been started since
+                with suppress(subprocess.TimeoutExpired):  # it goes when the kernel lets it
+                    self._child.wait(DESTROY_TIMEOUT_S)
             self._runs = _NO_PULSE
             for memory in (self._control, self._inbox, self._outbox):
                 memory.close()
@@ -364,6 +371,11 @@ class ProcessMachine:
                 f"task {self._program.task!r}: a VM ended call {number} without its completion "
                 "mark; the VM is destroyed"
             )
+        if header.word_count * WORD_BYTES > self._settings.memory_bytes // _WORDS_SHARE:
+            raise FrameError(
+                f"task {self._program.task!r}: a result of {header.word_count} control words is "
+                "refused: emit less, or hand over smaller batches"
+            )
         if header.status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
             raise FrameError(
                 f"task {self._program.task!r}: a result frame has status {header.status}"
@@ -398,14 +410,14 @@ class ProcessMachine:
     def _last_words(self) -> str:
         if self._killed is not None:
             return self._killed
-        assert_child = self._child
         words = bytes(self._control.view[TEXT_AT:]).partition(b"\0")[0]
-        if words:
-            return words.decode("utf-8", "replace")[:500]
+        if words:  # of a child that may be hostile: one line, nothing for a terminal to obey
+            text = words.decode("utf-8", "replace")[:_WORDS_MAX_CHARACTERS]
+            return "".join(each if each.isprintable() else "?" for each in text)
         status = None
-        if assert_child is not None:
+        if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
-                status = assert_child.wait(OBEY_TIMEOUT_S)
+                status = self._child.wait(OBEY_TIMEOUT_S)
         if status is not None and status < 0:
             return f"killed by {signal.Signals(-status).name}"
         return f"exit status {status}"
@@ -421,13 +433,10 @@ class ProcessMachine:
         for memory, size_bytes in ((self._inbox, inbox_bytes), (self._outbox, outbox_bytes)):
             if size_bytes > len(memory.view):
                 # powers of two: a growing stream of batches does not re-share each time
-                memory.grow(1 << (size_bytes - 1).bit_length())
-        self._runs = _NO_PULSE
+                memory.grow(min(1 << (size_bytes - 1).bit_length(), limit))
         sizes = (len(self._inbox.view), len(self._outbox.view))
-        CONTROL.pack_into(
-            self._control.view, 0, 0, *sizes, CONTROL.unpack_from(self._control.view)[3]
-        )
-        self._runs = self._control.view[: CONTROL.size].cast("Q")
+        mask = CONTROL.unpack_from(self._control.view)[3]
+        CONTROL.pack_into(self._control.view, 0, 0, *sizes, mask)
         INBOX.pack_into(self._inbox.view, 0, LEAVE, 0)
         self._wake.ring()
         self._await_done()

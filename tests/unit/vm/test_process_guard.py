@@ -4,6 +4,7 @@ import json
 import logging
 import marshal
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -12,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from walle_stream.errors import VmCrashedError, VmStartError
+from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm import process_machine
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.process_guard import MEASURES
 from walle_stream.vm.process_machine import ProcessMachine, ProcessSettings
-from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
+from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
 
 pytestmark = pytest.mark.vm
 
@@ -176,19 +177,71 @@ def test_a_child_cannot_cut_the_memory_that_the_host_reads(open_machine: Any, ca
     assert done_by(machine, call) == "EPERM"
 
 
-def test_a_silent_child_that_lies_about_its_runs_is_killed(
+LIES = {
+    "no run at hand": "pulse[0] = 0",
+    "always a later run": "pulse[0] += 1",
+    "a ring too early": "load('os').write(7, b'12345678')",
+    "a number from nowhere": "pulse[0] = 2**64 - 1",
+}
+
+
+@needs_filter
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_child_that_lies_about_its_runs_cannot_make_a_call_hang(
+    open_machine: Any, call: Any, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    monkeypatch.setattr(process_machine, "OBEY_TIMEOUT_S", 0.2)
+    source = f"""
+def run(ctx, page):
+    load = ctx.emit.__func__.__globals__["__builtins__"]["__import__"]
+    pulse = load("sys")._getframe(1).f_locals["self"]._pulse
+    while True:
+        {lie}
+"""
+    given = ungated(source)
+    machine = open_machine(CompiledProgram("t", given.file, given.packed, 200, 3))
+    with pytest.raises(VmCrashedError, match=r"no run ended for|completion mark"):  # no watchdog
+        call(machine, {})
+    assert machine.run_at_hand in {None, ("d", 1)}
+
+
+FRAMES = {
+    "beyond any size": "2, number, 2**60, 2**60",
+    "words alone": "1, number, 20_000_000, 0",
+    "words alone, later": "2, number, 20_000_000, 0",
+    "beyond the buffer": "1, number, 100_000, 200_000",
+    "of another call": "1, number + 1, 0, 0",
+    "an unknown status": "9, number, 0, 0",
+    "empty": "1, number, 0, 0",
+}
+
+
+@pytest.mark.parametrize("fields", FRAMES.values(), ids=FRAMES.keys())
+def test_a_forged_frame_is_an_error_of_its_call(open_machine: Any, call: Any, fields: str) -> None:
+    source = f"""
+def run(ctx, page):
+    load = ctx.emit.__func__.__globals__["__builtins__"]["__import__"]
+    caller = load("sys")._getframe(1).f_locals
+    outbox, number = caller["self"]._outbox, caller["number"]
+    load("struct").pack_into("<4sIQQQ", outbox, 0, b"WVM1", {fields})
+    load("os").write(7, b"12345678")
+    while True: pass
+"""
+    machine = open_machine(ungated(source))
+    with pytest.raises((VmCrashedError, FrameError)):
+        call(machine, {})
+
+
+@needs_filter
+def test_a_child_that_was_frozen_ends_its_call(
     open_machine: Any, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_machine, "OBEY_TIMEOUT_S", 0.2)
-    source = """
-def run(ctx, page):
-    session = ctx.emit.__func__.__globals__["__builtins__"]["__import__"]("sys").modules["__main__"]
-    while True: pass
-"""
-    program = ungated(source)
-    program = CompiledProgram("t", program.file, program.packed, 200, 3)
-    machine = open_machine(program)
-    # no watchdog here
+    program = TaskProgram(
+        "t", "v", "def run(ctx, page): pass", "t.py", {}, RunLimits(wall_time_ms=50)
+    )
+    machine = open_machine(compile_program(program))
+    os.kill(machine.pid, signal.SIGSTOP)
     with pytest.raises(VmCrashedError, match="no run ended for"):
         call(machine, {})
 
