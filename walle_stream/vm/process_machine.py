@@ -122,6 +122,7 @@ class ProcessMachine:
         self._call_lock = threading.Lock()
         self._is_ending = False
         self._was_stopped = False
+        self._asked_number = 0
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
         self._measures: tuple[str, ...] = ()
@@ -268,12 +269,14 @@ class ProcessMachine:
             if child is None or self._is_ending or self._killed is not None:
                 return False
             self._was_stopped = True
-            child.send_signal(STOP_SIGNAL)
             number = self.run_number
-        if number:
-            timer = threading.Timer(OBEY_TIMEOUT_S, self._kill_run, (number,))
-            timer.daemon = True
-            timer.start()
+            if number and number != self._asked_number:
+                self._asked_number = number
+                timer = threading.Timer(OBEY_TIMEOUT_S, self._kill_run, (number,))
+                timer.daemon = True
+                timer.start()
+            # last: the run may be over before this returns
+            child.send_signal(STOP_SIGNAL)
         return True
 
     def take_stopped(self) -> bool:
