@@ -118,7 +118,6 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
             name,
             str(spec.script),
         ) from error
-    limits = spec.limits
     packaged = PackagedTask(
         name=name,
         version=spec.version,
@@ -128,13 +127,8 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
         fields=spec.fields,
         config=dict(spec.config),
-        limits=PackagedLimits(
-            output_bytes=limits.output_bytes,
-            emits=limits.emits,
-            log_lines=limits.log_lines,
-            wall_time_ms=limits.wall_time_ms,
-            strikes=limits.strikes,
-        ),
+        limits=PackagedLimits(**spec.limits.model_dump()),
+        isolation=spec.isolation,
     )
     resources = {each: _read(name, each, path) for each, path in spec.resources.items()}
     return build_package(packaged, source, resources, pythons)

@@ -23,6 +23,7 @@ from walle_stream.vm.guest.rules import (
 
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
 _PARAMETERS: Final = 2
+_HOW: Final = "define def migrate(old), which returns the new state as a dict"
 # text in nodes that is no identifier: values of constants, names of modules
 # (checked by themselves), comments, the source of a template's expression
 _TEXT_FIELDS: Final = frozenset({"kind", "module", "str", "type_comment", "value"})
@@ -35,11 +36,12 @@ type Finding = tuple[int, str]
 """(line, what is wrong there and what to do)."""
 
 
-def check(tree: ast.Module) -> list[Finding]:
+def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
     """Say which rules a script breaks.
 
     Args:
         tree: The parsed script.
+        needs_migrate: Whether older states can be there.
 
     Returns:
         In the order of lines; empty for a script that may run.
@@ -48,6 +50,10 @@ def check(tree: ast.Module) -> list[Finding]:
     for node in ast.walk(tree):
         bound.update(_bound_names(node))
     findings = list(_run_findings(tree))
+    if needs_migrate and not any(
+        isinstance(node, ast.FunctionDef) and node.name == "migrate" for node in tree.body
+    ):
+        findings.append((0, "has no function 'migrate', which its stateVersion asks for: " + _HOW))
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         findings.extend((line, text) for text in _problems(node, bound))

@@ -40,7 +40,7 @@ import msgspec
 
 from walle_stream.errors import PackageError
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.program import CompiledProgram
+from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, pack_program
 
 FORMAT: Final = 1
 """Version of the layout above."""
@@ -105,6 +105,8 @@ class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     log_lines: _Count
     wall_time_ms: _Count
     strikes: _Count
+    steps: _Count
+    state_bytes: _Count
 
 
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -120,6 +122,7 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """Contents of events that the script reads; all when null."""
     config: dict[str, Any]
     limits: PackagedLimits
+    isolation: Literal["shared", "device", "process"] = "shared"
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
 
@@ -218,24 +221,27 @@ class TaskPackage(msgspec.Struct, frozen=True):
                 cannot be read by it.
         """
         task = self.manifest.task
-        limits = msgspec.structs.astuple(task.limits)
-        script = self.code()
+        member = f"code/{CURRENT_TAG}/script.bin"
         try:
             # every hash was looked at; who made it is trusted as a script's author is
-            code, imports, shares_globals = marshal.loads(script)  # noqa: S302
-            config = marshal.dumps(task.config, 2)
+            code, imports, shares_globals = marshal.loads(self.code())  # noqa: S302
         except (ValueError, TypeError, EOFError, MemoryError, RecursionError) as error:
-            _refuse(
-                self.file, f"its code cannot be read: {error}", f"code/{CURRENT_TAG}/script.bin"
-            )
+            _refuse(self.file, f"its code cannot be read: {error}", member)
         if type(code) is not CodeType or type(imports) is not list:
-            _refuse(self.file, "is not a script's code", f"code/{CURRENT_TAG}/script.bin")
-        packed = marshal.dumps(
-            (task.name, task.file, code, config, imports, bool(shares_globals), limits)
+            _refuse(self.file, "is not a script's code", member)
+        resources = {name: self.resource(name) for name in self.manifest.resources}
+        program = TaskProgram(
+            task.name,
+            task.version,
+            "",
+            task.file,
+            task.config,
+            RunLimits(*msgspec.structs.astuple(task.limits)),
+            task.isolation,
+            task.state_version,
+            resources,
         )
-        return CompiledProgram(
-            task.name, task.file, packed, task.limits.wall_time_ms, task.limits.strikes
-        )
+        return pack_program(program, code, imports, shares_globals=bool(shares_globals))
 
     def _of_interpreter(self, tag: str, name: str) -> bytes:
         found = self.manifest.interpreters.get(tag)

@@ -138,7 +138,9 @@ def compile_for(python: str, task: PackagedTask | None = None, source: str = _NO
     program = TaskProgram(name, "", source, file)
     if task is not None:
         limits = RunLimits(*msgspec.structs.astuple(task.limits))
-        program = TaskProgram(name, task.version, source, file, task.config, limits)
+        program = TaskProgram(
+            name, task.version, source, file, task.config, limits, "shared", task.state_version
+        )
     compile_program(program)  # what is wrong on every Python is said by this one
     request = {
         "root": str(Path(walle_stream.__file__).resolve().parents[1]),

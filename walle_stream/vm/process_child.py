@@ -106,7 +106,7 @@ def _serve(session: Session, packed: bytes, control: memoryview, fds: Sequence[i
     session.bind(packed)
     while True:
         os.write(done, RING)
-        session.serve(wake, done)
+        session.serve(wake, done, 0)
         session.share(*_buffers(control, fds))  # it was told to leave: for other buffers
 
 

@@ -29,7 +29,12 @@ import msgspec
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.doorbell import Doorbell
-from walle_stream.vm.frames import ResultHeader, decode_header, decode_results
+from walle_stream.vm.frames import (
+    ResultHeader,
+    decode_behind_header,
+    decode_header,
+    decode_results,
+)
 from walle_stream.vm.guest.layout import (
     CALL,
     HEADER,
@@ -116,7 +121,10 @@ class ProcessMachine:
         self._program = program
         self._settings = settings
         self._number = 0
-        self._runs_before = 1  # loading the script counts as the first
+        self.calls = 0
+        """Batches that came back."""
+        self.runs = 0
+        """Runs in those batches, failed ones included."""
         self._groups: Sequence[DeviceGroup] = ()
         self._lock = threading.Lock()
         self._call_lock = threading.Lock()
@@ -162,21 +170,24 @@ class ProcessMachine:
         with self._call_lock:
             if self._is_ending:
                 raise VmCrashedError(f"task {self._program.task!r}: the VM is destroyed")
-            self._number = number = self._number + 1
             size_bytes = INBOX.size + len(packed)
             if size_bytes > len(self._inbox.view):
                 self._resize(size_bytes, len(self._outbox.view))
             self._inbox.view[INBOX.size : size_bytes] = packed
             self._groups = groups
-            header = self._order(CALL, number)
+            header = self._order(CALL)
             if header.status == STATUS_TOO_SMALL:
                 self._resize(len(self._inbox.view), header.size_bytes)
-                if self._order(PENDING, number).status != STATUS_COMPLETE:
+                if self._order(PENDING).status != STATUS_COMPLETE:
                     raise FrameError(
                         f"task {self._program.task!r}: a result frame changed its size"
                     )
-            results = decode_results(groups, self._outbox.view)
-            self._runs_before += sum(len(runs) for _, _, runs in groups)
+            # by the header that was checked: a hostile child may have changed it since
+            results = decode_behind_header(
+                groups, self._outbox.view, header.word_count, header.body_bytes
+            )
+            self.calls += 1
+            self.runs += sum(len(runs) for _, _, runs in groups)
             self._groups = ()
             for memory in (self._inbox, self._outbox):
                 if len(memory.view) > KEPT_BUFFER_BYTES:
@@ -248,7 +259,7 @@ class ProcessMachine:
     @property
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
-        left = self.run_number - self._runs_before
+        left = self.run_number - self.runs - 1  # loading the script counts as the first
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
                 return device_id, runs[left - 1][0]
@@ -362,12 +373,10 @@ class ProcessMachine:
 
     # Calls
 
-    def _order(self, command: int, number: int) -> ResultHeader:
+    def _order(self, command: int) -> ResultHeader:
         outbox = self._outbox.view
         outbox[: HEADER.size] = _NO_HEADER
-        INBOX.pack_into(self._inbox.view, 0, command, number)
-        self._wake.ring()
-        self._await_done()
+        number = self._tell(command)
         header = decode_header(outbox)
         if header is None or header.number != number:
             raise VmCrashedError(
@@ -385,12 +394,19 @@ class ProcessMachine:
             )
         return header
 
+    def _tell(self, command: int) -> int:
+        self._number = number = self._number + 1
+        INBOX.pack_into(self._inbox.view, 0, command, number)
+        self._wake.ring()
+        self._await_done()
+        return number
+
     def _await_done(self) -> None:
         # The watchdog sees runs through a number that the guest writes. A guest
         # that is hostile writes what it likes: without progress, run by run and
         # within the call's runs, the child ends here.
         limit_s = self._program.wall_time_ms / 1000.0 * 1.25 + 2 * OBEY_TIMEOUT_S
-        last = self._runs_before + sum(len(runs) for _, _, runs in self._groups)
+        last = 1 + self.runs + sum(len(runs) for _, _, runs in self._groups)
         seen = -1
         while not self._wait(limit_s):
             number = self.run_number
@@ -440,9 +456,7 @@ class ProcessMachine:
         sizes = (len(self._inbox.view), len(self._outbox.view))
         mask = CONTROL.unpack_from(self._control.view)[3]
         CONTROL.pack_into(self._control.view, 0, 0, *sizes, mask)
-        INBOX.pack_into(self._inbox.view, 0, LEAVE, 0)
-        self._wake.ring()
-        self._await_done()
+        self._tell(LEAVE)
 
     def _kill_run(self, number: int) -> None:
         if self.run_number == number:

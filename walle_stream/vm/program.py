@@ -8,7 +8,8 @@ script without running it is found here, with file and line.
 import ast
 import marshal
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import CodeType
 from typing import Any, Literal
 
 import msgspec
@@ -59,6 +60,10 @@ class TaskProgram(msgspec.Struct, frozen=True):
     """Bounds of one run."""
     isolation: Isolation = "shared"
     """Which devices may share a VM."""
+    state_version: int = 1
+    """Layout of the states: those of an older one go through ``migrate``."""
+    resources: Mapping[str, bytes] = {}
+    """Files of the task by name."""
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
@@ -68,7 +73,7 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     file: str
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
-    globals can be shared between runs, limits)."""
+    globals can be shared between runs, limits, state version, resources)."""
     wall_time_ms: int
     """Longest run."""
     strikes: int
@@ -123,7 +128,7 @@ def _parse(program: TaskProgram) -> ast.Module:
 
 
 def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
-    findings = gate.check(tree)
+    findings = gate.check(tree, needs_migrate=program.state_version > 1)
     if findings:
         raise script_error(program, *findings[0])
     imports = sorted(gate.imported_modules(tree))
@@ -139,28 +144,44 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     except (RecursionError, MemoryError) as error:
         raise script_error(program, 0, "is nested too deep to compile: split it up") from error
     try:
-        config = marshal.dumps(dict(program.config), 2)
+        config = dict(program.config)
+        marshal.dumps(config, 2)
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    given = program.limits
-    limits = (
-        given.output_bytes,
-        given.emits,
-        given.log_lines,
-        given.wall_time_ms,
-        given.strikes,
-        given.steps,
-        given.state_bytes,
-    )
+    return pack_program(program, code, imports, shares_globals=shares_globals)
+
+
+def pack_program(
+    program: TaskProgram, code: CodeType, imports: Sequence[str], *, shares_globals: bool
+) -> CompiledProgram:
+    """Put together what a VM is bound to.
+
+    Args:
+        program: The program; its source is not looked at.
+        code: Its script's, guarded.
+        imports: Allowed modules that the script imports.
+        shares_globals: Whether nothing in its globals can differ between runs.
+    """
+    limits = program.limits
     packed = marshal.dumps(
-        (program.name, program.file, code, config, imports, shares_globals, limits)
+        (
+            program.name,
+            program.file,
+            code,
+            marshal.dumps(dict(program.config), 2),
+            list(imports),
+            shares_globals,
+            msgspec.structs.astuple(limits),
+            program.state_version,
+            dict(program.resources),
+        )
     )
     return CompiledProgram(
         program.name,
         program.file,
         packed,
-        given.wall_time_ms,
-        given.strikes,
-        given.steps > 0,
+        limits.wall_time_ms,
+        limits.strikes,
+        limits.steps > 0,
         program.isolation,
     )
