@@ -28,7 +28,6 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
-from walle_stream.vm.doorbell import Doorbell
 from walle_stream.vm.frames import ResultHeader, decode_header, decode_results
 from walle_stream.vm.guest.layout import (
     CALL,
@@ -131,8 +130,11 @@ class ProcessMachine:
         self._inbox = SharedMemory(BUFFER_BYTES)
         self._outbox = SharedMemory(BUFFER_BYTES)
         self._runs = self._control.view[: CONTROL.size].cast("Q")
-        self._wake = Doorbell()
+        # pipes, where VMs in the host have eventfds: a pipe ends when its other end does,
+        # and a child cannot make the host's end block
+        self._wake_child_fd, self._wake_fd = os.pipe()
         self._done_fd, self._done_child_fd = os.pipe()
+        os.set_blocking(self._wake_fd, False)
         self._pid_fd = -1
         self._child: subprocess.Popen[bytes] | None = None
         self._poll = select.poll()
@@ -170,6 +172,10 @@ class ProcessMachine:
             self._groups = groups
             header = self._order(CALL, number)
             if header.status == STATUS_TOO_SMALL:
+                if header.size_bytes <= len(self._outbox.view):
+                    raise FrameError(
+                        f"task {self._program.task!r}: a result frame that fits says it does not"
+                    )
                 self._resize(len(self._inbox.view), header.size_bytes)
                 if self._order(PENDING, number).status != STATUS_COMPLETE:
                     raise FrameError(
@@ -200,8 +206,8 @@ class ProcessMachine:
             self._runs = _NO_PULSE
             for memory in (self._control, self._inbox, self._outbox):
                 memory.close()
-            self._wake.close()
-            for fd in (self._done_fd, self._done_child_fd, self._pid_fd):
+            self._close_child_ends()
+            for fd in (self._wake_fd, self._done_fd, self._pid_fd):
                 if fd >= 0:
                     os.close(fd)
         return_uid(self._uid)
@@ -302,7 +308,7 @@ class ProcessMachine:
             self._control.fd,
             self._inbox.fd,
             self._outbox.fd,
-            self._wake.read_fd,
+            self._wake_child_fd,
             self._done_child_fd,
         )
         try:
@@ -312,8 +318,7 @@ class ProcessMachine:
                 f"a process for task {program.task!r} could not be started ({error}): "
                 "free processes, descriptors or memory"
             ) from error
-        os.close(self._done_child_fd)  # now the pipe ends when the child does
-        self._done_child_fd = -1
+        self._close_child_ends()  # now the pipes end when the child does
         self._poll.register(self._done_fd, select.POLLIN)
         if hasattr(os, "pidfd_open"):
             self._pid_fd = os.pidfd_open(self._child.pid)
@@ -323,6 +328,12 @@ class ProcessMachine:
         self._measures = tuple(name for at, name in enumerate(MEASURES) if mask >> at & 1)
         _warn_of_missing(set(MEASURES) - settings.off - set(self._measures))
         self._check_bound()
+
+    def _close_child_ends(self) -> None:
+        for fd in (self._wake_child_fd, self._done_child_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._wake_child_fd = self._done_child_fd = -1
 
     def _await_start(self) -> None:
         task = self._program.task
@@ -366,8 +377,7 @@ class ProcessMachine:
         outbox = self._outbox.view
         outbox[: HEADER.size] = _NO_HEADER
         INBOX.pack_into(self._inbox.view, 0, command, number)
-        self._wake.ring()
-        self._await_done()
+        self._ring()
         header = decode_header(outbox)
         if header is None or header.number != number:
             raise VmCrashedError(
@@ -385,7 +395,13 @@ class ProcessMachine:
             )
         return header
 
-    def _await_done(self) -> None:
+    def _ring(self) -> None:
+        # and wait for the ring back
+        with suppress(BrokenPipeError):  # the end that is awaited tells why
+            try:
+                os.write(self._wake_fd, RING)
+            except BlockingIOError:
+                self.kill("it takes no orders")
         # The watchdog sees runs through a number that the guest writes. A guest
         # that is hostile writes what it likes: without progress, run by run and
         # within the call's runs, the child ends here.
@@ -441,8 +457,7 @@ class ProcessMachine:
         mask = CONTROL.unpack_from(self._control.view)[3]
         CONTROL.pack_into(self._control.view, 0, 0, *sizes, mask)
         INBOX.pack_into(self._inbox.view, 0, LEAVE, 0)
-        self._wake.ring()
-        self._await_done()
+        self._ring()
 
     def _kill_run(self, number: int) -> None:
         if self.run_number == number:
