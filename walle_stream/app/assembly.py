@@ -233,6 +233,8 @@ def _program(task: Any) -> TaskProgram:
         dict(task.spec.config),
         limits,
         task.spec.isolation,
+        task.spec.state_version,
+        {each: read_resource(name, each, where) for each, where in task.spec.resources.items()},
     )
     compile_program(program)
     return program

@@ -30,6 +30,7 @@ _MODULES: Final = (
     "context",
     "outcome",
     "stopping",
+    "migration",
     "session",
 )
 _BOOT: Final = """

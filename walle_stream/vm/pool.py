@@ -20,7 +20,7 @@ from walle_stream.errors import VmClosedError, VmError
 from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
-from walle_stream.vm.shelf import DeviceShelf, Machine, SharedShelf, Shelf
+from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, Machine, SharedShelf, Shelf
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog, Watched
 
@@ -196,6 +196,10 @@ class VmPool:
                 # a call has no effect but its results
                 if self._is_closed or self._shelves.get(task) is shelf:
                     raise
+            except BlamedRunError as blamed:
+                device_id, position = blamed.args
+                ids = {"device_id": device_id, "task": task, "position": position}
+                _log.error("a run of task %s ended its process", task, extra=ids)  # noqa: TRY400 - the run's, not ours
 
     def install(self, program: TaskProgram | CompiledProgram) -> None:
         """Add a task, or put a new version in an old one's place; blocks.
@@ -262,9 +266,9 @@ class VmPool:
 
     def _make_shelf(self, program: CompiledProgram) -> Shelf:
         limits = self._limits
-        is_shared = program.isolation == "shared"
-        kind = SharedShelf if is_shared else DeviceShelf
-        size = limits.vms if is_shared else limits.device_vms
+        is_private = program.isolation == "device"
+        kind = DeviceShelf if is_private else SharedShelf
+        size = limits.device_vms if is_private else limits.vms
         return kind(program, size, limits.max_runs, self._make, self._watchdog.forget)
 
     def _make_all(self, makers: Sequence[Callable[[], None]]) -> None:
@@ -273,6 +277,19 @@ class VmPool:
                 pass
 
     def _make(self, program: CompiledProgram) -> Machine:
+        made: Machine = (
+            self._make_process(program) if program.isolation == "process" else self._make_vm(program)
+        )
+        self._watchdog.watch(made, program.wall_time_ms)
+        return made
+
+    def _make_process(self, program: CompiledProgram) -> Machine:
+        # imported where it is used: it needs POSIX
+        from walle_stream.vm.process_machine import ProcessMachine  # noqa: PLC0415
+
+        return ProcessMachine(program)
+
+    def _make_vm(self, program: CompiledProgram) -> Machine:
         with self._lock:
             machine = self._warm.pop() if self._warm else None
         if machine is None:
@@ -280,7 +297,6 @@ class VmPool:
         else:
             machine.bind(program)
             threading.Thread(target=self._warm_one, name="walle-vm-maker", daemon=True).start()
-        self._watchdog.watch(machine, program.wall_time_ms)
         return machine
 
     def _warm_one(self) -> None:

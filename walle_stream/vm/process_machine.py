@@ -28,7 +28,6 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
-from walle_stream.vm.doorbell import Doorbell
 from walle_stream.vm.frames import (
     ResultHeader,
     decode_behind_header,
@@ -139,8 +138,11 @@ class ProcessMachine:
         self._inbox = SharedMemory(BUFFER_BYTES)
         self._outbox = SharedMemory(BUFFER_BYTES)
         self._runs = self._control.view[: CONTROL.size].cast("Q")
-        self._wake = Doorbell()
+        # pipes, where VMs in the host have eventfds: a pipe ends when its other end does,
+        # and a child cannot make the host's end block
+        self._wake_child_fd, self._wake_fd = os.pipe()
         self._done_fd, self._done_child_fd = os.pipe()
+        os.set_blocking(self._wake_fd, False)
         self._pid_fd = -1
         self._child: subprocess.Popen[bytes] | None = None
         self._poll = select.poll()
@@ -177,6 +179,10 @@ class ProcessMachine:
             self._groups = groups
             header = self._order(CALL)
             if header.status == STATUS_TOO_SMALL:
+                if header.size_bytes <= len(self._outbox.view):
+                    raise FrameError(
+                        f"task {self._program.task!r}: a result frame that fits says it does not"
+                    )
                 self._resize(len(self._inbox.view), header.size_bytes)
                 if self._order(PENDING).status != STATUS_COMPLETE:
                     raise FrameError(
@@ -211,8 +217,8 @@ class ProcessMachine:
             self._runs = _NO_PULSE
             for memory in (self._control, self._inbox, self._outbox):
                 memory.close()
-            self._wake.close()
-            for fd in (self._done_fd, self._done_child_fd, self._pid_fd):
+            self._close_child_ends()
+            for fd in (self._wake_fd, self._done_fd, self._pid_fd):
                 if fd >= 0:
                     os.close(fd)
         return_uid(self._uid)
@@ -230,6 +236,13 @@ class ProcessMachine:
             self._killed_run = self.run_at_hand
             self._killed = reason
         child.kill()
+
+    @property
+    def crashed_run(self) -> tuple[str, int] | None:
+        """Device and trigger position of the run that was at hand when the child ended."""
+        if self._killed is not None:
+            return self._killed_run
+        return self.run_at_hand
 
     @property
     def killed_run(self) -> tuple[str, int] | None:
@@ -313,7 +326,7 @@ class ProcessMachine:
             self._control.fd,
             self._inbox.fd,
             self._outbox.fd,
-            self._wake.read_fd,
+            self._wake_child_fd,
             self._done_child_fd,
         )
         try:
@@ -323,8 +336,7 @@ class ProcessMachine:
                 f"a process for task {program.task!r} could not be started ({error}): "
                 "free processes, descriptors or memory"
             ) from error
-        os.close(self._done_child_fd)  # now the pipe ends when the child does
-        self._done_child_fd = -1
+        self._close_child_ends()  # now the pipes end when the child does
         self._poll.register(self._done_fd, select.POLLIN)
         if hasattr(os, "pidfd_open"):
             self._pid_fd = os.pidfd_open(self._child.pid)
@@ -334,6 +346,12 @@ class ProcessMachine:
         self._measures = tuple(name for at, name in enumerate(MEASURES) if mask >> at & 1)
         _warn_of_missing(set(MEASURES) - settings.off - set(self._measures))
         self._check_bound()
+
+    def _close_child_ends(self) -> None:
+        for fd in (self._wake_child_fd, self._done_child_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._wake_child_fd = self._done_child_fd = -1
 
     def _await_start(self) -> None:
         task = self._program.task
@@ -395,13 +413,14 @@ class ProcessMachine:
         return header
 
     def _tell(self, command: int) -> int:
-        self._number = number = self._number + 1
-        INBOX.pack_into(self._inbox.view, 0, command, number)
-        self._wake.ring()
-        self._await_done()
-        return number
-
-    def _await_done(self) -> None:
+        # an order, and wait for the ring back
+        self._number += 1
+        INBOX.pack_into(self._inbox.view, 0, command, self._number)
+        with suppress(BrokenPipeError):  # the end that is awaited tells why
+            try:
+                os.write(self._wake_fd, RING)
+            except BlockingIOError:
+                self.kill("it takes no orders")
         # The watchdog sees runs through a number that the guest writes. A guest
         # that is hostile writes what it likes: without progress, run by run and
         # within the call's runs, the child ends here.
@@ -413,6 +432,7 @@ class ProcessMachine:
             if not seen < number <= last:
                 self.kill(f"no run ended for {limit_s:g} s")
             seen = number
+        return self._number
 
     def _wait(self, limit_s: float) -> bool:
         # whether the child rang in time

@@ -38,6 +38,10 @@ STOPPED: Final = frozenset({"RunStopped", "StepsExceeded"})
 _ATTEMPTS: Final = 2
 
 
+class BlamedRunError(Exception):
+    """A run ended its VM; its device's task is quarantined now: run the others again."""
+
+
 class Machine(Watched, Protocol):
     """A VM as a shelf sees it: an interpreter's thread or a process."""
 
@@ -45,6 +49,11 @@ class Machine(Watched, Protocol):
     """Batches that came back."""
     runs: int
     """Runs in those batches, failed ones included."""
+
+    @property
+    def crashed_run(self) -> tuple[str, int] | None:
+        """Device and trigger position of the run that ended the VM, if it was one."""
+        ...
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done."""
@@ -118,6 +127,7 @@ class Shelf:
             FrameError: Values that are not plain, or two malformed results.
             VmStartError: A VM could not be replaced.
             VmClosedError: The shelf is closed.
+            BlamedRunError: A run ended its VM, and may not run again.
         """
         raise NotImplementedError
 
@@ -163,7 +173,12 @@ class Shelf:
                 failure = error
                 self.counts.crashes += 1
                 _log.warning("a VM is replaced: %s", error)
+                blamed = machine.crashed_run
                 self._destroy(machine)
+                if blamed is not None:
+                    # it would end the next one, too
+                    self.quarantine.strike(blamed[0], self.program.strikes)
+                    raise BlamedRunError(*blamed) from error
             except BaseException:
                 self._destroy(machine)
                 raise

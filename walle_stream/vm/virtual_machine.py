@@ -217,6 +217,10 @@ class VirtualMachine:
             left -= len(runs)
         return None
 
+    @property
+    def crashed_run(self) -> None:
+        """Nobody: what ends an interpreter's call is never one run."""
+
     def stop_run(self) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.
 

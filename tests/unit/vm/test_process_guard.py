@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,17 @@ def run(ctx, page):
 """
     machine = open_machine(ungated(source))
     with pytest.raises((VmCrashedError, FrameError)):
+        call(machine, {})
+
+
+@needs_filter
+def test_a_child_that_takes_no_orders_does_not_block_its_host(open_machine: Any, call: Any) -> None:
+    machine = open_machine("def run(ctx, page): pass")
+    os.kill(machine.pid, signal.SIGSTOP)
+    with suppress(BlockingIOError):
+        while True:  # as many calls answered without having read a ring
+            os.write(machine._wake_fd, bytes(4096))
+    with pytest.raises(VmCrashedError, match="takes no orders"):
         call(machine, {})
 
 

@@ -145,6 +145,7 @@ class Context:
     """The task's name."""
     _config_: dict[str, Any] | bytes
     _limits_: Limits
+    _resources_: dict[str, bytes]
     # made by the run's first look
     _made_config_: dict[str, Any]
     _random_: Random
@@ -207,6 +208,21 @@ class Context:
             made = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
             return made
 
+    def resource(self, name: str) -> bytes:
+        """Return a file of the task (``spec.resources``).
+
+        Args:
+            name: As in the task's definition.
+
+        Raises:
+            KeyError: The task has no such resource.
+        """
+        found = self._resources_.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._resources_)) or "none"
+            raise KeyError(f"there is no resource {name!r} (spec.resources): this task has {known}")
+        return found
+
     def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
         """Send a feature to the cloud, if the run succeeds.
 
@@ -248,7 +264,9 @@ class Context:
         emitted += (body, encoding)
 
 
-def bind_context(task: str, config: dict[str, Any] | bytes, limits: Limits) -> type[Context]:
+def bind_context(
+    task: str, config: dict[str, Any] | bytes, limits: Limits, resources: dict[str, bytes]
+) -> type[Context]:
     """Make the class of a task's contexts.
 
     Args:
@@ -256,6 +274,14 @@ def bind_context(task: str, config: dict[str, Any] | bytes, limits: Limits) -> t
         config: The task's config: marshalled, or as it is when no value of it
             can be changed.
         limits: Bounds of a run.
+        resources: Files of the task by name.
     """
-    fixed = {"__slots__": (), "task": task, "_config_": config, "_limits_": limits}
-    return type("Context", (Context,), {**fixed, "__module__": Context.__module__})
+    fixed = {
+        "__module__": Context.__module__,
+        "__slots__": (),
+        "task": task,
+        "_config_": config,
+        "_limits_": limits,
+        "_resources_": resources,
+    }
+    return type("Context", (Context,), fixed)

@@ -32,6 +32,7 @@ from walle_stream.vm.guest.layout import (
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
+from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
 from walle_stream.vm.guest.page import Page
@@ -58,12 +59,13 @@ class _Program(NamedTuple):
     shares_globals: bool
     """The host found that no run can leave anything in the globals."""
     limits: Limits
+    state_version: int
 
 
 _NO_RESULT: Final[tuple[int, list[int], bytes]] = (0, [], b"")
 _NO_LIMITS: Final[Limits] = (0, 0, 0, 0, 1, 0, 0)
 _NO_PROGRAM: Final = _Program(
-    "", "", compile("", "", "exec"), Context, shares_globals=False, limits=_NO_LIMITS
+    "", "", compile("", "", "exec"), Context, shares_globals=False, limits=_NO_LIMITS, state_version=1
 )
 
 
@@ -109,11 +111,14 @@ class Session:
 
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
-                whether globals can be shared between runs, limits).
+                whether globals can be shared between runs, limits, state
+                version, resources).
         """
-        task, file, code, config, imports, shares, limits = marshal.loads(packed)  # noqa: S302 - made by the host
-        context = bind_context(task, _flat(config), limits)
-        self._program = _Program(task, file, code, context, shares, limits)
+        (task, file, code, config, imports, shares, limits, version, resources) = marshal.loads(  # noqa: S302 - made by the host
+            packed
+        )
+        context = bind_context(task, _flat(config), limits, resources)
+        self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
         self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
         stopper = self._stopper = Stopper(self._pulse, limits[5], code)
@@ -184,6 +189,7 @@ class Session:
         groups = marshal.loads(packed)  # noqa: S302 - made by the host
         code, make_context, limits = self._program.code, self._program.context, self._program.limits
         strikes, counts_steps, max_state_bytes = limits[4:7]
+        state_version = self._program.state_version
         shared = self._shared_globals()
         words: list[int] = []
         parts: list[bytes] = []
@@ -194,6 +200,9 @@ class Session:
             stops_before, is_out = stops, is_task_out
             changes: Overlay = {}
             held_bytes = -1
+            old_version = left_version = state_version
+            if state and (state_version != 1 or VERSION_KEY in state):
+                old_version = left_version = take_version(state)
             for position, clock_ms, given in runs:
                 run_number += 1
                 if is_out:
@@ -210,6 +219,8 @@ class Session:
                     if namespace is None:
                         namespace = self._namespace(context.log)
                         exec(code, namespace)
+                    if old_version != state_version and state:
+                        migrate(view, namespace.get("migrate"), state_version, old_version)
                     namespace["run"](context, Page(given))
                     if stopper.stopping:
                         stopper.check()
@@ -234,11 +245,15 @@ class Session:
                     if overlay:
                         changes.update(overlay)
                         merge(state, overlay)
+                        old_version = state_version
                 if shared is None and namespace is not None:
                     # functions and globals hold each other: without this only the
                     # garbage collector would free a run
                     namespace.clear()
             if changes:
+                if state_version != 1 or left_version != 1:
+                    # layout 1 has no number
+                    changes[VERSION_KEY] = b"%d" % state_version if state_version != 1 else None
                 write_changes(words, parts, changes)
             else:
                 words.append(0)
