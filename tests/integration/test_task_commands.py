@@ -157,7 +157,7 @@ def test_which_task_of_a_pipeline_is_asked_for(walle, refused, folder):
     second = TASK.replace("name: visit", "name: other")
     pipeline = (
         "apiVersion: walle/v1\nkind: Pipeline\nmetadata: {name: p}\nspec:\n"
-        "  source: {connector: files, path: words.txt, format: csv, device: a, time: a, "
+        "  source: {connector: files, path: words.txt, format: csv, device: a, time: int(a), "
         "events: [{kind: click, page: \"'p'\"}]}\n  tasks: [{task: visit}, {task: other}]\n---\n"
     )
     (folder / "p.yaml").write_text(f"{pipeline}{TASK}---\n{second}")

@@ -33,9 +33,6 @@ from walle_stream.vm.package import (
 )
 from walle_stream.vm.package_build import build_package, compile_for
 
-SUFFIX: Final = ".walle"
-"""Of a package's file."""
-
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # of a standard library's folder: not the interpreter's, made from the rest, or only for its tests
 _NOT_COUNTED: Final = frozenset(
@@ -132,16 +129,6 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
     )
     resources = {each: _read(name, each, path) for each, path in spec.resources.items()}
     return build_package(packaged, source, resources, pythons)
-
-
-def file_name(task: Task) -> str:
-    """Return what a task's package is called: ``NAME-VERSION.walle``.
-
-    Args:
-        task: The task.
-    """
-    version = re.sub(r"[^A-Za-z0-9._+-]", "_", task.spec.version)
-    return f"{task.metadata.name}-{version}{SUFFIX}"
 
 
 def write_package(data: bytes, path: Path) -> None:

@@ -9,9 +9,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.app.packages import (
-    SUFFIX,
     Size,
-    file_name,
     find_task,
     package_sizes,
     package_task,
@@ -19,7 +17,7 @@ from walle_stream.app.packages import (
     write_package,
 )
 from walle_stream.app.resources import find_definition
-from walle_stream.vm.package import TaskPackage, read_package
+from walle_stream.vm.package import SUFFIX, TaskPackage, read_package
 
 _KB: Final = 1_000
 
@@ -28,8 +26,8 @@ def build(options: argparse.Namespace) -> int:
     """Compile a task into a package; say where it lies and what it weighs."""
     task = find_task(find_definition(options.file), options.task)
     data = package_task(task, options.python)
-    path = options.output or Path(file_name(task))
     package = read_package(data)  # what is written can be read
+    path = options.output or Path(package.manifest.task.file_name)
     write_package(data, path)
     sizes, interpreters = package_sizes(package), list(package.manifest.interpreters)
     if options.json:

@@ -48,6 +48,9 @@ FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 """Name of the first member."""
 
+SUFFIX: Final = ".walle"
+"""Of a package's file."""
+
 SEAL: Final = b"walle-sha256:"
 """Begins the zip's comment; the digest's 64 digits follow."""
 
@@ -125,6 +128,12 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     isolation: Literal["shared", "device", "process"] = "shared"
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
+
+    @property
+    def file_name(self) -> str:
+        """``NAME-VERSION.walle``; what no file name should hold becomes ``_``."""
+        version = re.sub(r"[^A-Za-z0-9._+-]", "_", self.version)
+        return f"{self.name}-{version}{SUFFIX}"
 
 
 class Interpreter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -178,7 +178,10 @@ def _ask(python: str, request: Mapping[str, object]) -> dict[str, Any]:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise _no_answer(python, str(error)) from error
     if not isinstance(answer, dict):
-        raise _no_answer(python, (done.stderr.strip().splitlines() or ["no word"])[-1])
+        lines = done.stderr.strip().splitlines() or ["no word"]
+        # Python ends with what is wrong, the shims of version managers begin with it
+        is_python = lines[0].startswith(("Traceback", "File "))
+        raise _no_answer(python, lines[-1 if is_python else 0].strip())
     return answer
 
 
