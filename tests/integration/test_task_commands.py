@@ -33,7 +33,8 @@ def folder(tmp_path):
     """A task with two resources."""
     for name, content in {
         "visit.yaml": TASK,
-        "scripts/visit.py": "def run(ctx, page):\n    ctx.emit({})\n",
+        "scripts/visit.py": "def run(ctx, page):\n    ctx.emit({})\n"
+        "def migrate(old):\n    return old\n",
         "data/w.bin": "weights",
         "words.txt": "a b c",
     }.items():
@@ -148,7 +149,7 @@ def test_a_definition_that_cannot_be_packed_is_refused(refused, folder, old, new
 )
 def test_a_script_that_may_not_run_is_refused(refused, folder, script, words):
     (folder / "scripts/visit.py").write_bytes(
-        script if isinstance(script, bytes) else script.encode()
+        script if isinstance(script, bytes) else f"{script}\ndef migrate(old): pass".encode()
     )
     assert words in refused("build", "visit.yaml")
 

@@ -15,16 +15,17 @@ from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.options import RunOptions
-from walle_stream.errors import ScriptError
+from walle_stream.app.programs import load_program
 from walle_stream.ports import SourceReader
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
+from walle_stream.spec.models import Task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import TaskProgram, compile_program
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
@@ -214,27 +215,7 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return {"kind": "Pipeline", "name": assembly.name, "tasks": sorted(assembly.programs)}
 
 
-def _program(task: Any) -> TaskProgram:
-    path = Path(task.spec.script)
-    name = task.metadata.name
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(
-            f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
-        ) from error
-    given = task.spec.limits
-    limits = RunLimits(**given.model_dump())
-    program = TaskProgram(
-        name,
-        task.spec.version,
-        source,
-        str(path),
-        dict(task.spec.config),
-        limits,
-        task.spec.isolation,
-        task.spec.state_version,
-        {each: read_resource(name, each, where) for each, where in task.spec.resources.items()},
-    )
-    compile_program(program)
+def _program(task: Task) -> TaskProgram:
+    program = load_program(task)
+    compile_program(program)  # what is wrong is said before anything is opened
     return program

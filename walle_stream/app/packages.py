@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 
 from walle_stream.app.connectors import ConnectorModels
-from walle_stream.errors import PackageError, ScriptError, SpecFileError
+from walle_stream.app.programs import load_program
+from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import Task
 from walle_stream.spec.suggestions import suggest
@@ -26,7 +27,6 @@ from walle_stream.vm.bundle import guest_bundle
 from walle_stream.vm.package import (
     CURRENT_TAG,
     MANIFEST,
-    PACKAGE_MAX_BYTES,
     PackagedLimits,
     PackagedTask,
     TaskPackage,
@@ -103,18 +103,11 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         The file's bytes.
 
     Raises:
-        ScriptError: The script cannot be read or is wrong.
-        PackageError: A resource cannot be read, or an interpreter cannot take part.
+        ScriptError: The script is wrong, or it or a resource cannot be read.
+        PackageError: An interpreter cannot take part, or the resources are too large.
     """
     spec, name = task.spec, task.metadata.name
-    try:
-        source = spec.script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(
-            f"task {name!r}: the script {spec.script} cannot be read: {error}",
-            name,
-            str(spec.script),
-        ) from error
+    program = load_program(task)
     packaged = PackagedTask(
         name=name,
         version=spec.version,
@@ -127,8 +120,7 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         limits=PackagedLimits(**spec.limits.model_dump()),
         isolation=spec.isolation,
     )
-    resources = {each: _read(name, each, path) for each, path in spec.resources.items()}
-    return build_package(packaged, source, resources, pythons)
+    return build_package(packaged, program.source, program.resources, pythons)
 
 
 def write_package(data: bytes, path: Path) -> None:
@@ -212,19 +204,6 @@ def package_sizes(package: TaskPackage) -> dict[str, Size]:
     sizes["manifest"] = Size(package.manifest_bytes, package.packed_bytes[MANIFEST])
     raw = sum(size.raw_bytes for size in sizes.values())
     return {**sizes, "total": Size(raw, package.size_bytes)}
-
-
-def _read(task: str, name: str, path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(PACKAGE_MAX_BYTES + 1)  # more is refused when it is packed
-    except OSError as error:
-        raise PackageError(
-            f"task {task!r}: the resource {name!r} cannot be read: {path}: "
-            f"{error.strerror or error}: correct spec.resources",
-            str(path),
-            name,
-        ) from error
 
 
 def _interpreter_files() -> list[Path]:

@@ -31,6 +31,7 @@ _MODULES: Final = (
     "outcome",
     "stopping",
     "migration",
+    "importer",
     "session",
 )
 _BOOT: Final = """

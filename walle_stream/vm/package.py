@@ -231,9 +231,10 @@ class TaskPackage(msgspec.Struct, frozen=True):
         """
         task = self.manifest.task
         member = f"code/{CURRENT_TAG}/script.bin"
+        script = self.code()
         try:
             # every hash was looked at; who made it is trusted as a script's author is
-            code, imports, shares_globals = marshal.loads(self.code())  # noqa: S302
+            code, imports, shares_globals = marshal.loads(script)  # noqa: S302
         except (ValueError, TypeError, EOFError, MemoryError, RecursionError) as error:
             _refuse(self.file, f"its code cannot be read: {error}", member)
         if type(code) is not CodeType or type(imports) is not list:
@@ -250,7 +251,16 @@ class TaskPackage(msgspec.Struct, frozen=True):
             task.state_version,
             resources,
         )
-        return pack_program(program, code, imports, shares_globals=bool(shares_globals))
+        own = self.manifest.interpreters[CURRENT_TAG]
+        kinds = {**own.base, **own.modules}
+        runtime = sorted(own.base.keys() | {n for n, kind in kinds.items() if kind != "bytecode"})
+        return pack_program(
+            program,
+            code,
+            imports,
+            shares_globals=bool(shares_globals),
+            modules=(self.standard_modules(), runtime),
+        )
 
     def _of_interpreter(self, tag: str, name: str) -> bytes:
         found = self.manifest.interpreters.get(tag)

@@ -199,7 +199,7 @@ class VmPool:
             except BlamedRunError as blamed:
                 device_id, position = blamed.args
                 ids = {"device_id": device_id, "task": task, "position": position}
-                _log.error("a run of task %s ended its process", task, extra=ids)  # noqa: TRY400 - the run's, not ours
+                _log.error("a run of task %s ended its process", task, extra=ids)
 
     def install(self, program: TaskProgram | CompiledProgram) -> None:
         """Add a task, or put a new version in an old one's place; blocks.
@@ -278,7 +278,9 @@ class VmPool:
 
     def _make(self, program: CompiledProgram) -> Machine:
         made: Machine = (
-            self._make_process(program) if program.isolation == "process" else self._make_vm(program)
+            self._make_process(program)
+            if program.isolation == "process"
+            else self._make_vm(program)
         )
         self._watchdog.watch(made, program.wall_time_ms)
         return made

@@ -73,7 +73,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     file: str
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
-    globals can be shared between runs, limits, state version, resources)."""
+    globals can be shared between runs, limits, state version, resources, what a
+    package brings to import)."""
     wall_time_ms: int
     """Longest run."""
     strikes: int
@@ -152,7 +153,12 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
 
 
 def pack_program(
-    program: TaskProgram, code: CodeType, imports: Sequence[str], *, shares_globals: bool
+    program: TaskProgram,
+    code: CodeType,
+    imports: Sequence[str],
+    *,
+    shares_globals: bool,
+    modules: tuple[bytes, Sequence[str]] | None = None,
 ) -> CompiledProgram:
     """Put together what a VM is bound to.
 
@@ -161,6 +167,8 @@ def pack_program(
         code: Its script's, guarded.
         imports: Allowed modules that the script imports.
         shares_globals: Whether nothing in its globals can differ between runs.
+        modules: What a package brings to import, as ``guest.importer`` takes it;
+            None lets the VM import from this machine's standard library.
     """
     limits = program.limits
     packed = marshal.dumps(
@@ -174,6 +182,7 @@ def pack_program(
             msgspec.structs.astuple(limits),
             program.state_version,
             dict(program.resources),
+            None if modules is None else (modules[0], list(modules[1])),
         )
     )
     return CompiledProgram(

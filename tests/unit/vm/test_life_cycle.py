@@ -8,8 +8,10 @@ import pytest
 
 from walle_stream.errors import ScriptError, VmError
 from walle_stream.vm.interpreters import live_count
+from walle_stream.vm.package import PackagedLimits, PackagedTask, read_package
+from walle_stream.vm.package_build import build_package
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import TaskProgram
+from walle_stream.vm.program import RunLimits, TaskProgram
 
 pytestmark = pytest.mark.vm
 
@@ -155,3 +157,63 @@ def test_the_watchdog_sweeps(page: Any) -> None:
         while pool.machines:
             threading.Event().wait(0.005)
         assert pool.counts.destroyed == 1
+
+
+def test_a_process_gives_what_a_shared_vm_gives(page: Any) -> None:
+    groups = groups_of(page, "a", "b", "c")
+    with (
+        VmPool({"t": program(isolation="process")}, 1) as apart,
+        VmPool({"t": program()}, 1) as shared,
+    ):
+        for _ in range(2):
+            assert apart.run("t", groups) == shared.run("t", groups)
+
+
+HOSTILE = """
+def run(ctx, page):
+    if page.trigger.get("loops"):
+        sum(range(10 ** 12))
+    if page.trigger.get("eats"):
+        ctx.eaten = [b"x" * 10 ** 7 for _ in range(1000)]
+    ctx.emit({"d": ctx.device_id})
+"""
+
+
+def test_a_run_that_ends_its_process_ends_no_other(page: Any) -> None:
+    hostile = TaskProgram(
+        "t", "v", HOSTILE, "t.py", limits=RunLimits(wall_time_ms=50), isolation="process"
+    )
+    with VmPool({"t": hostile}, 1, lambda *_: pytest.fail("the host need not end")) as pool:
+        given = [("a", {}), ("b", {"loops": 1}), ("c", {})]
+        groups: Any = [(name, {}, [(1, 0, page(contents or None))]) for name, contents in given]
+        for _ in range(2):
+            results = pool.run("t", groups)
+            assert [group.runs[0].error for group in results] == ["", "Quarantined", ""]
+        assert (pool.counts.crashes, pool.counts.created) == (1, 2)
+        (eater,) = pool.run("t", [("e", {}, [(1, 0, page({"eats": 1}))])])
+        assert eater.runs[0].error in {"MemoryError", "Quarantined", "AttributeError"}
+        assert pool.run("t", groups)[0].runs[0].ok
+
+
+def test_a_package_runs_from_a_warm_vm(page: Any) -> None:
+    source = """
+import datetime, statistics
+from decimal import Decimal
+def run(ctx, page):
+    day = datetime.datetime.fromtimestamp(ctx.clock.now_ms() / 1000, datetime.UTC)
+    ctx.emit({
+        "mean": statistics.mean([1, 2, 6]), "price": str(Decimal("1.10") * 3),
+        "day": day.strftime("%A"), "parsed": datetime.datetime.strptime("2024", "%Y").year,
+        "text": ctx.resource("a.txt").decode(),
+    })
+"""
+    limits = PackagedLimits(1_000, 10, 10, 1_000, 3, 0, 1_000)
+    task = PackagedTask("t", "2", 1, "t.py", (("page_exit",),), None, {}, limits)
+    package = read_package(build_package(task, source, {"a.txt": b"hello"}))
+    with VmPool({}, PoolLimits(warm_vms=1)) as pool:
+        pool.install(package.program())
+        (run,) = pool.run("t", [("d", {}, [(1, 0, page())])])[0].runs
+        assert run.message == ""
+        assert run.emits[0][0] == (
+            b'{"mean":3,"price":"3.30","day":"Thursday","parsed":2024,"text":"hello"}'
+        )

@@ -24,7 +24,15 @@ from walle_stream.vm.package import (
 from walle_stream.vm.package_build import build_package
 
 SOURCE = "def run(ctx, page):\n    ctx.emit({})\n"
-LIMITS = PackagedLimits(output_bytes=1000, emits=10, log_lines=5, wall_time_ms=2000, strikes=2)
+LIMITS = PackagedLimits(
+    output_bytes=1000,
+    emits=10,
+    log_lines=5,
+    wall_time_ms=2000,
+    strikes=2,
+    steps=0,
+    state_bytes=9999,
+)
 TASK = PackagedTask("t", "v1", 1, "t.py", (("page_exit",),), None, {}, LIMITS)
 OTHER_TAG = "cpython-313" if CURRENT_TAG == "cpython-314" else "cpython-314"
 MODULES = f"code/{CURRENT_TAG}/modules.bin"

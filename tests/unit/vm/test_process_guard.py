@@ -2,7 +2,6 @@
 
 import json
 import logging
-import marshal
 import os
 import signal
 import socket
@@ -19,7 +18,13 @@ from walle_stream.vm import process_machine
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.process_guard import MEASURES
 from walle_stream.vm.process_machine import ProcessMachine, ProcessSettings
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import (
+    CompiledProgram,
+    RunLimits,
+    TaskProgram,
+    compile_program,
+    pack_program,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -27,9 +32,8 @@ pytestmark = pytest.mark.vm
 def ungated(source: str) -> CompiledProgram:
     """A program as after a break-out: compiled as it is, no gate."""
     code = compile(source, "scripts/t.py", "exec")
-    limits = (1_000_000, 100, 100, 5_000, 3)
-    packed = marshal.dumps(("t", "scripts/t.py", code, marshal.dumps({}, 2), [], False, limits))
-    return CompiledProgram("t", "scripts/t.py", packed, 5_000, 3)
+    program = TaskProgram("t", "v", "", "scripts/t.py")
+    return pack_program(program, code, (), shares_globals=False)
 
 
 @pytest.fixture

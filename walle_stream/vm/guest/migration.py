@@ -69,4 +69,3 @@ def migrate(
             state.delete(key)
     for key, value in new.items():
         state.put(key, value)
-

@@ -18,6 +18,7 @@ from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
+from walle_stream.vm.guest.importer import import_from_package
 from walle_stream.vm.guest.layout import (
     CALL,
     FEW_WORDS,
@@ -65,7 +66,13 @@ class _Program(NamedTuple):
 _NO_RESULT: Final[tuple[int, list[int], bytes]] = (0, [], b"")
 _NO_LIMITS: Final[Limits] = (0, 0, 0, 0, 1, 0, 0)
 _NO_PROGRAM: Final = _Program(
-    "", "", compile("", "", "exec"), Context, shares_globals=False, limits=_NO_LIMITS, state_version=1
+    "",
+    "",
+    compile("", "", "exec"),
+    Context,
+    shares_globals=False,
+    limits=_NO_LIMITS,
+    state_version=1,
 )
 
 
@@ -112,11 +119,13 @@ class Session:
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
                 whether globals can be shared between runs, limits, state
-                version, resources).
+                version, resources, what a package brings to import: None, or its
+                modules and the runtime's names).
         """
-        (task, file, code, config, imports, shares, limits, version, resources) = marshal.loads(  # noqa: S302 - made by the host
-            packed
-        )
+        given = marshal.loads(packed)  # noqa: S302 - made by the host
+        task, file, code, config, imports, shares, limits, version, resources, package = given
+        if package is not None:
+            import_from_package(*package)
         context = bind_context(task, _flat(config), limits, resources)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
