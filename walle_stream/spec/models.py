@@ -230,6 +230,12 @@ class RuntimeSpec(Strict):
     device_vms: StrictInt = Field(
         default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
     )
+    memory_bytes: SizeBytes | None = Field(
+        default=None,
+        alias="memory",
+        ge=64 * _MIB,
+        description="Memory above which runs are stopped; 3/4 of the machine's when left out.",
+    )
     active_devices: StrictInt = Field(
         default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
     )

@@ -16,8 +16,9 @@ from typing import Final, Self
 
 import msgspec
 
-from walle_stream.errors import VmClosedError, VmError
+from walle_stream.errors import VmClosedError, VmError, VmStartError
 from walle_stream.vm.interpreters import ensure_supported
+from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, Machine, SharedShelf, Shelf
@@ -84,6 +85,8 @@ class PoolLimits(msgspec.Struct, frozen=True):
     except the last one of a task with ``isolation: shared``; 0 for never."""
     max_runs: int = 0
     """A VM that made so many runs is replaced; 0 for never."""
+    memory_bytes: int = 0
+    """Resident memory of the process above which runs are stopped; 0 for any."""
 
 
 class VmPool:
@@ -116,6 +119,7 @@ class VmPool:
         self._is_closed = False
         self._shelves: dict[str, Shelf] = {}
         self._warm: list[VirtualMachine] = []
+        self._makers: list[threading.Thread] = []
         programs = {name: compile_program(task) for name, task in tasks.items()}
         self._watchdog = Watchdog(self._count_stopped, self._count_stuck)
         ensure_supported()
@@ -133,6 +137,14 @@ class VmPool:
         except BaseException:
             self.close()
             raise
+        if self._limits.memory_bytes:
+            guard = MemoryGuard(
+                self._limits.memory_bytes,
+                self._inner_machines,
+                self._count_stopped,
+                self._count_stuck,
+            )
+            self._watchdog.every(LOOK_EVERY_S, guard.look)
         if self._limits.idle_s:
             self._watchdog.every(self._limits.idle_s, self.sweep)
 
@@ -255,12 +267,20 @@ class VmPool:
         """
         with self._lock:
             self._is_closed = True
+            makers, self._makers = self._makers, []
+        for maker in makers:
+            maker.join(CLOSE_TIMEOUT_S)
+        with self._lock:
             warm, self._warm = self._warm, []
         for machine in warm:
             self._drop_warm(machine)
         for shelf in list(self._shelves.values()):
             shelf.close(CLOSE_TIMEOUT_S)
         self._watchdog.close()
+
+    def _inner_machines(self) -> list[Machine]:
+        shelves = [s for s in list(self._shelves.values()) if s.program.isolation != "process"]
+        return [machine for shelf in shelves for machine in list(shelf.machines)]
 
     # Life cycle
 
@@ -294,15 +314,29 @@ class VmPool:
     def _make_vm(self, program: CompiledProgram) -> Machine:
         with self._lock:
             machine = self._warm.pop() if self._warm else None
+            if machine is not None:
+                self._counts.created -= 1  # the shelf counts it
         if machine is None:
             machine = VirtualMachine(program)
         else:
             machine.bind(program)
-            threading.Thread(target=self._warm_one, name="walle-vm-maker", daemon=True).start()
+            self._warm_up_another()
         return machine
 
+    def _warm_up_another(self) -> None:
+        thread = threading.Thread(target=self._warm_one, name="walle-vm-maker", daemon=True)
+        with self._lock:
+            if self._is_closed:
+                return
+            self._makers = [maker for maker in self._makers if maker.is_alive()] + [thread]
+            thread.start()
+
     def _warm_one(self) -> None:
-        machine = VirtualMachine()
+        try:
+            machine = VirtualMachine()
+        except VmStartError:
+            _log.warning("no warm VM could be made", exc_info=True)
+            return
         with self._lock:
             is_kept = not self._is_closed and len(self._warm) < self._limits.warm_vms
             if is_kept:

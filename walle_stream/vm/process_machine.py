@@ -124,6 +124,8 @@ class ProcessMachine:
         """Batches that came back."""
         self.runs = 0
         """Runs in those batches, failed ones included."""
+        self.is_worn = False
+        """Whether it should not be used again; a process is replaced when it ends."""
         self._groups: Sequence[DeviceGroup] = ()
         self._lock = threading.Lock()
         self._call_lock = threading.Lock()
@@ -279,11 +281,14 @@ class ProcessMachine:
             left -= len(runs)
         return None
 
-    def stop_run(self) -> bool:
+    def stop_run(self, *, for_memory: bool = False) -> bool:  # noqa: ARG002 - the system limits it
         """Stop the run at hand: it fails, the call goes on; any thread.
 
         A run that does not obey within ``OBEY_TIMEOUT_S`` is inside C code: its
         process is killed, the call raises ``VmCrashedError``.
+
+        Args:
+            for_memory: Never; the process has a limit of its own.
 
         Returns:
             Whether the guest was asked; it obeys at its next line of Python.

@@ -49,6 +49,12 @@ class Machine(Watched, Protocol):
     """Batches that came back."""
     runs: int
     """Runs in those batches, failed ones included."""
+    is_worn: bool
+    """Whether it should not be used again after this call."""
+
+    def stop_run(self, *, for_memory: bool = False) -> bool:
+        """Ask the guest to stop the run at hand."""
+        ...
 
     @property
     def crashed_run(self) -> tuple[str, int] | None:
@@ -185,7 +191,7 @@ class Shelf:
             else:
                 if machine.take_stopped() or self.program.counts_steps:
                     self._note_strikes(results)
-                if self._max_runs and machine.runs >= self._max_runs:
+                if machine.is_worn or (self._max_runs and machine.runs >= self._max_runs):
                     self._destroy(machine)
                 else:
                     self._give(key, machine)

@@ -109,6 +109,8 @@ class VirtualMachine:
         """Batches that came back."""
         self.runs = 0
         """Runs in those batches, failed ones included."""
+        self.is_worn = False
+        """Whether it should not be used again after this call."""
         self._groups: Sequence[DeviceGroup] = ()
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
         self._pause = self._paused = 0
@@ -221,8 +223,11 @@ class VirtualMachine:
     def crashed_run(self) -> None:
         """Nobody: what ends an interpreter's call is never one run."""
 
-    def stop_run(self) -> bool:
+    def stop_run(self, *, for_memory: bool = False) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.
+
+        Args:
+            for_memory: Why: the process has too much, or the run takes too long.
 
         Returns:
             Whether the guest was asked; it obeys at its next line of Python.
@@ -232,6 +237,9 @@ class VirtualMachine:
             if interpreter is None or self._is_ending:
                 return False
             self._was_stopped = True
+            if for_memory:
+                self.is_worn = True
+                return interpreter.run_soon(b"_session.stop(for_memory=True)")
             return interpreter.run_soon(b"_session.stop()")
 
     def take_stopped(self) -> bool:

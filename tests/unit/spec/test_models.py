@@ -32,6 +32,7 @@ def test_defaults(load, text):
         "batch_events": 2_000,
         "vms": None,
         "device_vms": 64,
+        "memory_bytes": None,
         "active_devices": 10_000,
     }
     assert spec.state.model_dump() == {"sync": False, "cache_size_bytes": 64 * MIB}

@@ -1,11 +1,14 @@
 """Bounds of a run: steps, state, and scripts that lie about what they hand over."""
 
+import os
 from typing import Any
 
 import pytest
 
 from walle_stream.errors import ScriptError
-from walle_stream.vm.program import RunLimits
+from walle_stream.vm.memory import machine_bytes, resident_bytes
+from walle_stream.vm.pool import PoolLimits, VmPool
+from walle_stream.vm.program import RunLimits, TaskProgram
 
 pytestmark = pytest.mark.vm
 
@@ -197,3 +200,39 @@ def test_what_a_run_is_made_of_is_hidden_from_its_script(
     (group,) = pool.run("t", [("d", {}, [(1, 0, page())])])
     assert group.runs[0].error == "AttributeError"
     assert pool.counts.crashes == 0
+
+
+EATS = """
+def run(ctx, page):
+    kept = []
+    while page.trigger.get("eats"):
+        try:
+            kept.append(bytes(1_000_000) + b"x")
+        except BaseException:
+            pass
+    ctx.emit({})
+"""
+
+
+def test_runs_are_stopped_when_the_process_has_too_much_memory(page: Any) -> None:
+    program = TaskProgram("t", "v", EATS, "t.py", limits=RunLimits(wall_time_ms=60_000))
+    bound = resident_bytes() + 100_000_000
+    with VmPool({"t": program}, PoolLimits(memory_bytes=bound)) as pool:
+        groups = [(f"d{n}", {}, [(1, 0, page({"eats": n == 1}))]) for n in range(3)]
+        results = pool.run("t", groups)
+        assert [group.runs[0].error for group in results] == ["", "RunStopped", ""]
+        assert (
+            results[1]
+            .runs[0]
+            .message.endswith(
+                "RunStopped: ran when its process had too much memory (runtime.memory) and was stopped"
+            )
+        )
+        # its VM goes, and what it held with it
+        assert (pool.counts.stopped, pool.counts.destroyed) == (1, 1)
+        assert pool.run("t", groups[:1])[0].runs[0].ok
+        assert resident_bytes() < bound
+
+
+def test_what_a_machine_has_is_the_least_that_anyone_says() -> None:
+    assert 2**24 < machine_bytes() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

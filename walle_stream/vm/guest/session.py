@@ -270,9 +270,13 @@ class Session:
         self._run_number = run_number
         self._finish(number, words, parts)
 
-    def stop(self) -> None:
-        """Stop the run at hand; made by the host as a pending call of this interpreter."""
-        self._stopper.stop()
+    def stop(self, *, for_memory: bool = False) -> None:
+        """Stop the run at hand; made by the host as a pending call of this interpreter.
+
+        Args:
+            for_memory: Why: the process has too much, or the run takes too long.
+        """
+        self._stopper.stop(for_memory=for_memory)
 
     def write_pending(self, number: int) -> None:
         """Write the last result, or how much room it needs.
@@ -322,6 +326,9 @@ class Session:
         name, text = describe(error, program.file)
         is_ours = isinstance(error, (RunStopped, StepsExceeded))
         place = (text.partition(f": {name}")[0] if is_ours else "") or program.file
+        if was_told and stopper.is_for_memory:
+            text = "ran when its process had too much memory (runtime.memory)"
+            return "RunStopped", f"{place}: RunStopped: {text} and was stopped"
         if was_told:
             text = f"took longer than {program.limits[3] / 1000:g} s (limits.wallTime)"
             return "RunStopped", f"{place}: RunStopped: {text} and was stopped"

@@ -45,6 +45,8 @@ class Stopper:
         self._is_on = False
         self.stopping = 0
         """Number of the run that has to end, 0 when none has."""
+        self.is_for_memory = False
+        """Whether the last run that was told to stop was told so for its memory."""
         if max_steps:
             monitoring = sys.monitoring
             monitoring.use_tool_id(_STEP_TOOL, _TOOL_NAME)
@@ -66,10 +68,15 @@ class Stopper:
         if self.stopping:
             raise RunStopped
 
-    def stop(self) -> None:
-        """Stop the run at hand; a pending call of this interpreter makes this call."""
+    def stop(self, *, for_memory: bool) -> None:
+        """Stop the run at hand; a pending call of this interpreter makes this call.
+
+        Args:
+            for_memory: Why: the process has too much, or the run takes too long.
+        """
         number = self._pulse[0]
         if number and not self._is_on:
+            self.is_for_memory = for_memory
             self.stopping = number
             self._is_on = True
             monitoring = sys.monitoring
