@@ -29,6 +29,15 @@ FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 """Attributes whose templates walk attributes by name."""
 
 
+def is_guarded_attribute(name: str) -> bool:
+    """Tell whether reading an attribute needs a guard at run time.
+
+    Args:
+        name: An attribute.
+    """
+    return name in FORMAT_ATTRIBUTES
+
+
 # what string.Formatter.parse is, without importing ``string``
 _parse_template: Final = import_module("_string").formatter_parser
 
