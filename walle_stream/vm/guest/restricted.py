@@ -57,6 +57,14 @@ def _store_target(target: Any) -> Any:
 
 def _format_attribute(value: Any, name: str) -> Any:
     method = getattr(value, name)
+    owner = getattr(method, "__self__", None)  # what super() found is bound to it
+    if type(value) is super and isinstance(owner, str):
+
+        def format_own(*args: Any, **fields: Any) -> str:
+            _check_template(owner)
+            return str(method(*args, **fields))
+
+        return format_own
     if isinstance(value, str):
 
         def format_this(*args: Any, **fields: Any) -> str:
@@ -64,7 +72,8 @@ def _format_attribute(value: Any, name: str) -> Any:
             return str(method(*args, **fields))
 
         return format_this
-    if isinstance(value, type) and issubclass(value, str):
+    is_of_text = getattr(method, "__objclass__", None) is str
+    if is_of_text or (isinstance(value, type) and issubclass(value, str)):
 
         def format_that(template: str, *args: Any, **fields: Any) -> str:
             _check_template(template)
@@ -111,17 +120,20 @@ def _delattr(target: Any, name: str) -> None:
 
 class _IsType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, type)
+        # a subclass is a class as any other, or its patterns would read any class
+        return isinstance(instance, type) if cls is _Type else type.__instancecheck__(cls, instance)
 
 
 class _Type(metaclass=_IsType):
     # ``type`` without its three-argument form, which makes any class at all
 
     def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
-        return type(value)
+        found = type(value)
+        # the class of a class is a ``type`` again: it, too, makes any class at all
+        return _Type if issubclass(found, type) else found
 
     def __class_getitem__(cls, item: Any) -> Any:
-        return type[item]
+        return cls  # for annotations; ``type[item]`` could be called as the real one
 
 
 def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
