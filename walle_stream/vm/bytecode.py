@@ -27,6 +27,7 @@ Linear in the size of the code; see ``test_bytecode`` for what was tried.
 from types import CodeType
 from typing import Final
 
+from walle_stream.vm.bytecode_shape import refuse_specialised
 from walle_stream.vm.bytecode_steps import Steps
 
 MAX_DEPTH: Final = 100
@@ -52,6 +53,10 @@ def check_code(code: CodeType) -> list[str]:
         at_hand, depth = waiting.pop()
         if depth > MAX_DEPTH:
             return ["functions are nested too deep"]
+        try:
+            refuse_specialised(at_hand)
+        except ValueError as error:
+            return [f"{at_hand.co_qualname!r}: {error}"]
         codes.append(at_hand)
         waiting += [(c, depth + 1) for c in at_hand.co_consts if type(c) is CodeType]
     bound: set[str] = set()

@@ -20,6 +20,7 @@ from walle_stream.vm.bytecode_kinds import (
     is_a,
     join_kinds,
     join_slots,
+    refuse,
 )
 from walle_stream.vm.bytecode_shape import (
     Op,
@@ -27,7 +28,6 @@ from walle_stream.vm.bytecode_shape import (
     check_outside,
     decode,
     read_handlers,
-    refuse,
     slot_names,
 )
 from walle_stream.vm.guest.restricted import FORMAT_GUARD, STORE_GUARD, is_guarded_attribute

@@ -10,7 +10,7 @@ import opcode
 import sys
 from collections.abc import Callable
 from types import CodeType
-from typing import Final
+from typing import Final, Never
 
 GENERATOR: Final = 0x20
 """Flag of a generator's code."""
@@ -144,3 +144,7 @@ def join_slots(one: str, other: str) -> str:
     if one == other or "u" in {one, other}:
         return one if one == other else "u"
     return "o"
+
+
+def refuse(text: str) -> Never:
+    raise ValueError(text)

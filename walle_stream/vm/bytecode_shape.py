@@ -5,9 +5,9 @@
 import dis
 import opcode
 from types import CodeType
-from typing import Final, NamedTuple, Never
+from typing import Final, NamedTuple
 
-from walle_stream.vm.bytecode_kinds import GENERATOR_FLAGS
+from walle_stream.vm.bytecode_kinds import GENERATOR_FLAGS, refuse
 
 MAX_STACK: Final = 100_000
 """Largest stack of a frame."""
@@ -15,6 +15,11 @@ MAX_STACK: Final = 100_000
 _MAX_DEPTH: Final = 100
 _PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, type(...))
 _CACHES: Final[dict[str, int]] = opcode._inline_cache_entries  # type: ignore[attr-defined]  # noqa: SLF001 - no public form
+_PLAIN_OPS: Final = frozenset(
+    number
+    for name, number in dis.opmap.items()
+    if not name.startswith("INSTRUMENTED") and name not in {"CACHE", "RESERVED", "ENTER_EXECUTOR"}
+)
 _KNOWN_FLAGS: Final = 0x1F | GENERATOR_FLAGS | 0xC000000 | 0x1FE0000  # the latter: of __future__
 _OPTIMIZED, _NEWLOCALS, _NESTED, _DOCSTRING = 1, 2, 16, 0x4000000
 
@@ -35,8 +40,15 @@ class _Handler(NamedTuple):
     lasti: bool
 
 
-def refuse(text: str) -> Never:
-    raise ValueError(text)
+def refuse_specialised(code: CodeType) -> None:
+    # ``co_code`` undoes what the interpreter put in and believes it is there: not asked before this
+    raw: bytes = code._co_code_adaptive  # type: ignore[attr-defined]  # noqa: SLF001 - as it is
+    at = 0
+    while at < len(raw):
+        name = dis.opname[raw[at]]
+        if raw[at] not in _PLAIN_OPS:
+            refuse(f"holds the instruction {name}")
+        at += 2 + 2 * _CACHES.get(name, 0)
 
 
 def decode(code: CodeType) -> list[Op]:

@@ -14,8 +14,8 @@ from walle_stream.vm.bytecode_kinds import (
     TUPLES,
     argument_kind,
     is_a,
+    refuse,
 )
-from walle_stream.vm.bytecode_shape import refuse
 from walle_stream.vm.guest.modules import exported_names
 from walle_stream.vm.guest.restricted import STORE_GUARD, is_guarded_attribute
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, is_refused_name
