@@ -14,6 +14,7 @@ pytestmark = pytest.mark.vm
     ("head", "line", "words"),
     [
         ("", "type(int)('X', (), {'__del__': len})", "positional"),
+        ("from enum import Enum", "Enum('X', {'__red' + 'uce_ex__': len, 'A': 1})", "may not use"),
         ("", "type[int]('X', (), {'__del__': len})", "positional"),
         ("import abc", "type(abc.ABC)('X', (), {'__del__': len})", "positional"),
         (

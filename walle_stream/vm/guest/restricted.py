@@ -154,6 +154,27 @@ def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda wrapper: functools.update_wrapper(_store_target(wrapper), wrapped)
 
 
+def _guard_enumerations() -> None:
+    # Enum("X", names) makes a class with attributes that the gate never saw
+    kind: Any = import_module("enum").EnumType
+    create = kind._create_
+    if hasattr(create, "is_guarded"):
+        return
+
+    def guarded(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
+        if type(names) is str:
+            names = names.replace(",", " ").split()
+        elif isinstance(names, Mapping):
+            names = names.items()
+        members = [each if type(each) is str else tuple(each) for each in names]
+        for each in members:
+            _check_name(each if isinstance(each, str) else each[0])
+        return create(cls, class_name, members, **options)
+
+    guarded.is_guarded = True  # type: ignore[attr-defined] # a mark of ours
+    kind._create_ = guarded
+
+
 REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
     "dataclasses": {"dataclass": _dataclass},
@@ -171,6 +192,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     Args:
         importer: What ``import`` calls.
     """
+    _guard_enumerations()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr
