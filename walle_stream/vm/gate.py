@@ -116,6 +116,9 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         and not is_refused_name(node.id)
     ):
         yield f"uses {node.id!r}, which a script does not have{hint(node.id)}"
+    elif isinstance(node, ast.MatchClass):
+        for name in FORMAT_ATTRIBUTES.intersection(node.kwd_attrs):
+            yield f"matches the attribute {name!r}, which a script may not: call it"
     for name in _identifiers(node):
         if is_refused_name(name):
             yield f"uses the name {name!r}, which a script may not{hint(name)}"
