@@ -26,6 +26,11 @@ def run(ctx, page):
             clicks[event.widget] = clicks.get(event.widget, 0) + 1
         stays.append(event.get("stay_ms", 0))
     longest = sorted(stays, reverse=True)[:3]
+    stay_by_item = {
+        item: sum(event.get("stay_ms", 0) for event in events)
+        for item, events in page.key_by("item").items()
+    }
+    favourites = sorted(stay_by_item, key=lambda item: (-stay_by_item[item], item))[:5]
     session = ctx.state.get("session")
     index = 0 if session is None else session[0] + 1
     ctx.state.put("session", [index, page.exit_time_ms])
@@ -42,6 +47,7 @@ def run(ctx, page):
         "clicks": clicks,
         "stay_ms": sum(stays),
         "longest_ms": longest,
+        "favourites": favourites,
         "page_index": index,
         "item_view_count": views,
         "summary": "{}/{}".format(len(clicks), len(page.events)),

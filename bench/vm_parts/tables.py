@@ -130,7 +130,7 @@ def _memory(memory: dict[str, Any]) -> Table:
     leak, cycles = memory["leak"], memory["create_destroy"]
     rows = [
         ("creation, median", f"{memory['creation_ms']['median']:.1f} ms"),
-        ("end, median", f"{memory['destroy_ms']:.1f} ms"),
+        ("end, mean", f"{memory['destroy_ms']:.1f} ms"),
         ("memory of a VM, PSS", f"{memory['mib_per_vm']['pss']:.2f} MiB"),
         ("memory of a VM, USS", f"{memory['mib_per_vm']['uss']:.2f} MiB"),
         (f"growth over {leak['runs']:,} runs", f"{leak['growth_percent']:.2f} %"),
