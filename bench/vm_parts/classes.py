@@ -45,10 +45,12 @@ def _measure_class(task: TaskClass, settings: Settings) -> dict[str, Any]:
         for contender in contenders.values():
             contender.close()
     counted = [each for each in rounds if each["counts"]]
+    cpu_us = _cpu_us(task, batches[0])
     result: dict[str, Any] = {
         "batch_size": task.batch_size,
         "events_per_page": task.events_per_page,
-        "cpu_us_per_run": _cpu_us(task, batches[0]),
+        "cpu_us_per_run": cpu_us,
+        "in_class": task.cpu_us[0] <= cpu_us <= task.cpu_us[1],
         "rounds_counted": len(counted),
         "same_features": True,
         "throughput": {

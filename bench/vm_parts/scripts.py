@@ -166,14 +166,16 @@ class TaskClass(NamedTuple):
     events_per_page: int
     batch_size: int
     """Runs per call."""
+    cpu_us: tuple[float, float]
+    """Bounds of the class, CPU time per run."""
     paper_percent: float
     """The paper's improvement of this class."""
 
 
 CLASSES: Final = (
-    TaskClass("light", LIGHT, 20, 100, 52.11),
-    TaskClass("middle", MIDDLE, 120, 10, 144.36),
-    TaskClass("heavy", HEAVY, 800, 1, 25.70),
+    TaskClass("light", LIGHT, 20, 100, (20.0, 100.0), 52.11),
+    TaskClass("middle", MIDDLE, 120, 10, (1_000.0, 5_000.0), 144.36),
+    TaskClass("heavy", HEAVY, 800, 1, (50_000.0, 200_000.0), 25.70),
 )
 
 _WIDGETS: Final = ("like", "follow", "comment", "forward", "profile", "buy")

@@ -67,7 +67,8 @@ def _throughput(result: dict[str, Any]) -> Table:
             scaling = f"{speed['median'] / one['median']:.2f}"
             rows.append((name, title, rate, quartiles, scaling, shown))
     work = ", ".join(
-        f"{name} {each['cpu_us_per_run']:,.0f} us of CPU a run on "
+        f"{name} {each['cpu_us_per_run']:,.0f} us of CPU a run"
+        f"{'' if each['in_class'] else ' (OUTSIDE its class on this machine)'} on "
         f"{each['events_per_page']} events, {each['batch_size']} a call"
         for name, each in result["classes"].items()
     )
