@@ -52,7 +52,7 @@ def _measure_size(
 ) -> dict[str, Any]:
     run = load(EMPTY)
     ready = [
-        (open_run(device_id, {}, 1, 1)[0], Page(page))
+        (open_run(device_id, {}, 1, 1), Page(page))
         for device_id, _, runs in batch
         for _, _, page in runs
     ]

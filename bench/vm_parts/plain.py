@@ -8,12 +8,14 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from walle_stream.vm.guest.context import Context, Limits
+from walle_stream.vm.guest.context import Context, Limits, bind_context
 from walle_stream.vm.guest.page import Page
 from walle_stream.vm.guest.state import State
 
-LIMITS: Final[Limits] = (16 * 1024 * 1024, 10_000, 100, 3_600_000, 3)
+LIMITS: Final[Limits] = (16 * 1024 * 1024, 10_000, 100, 3_600_000, 3, 0, 1024 * 1024)
 """Bounds of a run, as wide as the VMs'."""
+
+_make_context: Final = bind_context("bench", {}, LIMITS, {})
 
 type Outcome = tuple[str, dict[str, bytes | None], list[list[bytes]]]
 """(device, changes of its state, per run feature, encoding, feature, ...)."""
@@ -26,13 +28,9 @@ def load(source: str) -> Callable[[Any, Any], Any]:
     return namespace["run"]  # type: ignore[no-any-return]
 
 
-def open_run(
-    device_id: str, state: dict[str, bytes], position: int, clock_ms: int
-) -> tuple[Context, dict[str, bytes | None]]:
-    """Make the ``ctx`` of a run, and where its changes of state go."""
-    overlay: dict[str, bytes | None] = {}
-    found = State(state, overlay)
-    return Context(device_id, "bench", found, position, clock_ms, {}, LIMITS), overlay
+def open_run(device_id: str, state: dict[str, bytes], position: int, clock_ms: int) -> Context:
+    """Make the ``ctx`` of a run."""
+    return _make_context(device_id, position, clock_ms, State(state))
 
 
 def run_groups(
@@ -45,11 +43,13 @@ def run_groups(
         changes: dict[str, bytes | None] = {}
         emitted = []
         for position, clock_ms, page in runs:
-            context, overlay = open_run(device_id, state, position, clock_ms)
+            context = open_run(device_id, state, position, clock_ms)
             run(context, Page(page))
-            changes.update(overlay)
-            state.update((key, data) for key, data in overlay.items() if data is not None)
-            emitted.append(context.taken()[0])
+            overlay = context.state._overlay_
+            if overlay:
+                changes.update(overlay)
+                state.update((key, data) for key, data in overlay.items() if data is not None)
+            emitted.append(context._emitted_)
         outcomes.append((device_id, changes, emitted))
     return outcomes
 
