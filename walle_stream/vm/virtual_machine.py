@@ -12,7 +12,6 @@ Whoever calls must hold the VM alone, and destroys it after any error.
 
 import atexit
 import os
-import platform
 import re
 import threading
 import weakref
@@ -29,6 +28,7 @@ from walle_stream.vm.guest.layout import (
     HEADER,
     INBOX,
     LEAVE,
+    LONGEST_PAUSE,
     MAGIC,
     NUMBER,
     PENDING,
@@ -38,6 +38,7 @@ from walle_stream.vm.guest.layout import (
     WORD_BYTES,
 )
 from walle_stream.vm.interpreters import Interpreter
+from walle_stream.vm.looking import look_count
 from walle_stream.vm.program import CompiledProgram, script_error
 from walle_stream.vm.results import DeviceGroup, GroupResult
 
@@ -74,19 +75,7 @@ _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _HEADER_BYTES: Final = HEADER.size
 _NO_PROGRAM: Final = CompiledProgram("", "", b"", 0, 0)
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
-_LONGEST_PAUSE: Final = 63
 _NOT_SAID: Final = "without a word"
-# Looking for an answer before sleeping, some 100 us: waking a thread takes 3 us where its
-# core is busy and 40 us where it sleeps. Needs a second core, memory that keeps the order of
-# writes, and a doorbell that may be rung without being heard.
-_SPINS: Final = (
-    3_000
-    if platform.machine() in {"x86_64", "AMD64"}
-    and hasattr(os, "eventfd")
-    and len(os.sched_getaffinity(0)) > 1
-    else 0
-)
-_LOOKS: Final = range(_SPINS)
 
 
 class VirtualMachine:
@@ -113,6 +102,7 @@ class VirtualMachine:
         """Whether it should not be used again after this call."""
         self._groups: Sequence[DeviceGroup] = ()
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
+        self._looks = range(look_count())
         self._pause = self._paused = 0
         self._shares = 0
         self._heard = 0
@@ -274,13 +264,13 @@ class VirtualMachine:
         if self._paused:
             self._paused -= 1
         else:
-            for _ in _LOOKS:
+            for _ in self._looks:
                 if heads[NUMBER] == number:
                     self._pause = 0
                     break
             else:
                 # what did not pay is done ever more seldom
-                self._pause = self._paused = min(2 * self._pause + 1, _LONGEST_PAUSE)
+                self._pause = self._paused = min(2 * self._pause + 1, LONGEST_PAUSE)
         while heads[NUMBER] != number:
             self._listen()
         status = heads[0] - _MAGIC >> 32
@@ -364,7 +354,7 @@ class VirtualMachine:
                 _pulse=self._pulse,
                 _wake=self._wake.read_fd,
                 _done=self._done.write_fd,
-                _spins=_SPINS,
+                _spins=len(self._looks),
             )
             failure = interpreter.execute(_START)
         if failure is not None:

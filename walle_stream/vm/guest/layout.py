@@ -73,6 +73,9 @@ STATUS_COMPLETE: Final = 1
 STATUS_TOO_SMALL: Final = 2
 """The result needs a larger outbox; it waits in the guest."""
 
+LONGEST_PAUSE: Final = 15
+"""Who looked in vain sleeps at once for so many orders, at most, before looking again."""
+
 RUN_FAILED: Final = 0
 """First word of a run that failed."""
 

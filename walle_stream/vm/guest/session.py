@@ -24,6 +24,7 @@ from walle_stream.vm.guest.layout import (
     FEW_WORDS,
     HEADER,
     INBOX,
+    LONGEST_PAUSE,
     MAGIC,
     NUMBER,
     PENDING,
@@ -45,7 +46,6 @@ TASK_FACTOR: Final = 10
 """A task is out everywhere after so many times the strikes of one device."""
 
 _GC_THRESHOLD: Final = 50_000
-_LONGEST_PAUSE: Final = 63
 _MARKS: Final = {
     status: int.from_bytes(MAGIC, "little") | status << 32
     for status in (STATUS_COMPLETE, STATUS_TOO_SMALL)
@@ -175,7 +175,7 @@ class Session:
                         pause = 0
                         break
                 else:
-                    pause = paused = min(2 * pause + 1, _LONGEST_PAUSE)
+                    pause = paused = min(2 * pause + 1, LONGEST_PAUSE)
             while orders[NUMBER] == last:
                 read(wake, 8)
             last = self._order_number = orders[NUMBER]
@@ -200,6 +200,7 @@ class Session:
         strikes, counts_steps, max_state_bytes = limits[4:7]
         state_version = self._program.state_version
         shared = self._shared_globals()
+        run = shared["run"] if shared else _run_nothing
         words: list[int] = []
         parts: list[bytes] = []
         pulse, run_number, stopper = self._pulse, self._run_number, self._stopper
@@ -228,9 +229,10 @@ class Session:
                     if namespace is None:
                         namespace = self._namespace(context.log)
                         exec(code, namespace)
+                        run = namespace["run"]
                     if old_version != state_version and state:
                         migrate(view, namespace.get("migrate"), state_version, old_version)
-                    namespace["run"](context, Page(given))
+                    run(context, Page(given))
                     if stopper.stopping:
                         stopper.check()
                     overlay = view._overlay_
@@ -250,7 +252,10 @@ class Session:
                         is_task_out = stops >= strikes * TASK_FACTOR
                         is_out = is_task_out or stops - stops_before >= strikes
                 else:
-                    write_success(words, parts, context)
+                    if context._emitted_ or context._log_ is not None:
+                        write_success(words, parts, context)
+                    else:
+                        words.append(RUN_SILENT)
                     if overlay:
                         changes.update(overlay)
                         merge(state, overlay)
@@ -350,6 +355,10 @@ class Session:
         namespace["__builtins__"] = self._builtins
         namespace["print"] = log.print
         return namespace
+
+
+def _run_nothing(_context: Context, _page: Page) -> None:
+    pass  # until a run's own globals are made
 
 
 def _flat(packed: bytes) -> dict[str, Any] | bytes:
