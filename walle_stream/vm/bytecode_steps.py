@@ -17,7 +17,7 @@ from walle_stream.vm.bytecode_kinds import (
     refuse,
 )
 from walle_stream.vm.guest.modules import exported_names
-from walle_stream.vm.guest.restricted import STORE_GUARD, is_guarded_attribute
+from walle_stream.vm.guest.restricted import STORE_GUARD, is_guarded_attribute, is_plain_name
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, is_refused_name
 
 
@@ -50,7 +50,12 @@ class Steps(Flow):
         self.stack += ["n"] * (arg & 1)
 
     def do_store_name(self, arg: int) -> None:
-        self.pop(KIND_OF_NAME.get(self.code.co_names[arg], "o"))
+        name = self.code.co_names[arg]
+        kind = self.pop(KIND_OF_NAME.get(name, "o"))
+        if name == "__match_args__":
+            names = self.code.co_consts[int(kind[1:])] if kind[:1] == "k" else (None,)
+            if not all(isinstance(each, str) and is_plain_name(each) for each in names):
+                refuse("gives __match_args__ what is no tuple of plain names")
 
     do_store_global = do_store_name
 

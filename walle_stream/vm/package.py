@@ -39,6 +39,7 @@ from typing import Annotated, Any, Final, Literal, Never
 import msgspec
 
 from walle_stream.errors import PackageError
+from walle_stream.vm.bytecode import check_code
 from walle_stream.vm.guest import GUEST_API_VERSION
 from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, pack_program
 
@@ -239,6 +240,9 @@ class TaskPackage(msgspec.Struct, frozen=True):
             _refuse(self.file, f"its code cannot be read: {error}", member)
         if type(code) is not CodeType or type(imports) is not list:
             _refuse(self.file, "is not a script's code", member)
+        findings = check_code(code)
+        if findings:
+            _refuse(self.file, f"its code may not run: {findings[0]}", member)
         resources = {name: self.resource(name) for name in self.manifest.resources}
         program = TaskProgram(
             task.name,

@@ -44,3 +44,45 @@ def test_a_pattern_does_not_read_format_without_its_guard() -> None:
     source = "def run(ctx, page):\n    match '{0.x}':\n        case str(format=f): f(page)\n"
     with pytest.raises(ScriptError, match="matches the attribute 'format'"):
         compile_program(TaskProgram("t", "v", source, "t.py"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class S(str): __match_args__ = ('for' + 'mat',)",
+        "class S(str): __match_args__ = ('format',)",
+        "class S(str): __match_args__ = ('__getattribute__',)",
+        "class S(str):\n        for __match_args__ in [('format',)]: pass",
+        "class S(str):\n        def __match_args__(self): pass",
+        "class S(str): pass\n    S.__match_args__ = ('a',)",
+        "class S(str):\n        format: str",
+    ],
+)
+def test_what_a_pattern_reads_by_place_is_known_before(body: str) -> None:
+    source = f"def run(ctx, page):\n    {body}\n"
+    with pytest.raises(ScriptError, match=r"__match_args__|the field 'format'|getattribute"):
+        compile_program(TaskProgram("t", "v", source, "t.py"))
+
+
+def test_a_pattern_by_place_works(run_script: Any) -> None:
+    source = """
+from dataclasses import dataclass
+class P:
+    __match_args__ = ("x", "y")
+    def __init__(self, x, y): self.x, self.y = x, y
+@dataclass
+class Q:
+    a: int
+    format: str
+def run(ctx, page):
+    match P(1, 2), Q(3, "f"):
+        case P(x, y), Q(a, f): ctx.emit({"x": [x, y, a, f]})
+    setattr(P, "__match_args__", ("format",))
+"""
+    (run,) = run_script(source).runs
+    assert "may not set '__match_args__'" in run.message
+
+
+def test_a_module_s_parent_is_whole(run_script: Any) -> None:
+    source = "import collections.abc\ndef run(ctx, page): ctx.emit(collections.OrderedDict(a=1))"
+    assert run_script(source).runs[0].ok

@@ -89,7 +89,10 @@ def make_importer(
         replacements: By module, values that take the place of its own.
     """
     proxies: dict[str, ModuleType] = {}
-    for name in sorted(names):
+    wanted = set(names)
+    # ``import collections.abc`` binds the parent, whole
+    wanted |= {name.rpartition(".")[0] for name in wanted} & ALLOWED_MODULES.keys()
+    for name in sorted(wanted):
         proxy = ReadOnlyModule(name)
         vars(proxy).update(exported_names(name))
         vars(proxy).update(replacements.get(name, {}))
@@ -118,6 +121,10 @@ def make_importer(
                 f"a task's script may not import {name!r}{hint(name)}", name=str(name)
             )
         if fromlist:
+            for public in fromlist:
+                # else the interpreter would look for the real module of that name
+                if public not in vars(found):
+                    raise ImportError(f"{name!r} has no {public!r} for a script", name=name)
             return found
         return proxies[name.partition(".")[0]]
 

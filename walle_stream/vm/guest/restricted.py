@@ -29,6 +29,18 @@ FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 """Attributes whose templates walk attributes by name."""
 
 
+_MATCH_ARGS: Final = "__match_args__"
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether an attribute may be read without a guard.
+
+    Args:
+        name: Its name.
+    """
+    return not is_refused_name(name) and name not in FORMAT_ATTRIBUTES
+
+
 def is_guarded_attribute(name: str) -> bool:
     """Tell whether reading an attribute needs a guard at run time.
 
@@ -111,11 +123,17 @@ def _hasattr(target: Any, name: str) -> bool:
 
 
 def _setattr(target: Any, name: str, value: Any) -> None:
-    setattr(_store_target(target), _check_name(name), value)
+    setattr(_store_target(target), _check_stored(name), value)
 
 
 def _delattr(target: Any, name: str) -> None:
-    delattr(_store_target(target), _check_name(name))
+    delattr(_store_target(target), _check_stored(name))
+
+
+def _check_stored(name: object) -> str:
+    if name == _MATCH_ARGS:
+        raise AttributeError(f"a task's script may not set {name!r}: give it to the class's body")
+    return _check_name(name)
 
 
 class _IsType(type):
