@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.vm.package import CURRENT_TAG, read_package
+from walle_stream.vm.package.reader import CURRENT_TAG, read_package
 
 pytestmark = pytest.mark.integration
 

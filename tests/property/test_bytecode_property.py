@@ -6,7 +6,7 @@ from types import CodeType
 
 import pytest
 
-from walle_stream.vm.bytecode import check_code
+from walle_stream.vm.bytecode.check import check_code
 
 pytestmark = pytest.mark.vm
 

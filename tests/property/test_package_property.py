@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from walle_stream.errors import PackageError
-from walle_stream.vm.package import PackagedLimits, PackagedTask, read_package
-from walle_stream.vm.package_build import build_package
+from walle_stream.vm.package.build import build_package
+from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
 
 pytestmark = pytest.mark.vm
 

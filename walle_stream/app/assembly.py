@@ -102,13 +102,13 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
-        self._pool = VmPool(
+        self.pool = VmPool(
             self.programs,
             PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
         )
-        stack.callback(self._pool.close)
+        stack.callback(self.pool.close)
         self._plan = self._make_plan()
 
     def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
@@ -166,7 +166,7 @@ class Assembly:
             )
 
         return PartitionHost(
-            number, self._plan, self._pool, open_rows, open_session, self._tunnel.downlink
+            number, self._plan, self.pool, open_rows, open_session, self._tunnel.downlink
         )
 
     def _make_plan(self) -> PartitionPlan:

@@ -1,7 +1,7 @@
 """Task packages from definitions, and what their size is worth.
 
 Place in the flow: ``walle task`` asks; the YAML, the script and the resources
-are read here, ``vm.package_build`` compiles and packs.
+are read here, ``vm.package.build`` compiles and packs.
 """
 
 import errno
@@ -24,14 +24,14 @@ from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import Task
 from walle_stream.spec.suggestions import suggest
 from walle_stream.vm.bundle import guest_bundle
-from walle_stream.vm.package import (
+from walle_stream.vm.package.build import build_package, compile_for
+from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     MANIFEST,
     PackagedLimits,
     PackagedTask,
     TaskPackage,
 )
-from walle_stream.vm.package_build import build_package, compile_for
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # of a standard library's folder: not the interpreter's, made from the rest, or only for its tests

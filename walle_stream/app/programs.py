@@ -4,7 +4,7 @@ from pathlib import Path
 
 from walle_stream.errors import ScriptError
 from walle_stream.spec.models import Task
-from walle_stream.vm.package import PACKAGE_MAX_BYTES
+from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES
 from walle_stream.vm.program import RunLimits, TaskProgram
 
 

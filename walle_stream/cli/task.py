@@ -17,7 +17,7 @@ from walle_stream.app.packages import (
     write_package,
 )
 from walle_stream.app.resources import find_definition
-from walle_stream.vm.package import SUFFIX, TaskPackage, read_package
+from walle_stream.vm.package.reader import SUFFIX, TaskPackage, read_package
 
 _KB: Final = 1_000
 

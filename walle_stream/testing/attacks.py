@@ -1,6 +1,6 @@
 """What a script may try against its VM, its host and its neighbours, and what comes of it.
 
-``docs/security.md`` publishes this table; ``test_attack_table`` runs it.
+``docs/security.md`` publishes this table; the tests run it.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -11,10 +11,15 @@ type Outcome = Literal[
 
 
 class Attack(NamedTuple):
+    """One attack."""
+
     name: str
     tries: str
+    """What it is after."""
     source: str
+    """A script; what it does depends on ``page.trigger["attack"]``."""
     outcome: Outcome
+    """What comes of it, with all guards on."""
 
 
 def _run(body: str) -> str:
@@ -23,10 +28,20 @@ def _run(body: str) -> str:
 
 
 LOADED: Final = "refused when loaded"
+"""The gate refuses the script, with file and line."""
+
 FAILS: Final = "fails when run"
+"""The run fails, alone."""
+
 STOPPED: Final = "stopped"
+"""The watchdog stops the run."""
+
 HARMLESS: Final = "harmless"
+"""The run succeeds and has done nothing."""
+
 ENDS: Final = "ends its host"
+"""The run cannot be stopped: its process ends and begins anew."""
+
 
 ATTACKS: Final = (
     # files, network, processes
@@ -92,7 +107,8 @@ ATTACKS: Final = (
     Attack("internals", "writes what it did not do", _run("ctx._emitted_.append(5)"), LOADED),
     # classes
     Attack("type", "makes a class at run time", _run("type('X', (), {'__del__': run})"), FAILS),
-    Attack("metaclass", "makes a metaclass", _run("class M(type(int)): pass"), FAILS),
+    Attack("metaclass", "makes a metaclass", _run(
+        "class M(type(int)): pass\nM('X', (), {'__del__': run})"), FAILS),
     Attack("descriptor", "runs code when attributes are read", _run(
         "class D:\n    def __get__(self, o, t): return o"), LOADED),
     Attack("class of ctx", "changes an object's class", _run("ctx.__class__ = object"), LOADED),
@@ -142,7 +158,8 @@ ATTACKS: Final = (
     Attack("deep JSON", "overflows the stack of an encoder", _run(
         "x = []\nfor _ in range(200_000): x = [x]\nctx.emit({'x': x})"), FAILS),
     Attack("endless loop", "never returns and catches what stops it", _run(
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass"), STOPPED),
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass"),
+           STOPPED),
     Attack("endless finally", "never returns from its clean-up", _run(
         "try:\n    while True: pass\nfinally:\n    while True: pass"), STOPPED),
     Attack("endless generator", "never returns, by another function", _run(

@@ -116,9 +116,8 @@ def _call(guard: str, value: ast.expr, *more: ast.expr) -> ast.expr:
 
 def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
     if isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.name not in ALLOWED_MODULES:
-                yield _import_refused(alias.name)
+        names = [alias.name for alias in node.names]
+        yield from (_import_refused(name) for name in names if name not in ALLOWED_MODULES)
     elif isinstance(node, ast.ImportFrom):
         yield from _from_problems(node)
     elif (
@@ -133,9 +132,8 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
     elif isinstance(node, ast.MatchClass):
         for name in FORMAT_ATTRIBUTES.intersection(node.kwd_attrs):
             yield f"matches the attribute {name!r}, which a script may not: call it"
-    for name in _identifiers(node):
-        if is_refused_name(name):
-            yield f"uses the name {name!r}, which a script may not{hint(name)}"
+    for name in filter(is_refused_name, _identifiers(node)):
+        yield f"uses the name {name!r}, which a script may not{hint(name)}"
 
 
 def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
@@ -144,7 +142,9 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         for each in node.body if isinstance(node, ast.ClassDef) else ():
             match each:
-                case ast.Assign(targets=[ast.Name("__match_args__") as name], value=ast.Tuple(items)):
+                case ast.Assign(
+                    targets=[ast.Name("__match_args__") as name], value=ast.Tuple(items)
+                ):
                     values = [getattr(item, "value", None) for item in items]
                     if all(isinstance(value, str) and is_plain_name(value) for value in values):
                         yield name

@@ -45,12 +45,16 @@ class BlamedRunError(Exception):
 class Machine(Watched, Protocol):
     """A VM as a shelf sees it: an interpreter's thread or a process."""
 
+    serial: int
+    """Which VM of this process."""
     calls: int
     """Batches that came back."""
     runs: int
     """Runs in those batches, failed ones included."""
     is_worn: bool
     """Whether it should not be used again after this call."""
+    was_stopped: bool
+    """Whether a run was asked to stop; whoever looks sets it back."""
 
     def stop_run(self, *, for_memory: bool = False) -> bool:
         """Ask the guest to stop the run at hand."""
@@ -63,10 +67,6 @@ class Machine(Watched, Protocol):
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done."""
-        ...
-
-    def take_stopped(self) -> bool:
-        """Return whether a run was asked to stop since this was asked last."""
         ...
 
     def destroy(self) -> None:
@@ -113,6 +113,7 @@ class Shelf:
         """All that are alive."""
         self._size = size
         self._max_runs = max_runs
+        self._looks_at_runs = program.counts_steps or max_runs > 0
         self._make = make
         self._forget = forget
         self._changed = threading.Condition()
@@ -170,7 +171,7 @@ class Shelf:
 
     def _call(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         packed = encode_groups(groups)
-        failure: VmError = VmError()
+        failure: VmError | None = None
         for _ in range(_ATTEMPTS):
             machine = self._take(key)
             try:
@@ -189,14 +190,20 @@ class Shelf:
                 self._destroy(machine)
                 raise
             else:
-                if machine.take_stopped() or self.program.counts_steps:
-                    self._note_strikes(results)
-                if machine.is_worn or (self._max_runs and machine.runs >= self._max_runs):
-                    self._destroy(machine)
+                if machine.was_stopped or self._looks_at_runs:
+                    self._look_after(key, machine, results)
                 else:
                     self._give(key, machine)
                 return results
-        raise failure
+        raise failure or VmError()
+
+    def _look_after(self, key: str, machine: Machine, results: list[GroupResult]) -> None:
+        machine.was_stopped = False
+        self._note_strikes(results)
+        if machine.is_worn or (self._max_runs and machine.runs >= self._max_runs):
+            self._destroy(machine)
+        else:
+            self._give(key, machine)
 
     def _note_strikes(self, results: list[GroupResult]) -> None:
         for group in results:

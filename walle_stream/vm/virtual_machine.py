@@ -40,7 +40,7 @@ from walle_stream.vm.guest.layout import (
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.looking import look_count
 from walle_stream.vm.program import CompiledProgram, script_error
-from walle_stream.vm.results import DeviceGroup, GroupResult
+from walle_stream.vm.results import DeviceGroup, GroupResult, serials
 
 BUFFER_BYTES: Final = 256 * 1024
 """Size of the inbox and of the outbox of a VM at rest."""
@@ -94,10 +94,14 @@ class VirtualMachine:
         self._program = program or _NO_PROGRAM
         self._is_bound = threading.Event()
         self._number = 0
+        self.serial = next(serials)
+        """Which VM of this process."""
         self.calls = 0
         """Batches that came back."""
         self.runs = 0
         """Runs in those batches, failed ones included."""
+        self.was_stopped = False
+        """Whether a run was asked to stop; whoever looks sets it back."""
         self.is_worn = False
         """Whether it should not be used again after this call."""
         self._groups: Sequence[DeviceGroup] = ()
@@ -112,7 +116,6 @@ class VirtualMachine:
         self._interpreter: Interpreter | None = None
         self._lock = threading.Lock()
         self._is_ending = False
-        self._was_stopped = False
         self._failure: str | None = None
         self._start_error: BaseException | None = None
         self._thread = threading.Thread(target=self._live, name="walle-vm", daemon=True)
@@ -226,16 +229,11 @@ class VirtualMachine:
             interpreter = self._interpreter
             if interpreter is None or self._is_ending:
                 return False
-            self._was_stopped = True
+            self.was_stopped = True
             if for_memory:
                 self.is_worn = True
                 return interpreter.run_soon(b"_session.stop(for_memory=True)")
             return interpreter.run_soon(b"_session.stop()")
-
-    def take_stopped(self) -> bool:
-        """Return whether a run was asked to stop since this was asked last."""
-        was_stopped, self._was_stopped = self._was_stopped, False
-        return was_stopped
 
     # The caller's side
 

@@ -8,8 +8,8 @@ import pytest
 
 from walle_stream.errors import ScriptError, VmError
 from walle_stream.vm.interpreters import live_count
-from walle_stream.vm.package import PackagedLimits, PackagedTask, read_package
-from walle_stream.vm.package_build import build_package
+from walle_stream.vm.package.build import build_package
+from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 

@@ -18,13 +18,13 @@ from walle_stream.errors import PackageError, ScriptError
 from walle_stream.vm import gate
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.guest.rules import ALLOWED_MODULES
-from walle_stream.vm.package import (
+from walle_stream.vm.package.build import build_package, compile_for
+from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     PackagedLimits,
     PackagedTask,
     read_package,
 )
-from walle_stream.vm.package_build import build_package, compile_for
 from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
 from walle_stream.vm.virtual_machine import VirtualMachine
 
@@ -148,7 +148,7 @@ def test_the_definition_is_whole_and_resources_are_as_they_were(data):
 
 def test_the_same_input_gives_the_same_bytes_in_any_process(data):
     code = (
-        "import sys; from walle_stream.vm.package import *; from walle_stream.vm.package_build "
+        "import sys; from walle_stream.vm.package.reader import *; from walle_stream.vm.package.build "
         "import *\nimport msgspec, pathlib\ntask = msgspec.json.decode(sys.argv[1], "
         "type=PackagedTask)\ndata = build_package(task, sys.argv[2], {'a.txt': b'hello', "
         "'b/model.bin': bytes(5000)})\nsys.stdout.buffer.write(data)"

@@ -11,8 +11,9 @@ import pytest
 
 from walle_stream.errors import PackageError, ScriptError
 from walle_stream.spec.models import RESOURCE_NAME_PATTERN
-from walle_stream.vm import package_build
-from walle_stream.vm.package import (
+from walle_stream.vm.package import build as package_build
+from walle_stream.vm.package.build import build_package
+from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     MANIFEST,
     RESOURCE_NAME,
@@ -21,7 +22,6 @@ from walle_stream.vm.package import (
     PackagedTask,
     read_package,
 )
-from walle_stream.vm.package_build import build_package
 
 SOURCE = "def run(ctx, page):\n    ctx.emit({})\n"
 LIMITS = PackagedLimits(

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
-from walle_stream.vm import process_machine
 from walle_stream.vm.frames import encode_groups
-from walle_stream.vm.process_guard import MEASURES
-from walle_stream.vm.process_machine import ProcessMachine, ProcessSettings
+from walle_stream.vm.process import machine as process_machine
+from walle_stream.vm.process.guard import MEASURES
+from walle_stream.vm.process.machine import ProcessMachine, ProcessSettings
 from walle_stream.vm.program import (
     CompiledProgram,
     RunLimits,

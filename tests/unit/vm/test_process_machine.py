@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import FrameError, ScriptError, VmCrashedError, VmStartError
-from walle_stream.vm import process_machine
 from walle_stream.vm.frames import encode_groups
-from walle_stream.vm.process_machine import BUFFER_BYTES, ProcessMachine, ProcessSettings
+from walle_stream.vm.process import machine as process_machine
+from walle_stream.vm.process.machine import BUFFER_BYTES, ProcessMachine, ProcessSettings
 from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
 from walle_stream.vm.results import GroupResult
 from walle_stream.vm.virtual_machine import VirtualMachine
@@ -252,8 +252,7 @@ def run(ctx, page):
     watchdog, seen = watched(machine, 100)
     results = call(machine, {"x": 0}, {"x": 1}, {"x": 0})
     assert [group.runs[0].error for group in results] == ["", "RunStopped", ""]
-    assert machine.take_stopped()
-    assert not machine.take_stopped()
+    assert machine.was_stopped
     assert all(group.runs[0].ok for group in call(machine, *[{"x": 0}] * 50))
     watchdog.close()
     assert seen == ["stop"]
@@ -344,7 +343,7 @@ def test_a_thread_that_made_a_machine_may_end(open_machine: Any, call: Any) -> N
 
 HOST = """
 import os, sys, threading
-from walle_stream.vm.process_machine import ProcessMachine
+from walle_stream.vm.process.machine import ProcessMachine
 from walle_stream.vm.program import TaskProgram, compile_program
 from walle_stream.vm.frames import encode_groups
 source = "def run(ctx, page): sum(range(10**15))"

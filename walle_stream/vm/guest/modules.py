@@ -88,22 +88,7 @@ def make_importer(
         names: Allowed modules that the script imports.
         replacements: By module, values that take the place of its own.
     """
-    proxies: dict[str, ModuleType] = {}
-    wanted = set(names)
-    # ``import collections.abc`` binds the parent, whole
-    wanted |= {name.rpartition(".")[0] for name in wanted} & ALLOWED_MODULES.keys()
-    for name in sorted(wanted):
-        proxy = ReadOnlyModule(name)
-        vars(proxy).update(exported_names(name))
-        vars(proxy).update(replacements.get(name, {}))
-        for hidden in ("__loader__", "__spec__"):
-            vars(proxy).pop(hidden, None)
-        proxies[name] = proxy
-        parent, _, child = name.rpartition(".")
-        if parent:
-            if parent not in proxies:
-                proxies[parent] = ReadOnlyModule(parent)
-            vars(proxies[parent])[child] = proxy
+    proxies = _make_proxies(names, replacements)
 
     def import_(
         name: str,
@@ -121,14 +106,36 @@ def make_importer(
                 f"a task's script may not import {name!r}{hint(name)}", name=str(name)
             )
         if fromlist:
-            for public in fromlist:
-                # else the interpreter would look for the real module of that name
-                if public not in vars(found):
-                    raise ImportError(f"{name!r} has no {public!r} for a script", name=name)
+            # what is missing the interpreter would look for as a real module
+            missing = [public for public in fromlist if public not in vars(found)]
+            if missing:
+                raise ImportError(f"{name!r} has no {missing[0]!r} for a script", name=name)
             return found
         return proxies[name.partition(".")[0]]
 
     return import_
+
+
+def _make_proxies(
+    names: Iterable[str], replacements: Mapping[str, Mapping[str, object]]
+) -> dict[str, ModuleType]:
+    proxies: dict[str, ModuleType] = {}
+    wanted = set(names)
+    # ``import collections.abc`` binds the parent, whole
+    wanted |= {name.rpartition(".")[0] for name in wanted} & ALLOWED_MODULES.keys()
+    for name in sorted(wanted):
+        proxy = ReadOnlyModule(name)
+        vars(proxy).update(exported_names(name))
+        vars(proxy).update(replacements.get(name, {}))
+        for hidden in ("__loader__", "__spec__"):
+            vars(proxy).pop(hidden, None)
+        proxies[name] = proxy
+        parent, _, child = name.rpartition(".")
+        if parent:
+            if parent not in proxies:
+                proxies[parent] = ReadOnlyModule(parent)
+            vars(proxies[parent])[child] = proxy
+    return proxies
 
 
 def real_builtin(name: str) -> Any:

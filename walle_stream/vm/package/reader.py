@@ -39,7 +39,7 @@ from typing import Annotated, Any, Final, Literal, Never
 import msgspec
 
 from walle_stream.errors import PackageError
-from walle_stream.vm.bytecode import check_code
+from walle_stream.vm.bytecode.check import check_code
 from walle_stream.vm.guest import GUEST_API_VERSION
 from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, pack_program
 

@@ -45,13 +45,13 @@ from walle_stream.vm.guest.layout import (
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
-from walle_stream.vm.process_child import CONTROL, CONTROL_BYTES, STOP_SIGNAL, TEXT_AT
-from walle_stream.vm.process_guard import MEASURES, GuardSettings
-from walle_stream.vm.process_memory import SharedMemory
-from walle_stream.vm.process_start import start_child
-from walle_stream.vm.process_users import return_uid, take_uid
+from walle_stream.vm.process.child import CONTROL, CONTROL_BYTES, STOP_SIGNAL, TEXT_AT
+from walle_stream.vm.process.guard import MEASURES, GuardSettings
+from walle_stream.vm.process.memory import SharedMemory
+from walle_stream.vm.process.start import start_child
+from walle_stream.vm.process.users import return_uid, take_uid
 from walle_stream.vm.program import CompiledProgram, script_error
-from walle_stream.vm.results import DeviceGroup, GroupResult
+from walle_stream.vm.results import DeviceGroup, GroupResult, serials
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class ProcessSettings(msgspec.Struct, frozen=True):
     """First user id and count of those that children of a privileged host
     become, each another; they must belong to nobody."""
     required: frozenset[str] = frozenset()
-    """Measures of ``process_guard.MEASURES`` without which no script runs."""
+    """Measures of ``guard.MEASURES`` without which no script runs."""
     off: frozenset[str] = frozenset()
     """Measures not to take: for a kernel on which one does harm, and for tests."""
 
@@ -120,17 +120,20 @@ class ProcessMachine:
         self._program = program
         self._settings = settings
         self._number = 0
+        self.serial = next(serials)
+        """Which VM of this process."""
         self.calls = 0
         """Batches that came back."""
         self.runs = 0
         """Runs in those batches, failed ones included."""
+        self.was_stopped = False
+        """Whether a run was asked to stop; whoever looks sets it back."""
         self.is_worn = False
         """Whether it should not be used again; a process is replaced when it ends."""
         self._groups: Sequence[DeviceGroup] = ()
         self._lock = threading.Lock()
         self._call_lock = threading.Lock()
         self._is_ending = False
-        self._was_stopped = False
         self._asked_number = 0
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
@@ -297,7 +300,7 @@ class ProcessMachine:
             child = self._child
             if child is None or self._is_ending or self._killed is not None:
                 return False
-            self._was_stopped = True
+            self.was_stopped = True
             number = self.run_number
             if number and number != self._asked_number:
                 self._asked_number = number
@@ -307,11 +310,6 @@ class ProcessMachine:
             # last: the run may be over before this returns
             child.send_signal(STOP_SIGNAL)
         return True
-
-    def take_stopped(self) -> bool:
-        """Return whether a run was asked to stop since this was asked last."""
-        was_stopped, self._was_stopped = self._was_stopped, False
-        return was_stopped
 
     # Start
 

@@ -4,8 +4,8 @@
 
 from types import CodeType
 
-from walle_stream.vm.bytecode_flow import Flow
-from walle_stream.vm.bytecode_kinds import (
+from walle_stream.vm.bytecode.flow import Flow
+from walle_stream.vm.bytecode.kinds import (
     GENERATOR,
     INTRINSICS_1,
     INTRINSICS_2,

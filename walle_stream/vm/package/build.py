@@ -21,9 +21,10 @@ import msgspec
 
 import walle_stream
 from walle_stream.errors import PackageError, ScriptError
-from walle_stream.vm import gate, tracing
+from walle_stream.vm import gate
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.package import (
+from walle_stream.vm.package import tracing
+from walle_stream.vm.package.reader import (
     FORMAT,
     MANIFEST,
     MANIFEST_MAX_BYTES,

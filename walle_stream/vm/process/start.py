@@ -22,8 +22,8 @@ from types import CodeType
 from typing import Any, Final
 
 from walle_stream.vm.bundle import boot_code, guest_bundle
-from walle_stream.vm.process_guard import GuardSettings
-from walle_stream.vm.process_memory import SharedMemory
+from walle_stream.vm.process.guard import GuardSettings
+from walle_stream.vm.process.memory import SharedMemory
 
 _LOAD: Final = (
     "import marshal,os;g=marshal.loads(os.pread({fd},{size},0));os.close({fd});"
@@ -40,7 +40,7 @@ def start(given):
 """
 # where a Python outside the usual places finds its own parts
 _KEPT_ENVIRONMENT: Final = ("PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_CHILD_MODULES: Final = ("process_guard", "process_child")
+_CHILD_MODULES: Final = ("guard", "child")
 
 
 def start_child(
@@ -51,7 +51,7 @@ def start_child(
     Args:
         settings: What it does to itself.
         required: Measures without which it binds no script.
-        fds: What it inherits, in the order of ``process_child.main``.
+        fds: What it inherits, in the order of ``child.main``.
         packed: The program, as ``CompiledProgram.packed``.
 
     Raises:
@@ -129,7 +129,7 @@ def _child_modules() -> list[tuple[str, CodeType]]:
     # run tells its own code from the script's by it
     modules = []
     for name in _CHILD_MODULES:
-        tree = ast.parse(files("walle_stream.vm").joinpath(f"{name}.py").read_text("utf-8"))
+        tree = ast.parse(files("walle_stream.vm.process").joinpath(f"{name}.py").read_text("utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("walle_stream."):
                 node.module = "walle_guest." + (node.module or "").rpartition(".")[2]

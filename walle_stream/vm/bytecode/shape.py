@@ -7,7 +7,7 @@ import opcode
 from types import CodeType
 from typing import Final, NamedTuple
 
-from walle_stream.vm.bytecode_kinds import GENERATOR_FLAGS, refuse
+from walle_stream.vm.bytecode.kinds import GENERATOR_FLAGS, refuse
 
 MAX_STACK: Final = 100_000
 """Largest stack of a frame."""

@@ -28,8 +28,8 @@ script of the main job (``configs/ipv.py``) on CPython 3.14.
 from types import CodeType
 from typing import Final
 
-from walle_stream.vm.bytecode_shape import refuse_specialised
-from walle_stream.vm.bytecode_steps import Steps
+from walle_stream.vm.bytecode.shape import refuse_specialised
+from walle_stream.vm.bytecode.steps import Steps
 
 MAX_DEPTH: Final = 100
 """Deepest nesting of functions in functions."""

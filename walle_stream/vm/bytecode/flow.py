@@ -8,7 +8,7 @@ import dis
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
-from walle_stream.vm.bytecode_kinds import (
+from walle_stream.vm.bytecode.kinds import (
     BOUNDS,
     CANNOT_RAISE,
     EFFECTS,
@@ -22,7 +22,7 @@ from walle_stream.vm.bytecode_kinds import (
     join_slots,
     refuse,
 )
-from walle_stream.vm.bytecode_shape import (
+from walle_stream.vm.bytecode.shape import (
     Op,
     check_lines,
     check_outside,

@@ -1,7 +1,7 @@
 """Entry of a process VM's child: the guest library behind a process boundary.
 
 The host starts a bare Python with one line that executes the modules handed
-over by descriptor (``walle_stream.vm.process_start``) and calls ``main``. The
+over by descriptor (``walle_stream.vm.process.start``) and calls ``main``. The
 child takes its buffers, imports what the script may need, locks itself down,
 binds the script and serves as a VM in the host does. It runs until it is killed.
 
@@ -27,7 +27,7 @@ from typing import Any, Final, Never
 
 from walle_stream.vm.guest.layout import RING
 from walle_stream.vm.guest.session import Session
-from walle_stream.vm.process_guard import (
+from walle_stream.vm.process.guard import (
     DIES_WITH_HOST,
     MEASURES,
     GuardSettings,

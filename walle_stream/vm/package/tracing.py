@@ -1,6 +1,6 @@
 """What one interpreter adds to a task package; runs inside that interpreter.
 
-``package_build`` starts the interpreter that a package is for with this file
+``build`` starts the interpreter that a package is for with this file
 as its program (``-I -S -B``), writes one request to its stdin and reads one
 answer, both JSON. Only that interpreter can compile for itself; it needs
 nothing but its standard library and the folder that holds ``walle_stream``.
@@ -12,7 +12,7 @@ head must therefore be part of the guest library's own imports.
 
 Request: ``{"root", "source", "file", "imports"}``. Answer: ``{"error", "line",
 "column", "python"}`` (line -1: it is the interpreter that is wrong), or the
-fields of ``package_build.Compiled``; bytes are hexadecimal.
+fields of ``build.Compiled``; bytes are hexadecimal.
 """
 
 import json
