@@ -7,6 +7,7 @@ against the classes)::
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
+    ├─ TensorError(ValueError)
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
@@ -110,6 +111,13 @@ class StopTimeoutError(WalleError, TimeoutError):
     """
 
     exit_code: ClassVar[int] = 10
+
+
+class TensorError(WalleError, ValueError):
+    """A tensor expression cannot be evaluated: shapes, an operator, or its size.
+
+    The message names the node; correct the expression.
+    """
 
 
 class ActorError(WalleError):

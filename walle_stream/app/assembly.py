@@ -26,12 +26,23 @@ from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import TaskProgram, compile_program
+from walle_stream.vm.services import HostServices
+from walle_stream.wire.graph import Constant, Graph
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
 
 LOCK_TIMEOUT_S: Final = 5.0
 """How long a start waits for an owner that is dying."""
+
+
+class _LazyEvaluator:
+    # numpy costs 0.1 s of every start: most pipelines have no tensors
+
+    def evaluate(self, graph: Graph) -> list[Constant]:
+        from walle_stream.engine.minimal import MinimalEvaluator  # noqa: PLC0415 - see above
+
+        return MinimalEvaluator().evaluate(graph)
 
 
 class Assembly:
@@ -107,6 +118,7 @@ class Assembly:
             PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
+            HostServices(_LazyEvaluator()),
         )
         stack.callback(self.pool.close)
         self._plan = self._make_plan()

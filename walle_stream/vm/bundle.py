@@ -27,6 +27,7 @@ _MODULES: Final = (
     "events",
     "page",
     "state",
+    "tensors",
     "context",
     "outcome",
     "stopping",

@@ -22,6 +22,7 @@ from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
+from walle_stream.vm.services import HostServices
 from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, Machine, SharedShelf, Shelf
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog, Watched
@@ -113,6 +114,7 @@ class VmPool:
         limits: PoolLimits | int,
         on_stuck: OnStuck | None = None,
         quarantined: Iterable[tuple[str, str]] = (),
+        services: HostServices | None = None,
     ) -> None:
         """Check and compile all programs, then make their VMs.
 
@@ -122,6 +124,7 @@ class VmPool:
             on_stuck: Told, in the watchdog's thread, of a run that cannot be
                 stopped: its call never returns.
             quarantined: (task, device id) pairs that are out from the start.
+            services: What the host does for runs that ask; none by default.
 
         Raises:
             ScriptError: A script cannot be loaded.
@@ -129,6 +132,7 @@ class VmPool:
         """
         self._limits = PoolLimits(vms=max(1, limits)) if isinstance(limits, int) else limits
         self._on_stuck = on_stuck
+        self._services = services
         self._lock = threading.Lock()
         self._counts = VmCounts()
         self._is_closed = False
@@ -332,7 +336,7 @@ class VmPool:
         # imported where it is used: it needs POSIX
         from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
 
-        return ProcessMachine(program)
+        return ProcessMachine(program, services=self._services)
 
     def _make_vm(self, program: CompiledProgram) -> Machine:
         with self._lock:
@@ -340,7 +344,7 @@ class VmPool:
             if machine is not None:
                 self._counts.created -= 1  # the shelf counts it
         if machine is None:
-            machine = VirtualMachine(program)
+            machine = VirtualMachine(program, self._services)
         else:
             machine.bind(program)
             self._warm_up_another()
@@ -356,7 +360,7 @@ class VmPool:
 
     def _warm_one(self) -> None:
         try:
-            machine = VirtualMachine()
+            machine = VirtualMachine(services=self._services)
         except VmStartError:
             _log.warning("no warm VM could be made", exc_info=True)
             return

@@ -12,7 +12,6 @@ Whoever calls must hold the VM alone, and destroys it after any error.
 
 import atexit
 import os
-import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -20,9 +19,10 @@ from contextlib import suppress
 from typing import Final
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
+from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
-from walle_stream.vm.frames import decode_behind_header, decode_header, decode_results
+from walle_stream.vm.frames import decode_behind_header, decode_header
 from walle_stream.vm.guest.layout import (
     CALL,
     HEADER,
@@ -33,14 +33,16 @@ from walle_stream.vm.guest.layout import (
     NUMBER,
     PENDING,
     RING,
+    STATUS_ASKS,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.looking import look_count
-from walle_stream.vm.program import CompiledProgram, script_error
+from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult, serials
+from walle_stream.vm.services import HostServices
 
 BUFFER_BYTES: Final = 256 * 1024
 """Size of the inbox and of the outbox of a VM at rest."""
@@ -71,7 +73,6 @@ _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", 
 _SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec")
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
-_BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _HEADER_BYTES: Final = HEADER.size
 _NO_PROGRAM: Final = CompiledProgram("", "", b"", 0, 0)
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
@@ -81,17 +82,21 @@ _NOT_SAID: Final = "without a word"
 class VirtualMachine:
     """A VM. One caller at a time, in any thread."""
 
-    def __init__(self, program: CompiledProgram | None = None) -> None:
+    def __init__(
+        self, program: CompiledProgram | None = None, services: HostServices | None = None
+    ) -> None:
         """Create it, and load the program if it is known already; 15-40 ms.
 
         Args:
             program: The task it is bound to; None makes a warm VM for ``bind``.
+            services: What the host does for runs that ask.
 
         Raises:
             VmStartError: The interpreter could not be made or did not start.
             ScriptError: The script's body raised.
         """
         self._program = program or _NO_PROGRAM
+        self._services = services or HostServices()
         self._is_bound = threading.Event()
         self._number = 0
         self.serial = next(serials)
@@ -159,10 +164,14 @@ class VirtualMachine:
             self._resize(size_bytes, len(self._outbox))
         self._inbox[INBOX.size : size_bytes] = packed
         self._groups = groups
-        if self._order(CALL) == STATUS_TOO_SMALL:
+        status = self.order(CALL)
+        while status == STATUS_ASKS:
+            status = self._services.answer(self)
+        if status == STATUS_TOO_SMALL:
             self._grow()
-            if self._order(PENDING) != STATUS_COMPLETE:
-                raise FrameError(f"task {self._program.task!r}: a result frame changed its size")
+            status = self.order(PENDING)
+        if status != STATUS_COMPLETE:
+            raise FrameError(f"task {self._program.task!r}: a result frame has status {status}")
         heads = self._heads
         results = decode_behind_header(groups, self._outbox, heads[2], heads[3])
         self.calls += 1
@@ -251,8 +260,17 @@ class VirtualMachine:
             self.destroy()
             raise self._start_error
 
-    def _order(self, order: int) -> int:
-        # the status of the answer
+    # For the services that answer a run
+
+    def order(self, order: int) -> int:
+        """Give an order, return the status of what comes back; within a call alone.
+
+        Args:
+            order: See ``guest.layout``.
+
+        Raises:
+            VmCrashedError: Nothing came back.
+        """
         number, heads, orders = self._number + 1, self._heads, self._orders
         self._number = number
         heads[NUMBER] = 0
@@ -271,10 +289,15 @@ class VirtualMachine:
                 self._pause = self._paused = min(2 * self._pause + 1, LONGEST_PAUSE)
         while heads[NUMBER] != number:
             self._listen()
-        status = heads[0] - _MAGIC >> 32
-        if status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
-            raise FrameError(f"task {self._program.task!r}: a result frame has status {status}")
-        return status
+        return int(heads[0] - _MAGIC >> 32)
+
+    def heads(self) -> tuple[int, int]:
+        """Return the outbox's third and fourth number."""
+        return self._heads[2], self._heads[3]
+
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """Return inbox and outbox."""
+        return self._inbox, self._outbox
 
     def _grow(self) -> None:
         needed = HEADER.size + WORD_BYTES * self._heads[2] + self._heads[3]
@@ -368,14 +391,7 @@ class VirtualMachine:
                 f"a VM for task {program.task!r} did not start "
                 f"({failure or _NOT_SAID}): report it with the script"
             )
-        (group,) = decode_results(_BIND_GROUPS, self._outbox)
-        (run,) = group.runs
-        if not run.ok:
-            place = re.match(rf"{re.escape(program.file)}:(\d+): ", run.message)
-            text = run.message[place.end() if place else 0 :]
-            raise script_error(
-                program, int(place[1]) if place else 0, f"raises when loaded: {text}"
-            )
+        check_bound(program, self._outbox)
 
     def _serve(self, interpreter: Interpreter) -> None:
         try:

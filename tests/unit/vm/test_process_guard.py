@@ -16,6 +16,7 @@ import pytest
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.process import machine as process_machine
+from walle_stream.vm.process import settings as process_settings
 from walle_stream.vm.process.guard import MEASURES
 from walle_stream.vm.process.machine import ProcessMachine, ProcessSettings
 from walle_stream.vm.program import (
@@ -227,7 +228,7 @@ def test_a_forged_frame_is_an_error_of_its_call(open_machine: Any, call: Any, fi
 def run(ctx, page):
     load = ctx.emit.__func__.__globals__["__builtins__"]["__import__"]
     caller = load("sys")._getframe(1).f_locals
-    outbox, number = caller["self"]._outbox, caller["number"]
+    outbox, number = caller["self"]._outbox, caller["self"]._order_number
     load("struct").pack_into("<4sIQQQ", outbox, 0, b"WVM1", {fields})
     load("os").write(7, b"12345678")
     while True: pass
@@ -313,7 +314,7 @@ def test_two_children_are_two_users(open_machine: Any) -> None:
 def test_a_missing_measure_is_told_once_and_refused_where_required(
     open_machine: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process_machine, "_warned", set())
+    monkeypatch.setattr(process_settings, "_warned", set())
     monkeypatch.setattr(process_machine, "take_uid", lambda *_: -1)
     source = "def run(ctx, page): pass"
     with caplog.at_level(logging.WARNING):

@@ -5,12 +5,14 @@ to scripts by the gate (``rules``).
 """
 
 import marshal
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from random import Random
 from typing import Any, Final
 
 from walle_stream.vm.guest.codec import encode_json
 from walle_stream.vm.guest.state import State
+from walle_stream.vm.guest.tensors import Ask, Tensor, concatenate, evaluate, make_tensor
 
 LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
@@ -146,6 +148,7 @@ class Context:
     _config_: dict[str, Any] | bytes
     _limits_: Limits
     _resources_: dict[str, bytes]
+    _ask_: Ask
     # made by the run's first look
     _made_config_: dict[str, Any]
     _random_: Random
@@ -223,6 +226,48 @@ class Context:
             raise KeyError(f"there is no resource {name!r} (spec.resources): this task has {known}")
         return found
 
+    def tensor(
+        self, values: object, dtype: str | None = None, shape: Sequence[int] | None = None
+    ) -> Tensor:
+        """Make a tensor; operators and methods on it compute nothing until asked.
+
+        Args:
+            values: A number, nested lists of numbers, or elements as bytes
+                (little-endian, row-major).
+            dtype: ``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``;
+                when left out float32, int64 for whole numbers.
+            shape: Given with bytes; else what the lists say.
+
+        Raises:
+            TypeError: Something else than numbers.
+            ValueError: Lists of different lengths, an unknown dtype, or a shape
+                that does not fit.
+        """
+        return make_tensor(self._ask_, values, dtype, shape)
+
+    def concat(self, tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
+        """Put tensors one behind the other.
+
+        Args:
+            tensors: At least one.
+            axis: Along which dimension.
+        """
+        return concatenate(self._ask_, tensors, axis)
+
+    def evaluate(self, *tensors: Tensor) -> None:
+        """Let the host compute tensors, all in one crossing.
+
+        ``tolist``, ``item``, ``tobytes``, ``shape`` and ``dtype`` do it by
+        themselves for one. The time it takes does not count as the run's.
+
+        Args:
+            *tensors: Which; those that have their value cost nothing.
+
+        Raises:
+            RuntimeError: The host refused: shapes do not fit, or it is too much.
+        """
+        evaluate(self._ask_, tensors)
+
     def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
         """Send a feature to the cloud, if the run succeeds.
 
@@ -265,7 +310,7 @@ class Context:
 
 
 def bind_context(
-    task: str, config: dict[str, Any] | bytes, limits: Limits, resources: dict[str, bytes]
+    task: str, config: dict[str, Any] | bytes, limits: Limits, resources: dict[str, bytes], ask: Ask
 ) -> type[Context]:
     """Make the class of a task's contexts.
 
@@ -275,6 +320,7 @@ def bind_context(
             can be changed.
         limits: Bounds of a run.
         resources: Files of the task by name.
+        ask: Asks the host.
     """
     fixed = {
         "__module__": Context.__module__,
@@ -283,5 +329,6 @@ def bind_context(
         "_config_": config,
         "_limits_": limits,
         "_resources_": resources,
+        "_ask_": staticmethod(ask),
     }
     return type("Context", (Context,), fixed)

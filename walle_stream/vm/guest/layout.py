@@ -4,7 +4,8 @@ Two shared buffers per VM, all integers little-endian.
 
 **Inbox, host to guest**::
 
-    u64   order: 1 run the groups, 2 write the last result again, 0 leave
+    u64   order: 1 run the groups, 2 write the last result again, 3 take an answer,
+          4 go on asking, 0 leave
     u64   number of the order, ascending: written last, a new one is the order
     ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
@@ -17,7 +18,8 @@ Only plain values, written by the host, so the guest may unmarshal them.
 **Outbox, guest to host**::
 
     4s    magic "WVM1"
-    u32   status: 1 complete, 2 the outbox is too small for what follows
+    u32   status: 1 complete, 2 the outbox is too small for what follows, 3 a run asks
+          the host, 4 it wants the rest of the answer
     u64   number of the order that was done: the completion mark, written last
     u64   count of control words W
     u64   bytes of the body B
@@ -35,6 +37,16 @@ the first for a run that succeeded without a word, the second for any other that
 succeeded, the third for one that failed; then per group::
 
     changes, (key bytes, value bytes | 0xFFFFFFFF for "deleted") * changes
+
+A run may ask the host something before the call ends: status 3, in the place of
+the control words' count the bytes of the request that are still to come, then a
+part of it; the host orders 4 until it has all. An answer's order 3 is followed
+by::
+
+    u64   bytes of the answer that are still to come
+    u64   bytes of this part
+    u64   0 for an answer, 1 for an error's text (UTF-8)
+    ...   this part
 
 The host reads lengths and cuts; it never unmarshals or unpickles what a guest
 wrote. Features, encodings and values stay opaque bytes; names, messages and
@@ -56,6 +68,15 @@ CALL: Final = 1
 PENDING: Final = 2
 """Order: write the last result into the outbox, which was too small for it."""
 
+ANSWER: Final = 3
+"""Order: take the answer to what was asked, or its next part."""
+
+MORE: Final = 4
+"""Order: send the next part of the request."""
+
+ANSWER_HEAD: Final = struct.Struct("<QQQ")
+"""Before a part of an answer: bytes to come, bytes of the part, whether it failed."""
+
 HEADER: Final = struct.Struct("<4sIQQQ")
 """The outbox's header: magic, status, number, control words, body bytes."""
 
@@ -75,6 +96,12 @@ STATUS_TOO_SMALL: Final = 2
 
 LONGEST_PAUSE: Final = 15
 """Who looked in vain sleeps at once for so many orders, at most, before looking again."""
+
+STATUS_ASKS: Final = 3
+"""A run asks the host; a part of the request lies behind the header."""
+
+STATUS_NEXT: Final = 4
+"""The run wants the next part of the answer."""
 
 RUN_FAILED: Final = 0
 """First word of a run that failed."""

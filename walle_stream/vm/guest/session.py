@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.importer import import_from_package
 from walle_stream.vm.guest.layout import (
+    ANSWER_HEAD,
     CALL,
     FEW_WORDS,
     HEADER,
@@ -30,7 +31,9 @@ from walle_stream.vm.guest.layout import (
     PENDING,
     RING,
     RUN_SILENT,
+    STATUS_ASKS,
     STATUS_COMPLETE,
+    STATUS_NEXT,
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
@@ -48,7 +51,7 @@ TASK_FACTOR: Final = 10
 _GC_THRESHOLD: Final = 50_000
 _MARKS: Final = {
     status: int.from_bytes(MAGIC, "little") | status << 32
-    for status in (STATUS_COMPLETE, STATUS_TOO_SMALL)
+    for status in (STATUS_COMPLETE, STATUS_TOO_SMALL, STATUS_ASKS, STATUS_NEXT)
 }
 
 
@@ -95,6 +98,7 @@ class Session:
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
         self._result = _NO_RESULT
+        self._wake = self._done = -1
         self.share(inbox, outbox)
 
     def share(self, inbox: memoryview, outbox: memoryview) -> None:
@@ -126,7 +130,7 @@ class Session:
         task, file, code, config, imports, shares, limits, version, resources, package = given
         if package is not None:
             import_from_package(*package)
-        context = bind_context(task, _flat(config), limits, resources)
+        context = bind_context(task, _flat(config), limits, resources, self.ask)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
         self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
@@ -164,6 +168,7 @@ class Session:
             spins: How often to look for an order before sleeping.
         """
         packed, orders, last = self._packed, self._orders, self._order_number
+        self._wake, self._done = wake, done
         looks = range(spins)
         pause = paused = 0
         while True:
@@ -178,21 +183,67 @@ class Session:
                     pause = paused = min(2 * pause + 1, LONGEST_PAUSE)
             while orders[NUMBER] == last:
                 read(wake, 8)
-            last = self._order_number = orders[NUMBER]
+            self._order_number = orders[NUMBER]
             order = orders[0]
             if order == CALL:
-                self.call(last, packed)
+                self.call(packed)
             elif order == PENDING:
-                self.write_pending(last)
+                self.write_pending()
             else:
                 return
+            last = self._order_number  # runs that asked were answered by orders of their own
             write(done, RING)
 
-    def call(self, number: int, packed: memoryview) -> None:  # noqa: C901, PLR0912, PLR0915 - the hot loop
+    def ask(self, request: bytes) -> bytes:
+        """Ask the host something in the middle of a run; blocks until it answers.
+
+        The time that takes is the host's: it does not count as the run's.
+
+        Args:
+            request: At most 256 MiB.
+
+        Returns:
+            The answer.
+
+        Raises:
+            RuntimeError: The host refused; its text says why.
+        """
+        pulse, outbox, heads = self._pulse, self._outbox, self._heads
+        number, pulse[0] = pulse[0], 0
+        room = len(outbox) - HEADER.size
+        for at in range(0, len(request), room):
+            part = request[at : at + room]
+            outbox[HEADER.size : HEADER.size + len(part)] = part
+            heads[2], heads[3] = len(request) - at, len(part)
+            self._exchange(STATUS_ASKS)
+        parts: list[bytes] = []
+        while True:
+            left, size, has_failed = ANSWER_HEAD.unpack_from(self._packed)
+            parts.append(bytes(self._packed[ANSWER_HEAD.size : ANSWER_HEAD.size + size]))
+            if left <= size:
+                break
+            heads[2] = heads[3] = 0
+            self._exchange(STATUS_NEXT)
+        pulse[0] = number
+        answer = b"".join(parts)
+        if has_failed:
+            raise RuntimeError(answer.decode("utf-8", "replace"))
+        return answer
+
+    def _exchange(self, status: int) -> None:
+        # tell the host, sleep until its next order
+        heads, orders, last = self._heads, self._orders, self._order_number
+        heads[0] = _MARKS[status]
+        heads[NUMBER] = last
+        write(self._done, RING)
+        while orders[NUMBER] == last:
+            read(self._wake, 8)
+        self._order_number = orders[NUMBER]
+
+    def call(self, packed: memoryview) -> None:  # noqa: C901, PLR0912, PLR0915 - the hot loop
         """Run a batch.
 
         Args:
-            number: Of the order.
             packed: The groups, marshalled; may be longer.
         """
         groups = marshal.loads(packed)  # noqa: S302 - made by the host
@@ -273,7 +324,7 @@ class Session:
                 words.append(0)
         pulse[0] = 0
         self._run_number = run_number
-        self._finish(number, words, parts)
+        self._finish(self._order_number, words, parts)
 
     def stop(self, *, for_memory: bool = False) -> None:
         """Stop the run at hand; made by the host as a pending call of this interpreter.
@@ -283,14 +334,10 @@ class Session:
         """
         self._stopper.stop(for_memory=for_memory)
 
-    def write_pending(self, number: int) -> None:
-        """Write the last result, or how much room it needs.
-
-        Args:
-            number: Of the order.
-        """
+    def write_pending(self) -> None:
+        """Write the last result, or how much room it needs."""
         _, words, body = self._result
-        self._result = (number, words, body)
+        self._result = (self._order_number, words, body)
         self._write()
 
     def _write(self) -> None:

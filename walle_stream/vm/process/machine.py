@@ -14,9 +14,7 @@ call hang. Whoever calls must hold the VM alone, and destroys it after any error
 """
 
 import atexit
-import logging
 import os
-import re
 import select
 import signal
 import subprocess
@@ -25,15 +23,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-import msgspec
-
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
-from walle_stream.vm.frames import (
-    ResultHeader,
-    decode_behind_header,
-    decode_header,
-    decode_results,
-)
+from walle_stream.vm.binding import check_bound
+from walle_stream.vm.frames import ResultHeader, decode_behind_header, decode_header
 from walle_stream.vm.guest.layout import (
     CALL,
     HEADER,
@@ -41,6 +33,7 @@ from walle_stream.vm.guest.layout import (
     LEAVE,
     PENDING,
     RING,
+    STATUS_ASKS,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
     WORD_BYTES,
@@ -48,12 +41,12 @@ from walle_stream.vm.guest.layout import (
 from walle_stream.vm.process.child import CONTROL, CONTROL_BYTES, STOP_SIGNAL, TEXT_AT
 from walle_stream.vm.process.guard import MEASURES, GuardSettings
 from walle_stream.vm.process.memory import SharedMemory
+from walle_stream.vm.process.settings import ProcessSettings, warn_of_missing
 from walle_stream.vm.process.start import start_child
 from walle_stream.vm.process.users import return_uid, take_uid
-from walle_stream.vm.program import CompiledProgram, script_error
+from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult, serials
-
-_log = logging.getLogger(__name__)
+from walle_stream.vm.services import HostServices
 
 BUFFER_BYTES: Final = 256 * 1024
 """Size of the inbox and of the outbox of a VM at rest."""
@@ -71,7 +64,6 @@ the watchdog's ``STUCK_AFTER_MS``, so that a host never ends for a process VM.""
 DESTROY_TIMEOUT_S: Final = 10.0
 """Longest wait for a killed child to be gone."""
 
-_BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _NO_HEADER: Final = bytes(HEADER.size)
 _NO_PULSE: Final = memoryview(bytes(CONTROL.size)).cast("Q")
 _WORDS_MAX_CHARACTERS: Final = 500
@@ -80,31 +72,21 @@ _WORDS_MAX_CHARACTERS: Final = 500
 _WORDS_SHARE: Final = 16
 
 
-class ProcessSettings(msgspec.Struct, frozen=True):
-    """How a process VM is confined."""
-
-    memory_bytes: int = 256 * 1024 * 1024
-    """Private memory of the child, interpreter (15 MB) included; the largest
-    batch and the largest result have the same bound each, a result's control
-    words a sixteenth of it."""
-    uids: tuple[int, int] = (2_000_000_000, 100_000)
-    """First user id and count of those that children of a privileged host
-    become, each another; they must belong to nobody."""
-    required: frozenset[str] = frozenset()
-    """Measures of ``guard.MEASURES`` without which no script runs."""
-    off: frozenset[str] = frozenset()
-    """Measures not to take: for a kernel on which one does harm, and for tests."""
-
-
 class ProcessMachine:
     """A VM in a process. One caller at a time, in any thread."""
 
-    def __init__(self, program: CompiledProgram, settings: ProcessSettings | None = None) -> None:
+    def __init__(
+        self,
+        program: CompiledProgram,
+        settings: ProcessSettings | None = None,
+        services: HostServices | None = None,
+    ) -> None:
         """Start the child and load the program.
 
         Args:
             program: The task it is bound to.
             settings: How it is confined; by default with every measure there is.
+            services: What the host does for runs that ask.
 
         Raises:
             VmStartError: No child could be started, it did not get ready, or a
@@ -119,6 +101,8 @@ class ProcessMachine:
             )
         self._program = program
         self._settings = settings
+        self._services = services or HostServices()
+        self._header = ResultHeader(0, 0, 0, 0)
         self._number = 0
         self.serial = next(serials)
         """Which VM of this process."""
@@ -182,17 +166,22 @@ class ProcessMachine:
                 self._resize(size_bytes, len(self._outbox.view))
             self._inbox.view[INBOX.size : size_bytes] = packed
             self._groups = groups
-            header = self._order(CALL)
+            status = self.order(CALL)
+            while status == STATUS_ASKS:
+                status = self._services.answer(self)
+            header = self._header
             if header.status == STATUS_TOO_SMALL:
                 if header.size_bytes <= len(self._outbox.view):
                     raise FrameError(
                         f"task {self._program.task!r}: a result frame that fits says it does not"
                     )
                 self._resize(len(self._inbox.view), header.size_bytes)
-                if self._order(PENDING).status != STATUS_COMPLETE:
-                    raise FrameError(
-                        f"task {self._program.task!r}: a result frame changed its size"
-                    )
+                self.order(PENDING)
+            if self._header.status != STATUS_COMPLETE:
+                raise FrameError(
+                    f"task {self._program.task!r}: a result frame has status {self._header.status}"
+                )
+            header = self._header
             # by the header that was checked: a hostile child may have changed it since
             results = decode_behind_header(
                 groups, self._outbox.view, header.word_count, header.body_bytes
@@ -347,8 +336,8 @@ class ProcessMachine:
         self._await_start()
         mask = CONTROL.unpack_from(self._control.view)[3]
         self._measures = tuple(name for at, name in enumerate(MEASURES) if mask >> at & 1)
-        _warn_of_missing(set(MEASURES) - settings.off - set(self._measures))
-        self._check_bound()
+        warn_of_missing(set(MEASURES) - settings.off - set(self._measures))
+        check_bound(self._program, self._outbox.view)
 
     def _close_child_ends(self) -> None:
         for fd in (self._wake_child_fd, self._done_child_fd):
@@ -381,20 +370,18 @@ class ProcessMachine:
             "look for what takes so long when the script is loaded"
         )
 
-    def _check_bound(self) -> None:
-        program = self._program
-        (group,) = decode_results(_BIND_GROUPS, self._outbox.view)
-        (run,) = group.runs
-        if not run.ok:
-            place = re.match(rf"{re.escape(program.file)}:(\d+): ", run.message)
-            text = run.message[place.end() if place else 0 :]
-            raise script_error(
-                program, int(place[1]) if place else 0, f"raises when loaded: {text}"
-            )
-
     # Calls
 
-    def _order(self, command: int) -> ResultHeader:
+    def order(self, command: int) -> int:
+        """Give an order, return the status of what comes back; within a call alone.
+
+        Args:
+            command: See ``guest.layout``.
+
+        Raises:
+            VmCrashedError: Nothing came back.
+            FrameError: What came back is too large.
+        """
         outbox = self._outbox.view
         outbox[: HEADER.size] = _NO_HEADER
         number = self._tell(command)
@@ -404,16 +391,26 @@ class ProcessMachine:
                 f"task {self._program.task!r}: a VM ended call {number} without its completion "
                 "mark; the VM is destroyed"
             )
-        if header.word_count * WORD_BYTES > self._settings.memory_bytes // _WORDS_SHARE:
+        is_result = header.status in {STATUS_COMPLETE, STATUS_TOO_SMALL}
+        if (
+            is_result
+            and header.word_count * WORD_BYTES > self._settings.memory_bytes // _WORDS_SHARE
+        ):
             raise FrameError(
                 f"task {self._program.task!r}: a result of {header.word_count} control words is "
                 "refused: emit less, or hand over smaller batches"
             )
-        if header.status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
-            raise FrameError(
-                f"task {self._program.task!r}: a result frame has status {header.status}"
-            )
-        return header
+        # kept as it was checked: a hostile child may change what it has written
+        self._header = header
+        return header.status
+
+    def heads(self) -> tuple[int, int]:
+        """Return the outbox's third and fourth number."""
+        return self._header.word_count, self._header.body_bytes
+
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """Return inbox and outbox."""
+        return self._inbox.view, self._outbox.view
 
     def _tell(self, command: int) -> int:
         # an order, and wait for the ring back
@@ -497,17 +494,3 @@ def _destroy_all() -> None:
 
 
 atexit.register(_destroy_all)
-
-
-_warned: Final[set[str]] = set()
-
-
-def _warn_of_missing(missing: set[str]) -> None:
-    new = missing - _warned
-    if new:
-        _warned.update(new)
-        _log.warning(
-            "process VMs run without %s: this platform or this user lacks them; see "
-            "docs/isolation.md",
-            ", ".join(sorted(new)),
-        )
