@@ -17,8 +17,7 @@ from vm_parts.plain import load, run_groups, tune_gc
 from vm_parts.scripts import CLASSES, Batch, TaskClass, make_batch
 
 _BATCHES: Final = 4  # different inputs, so that no cache sees the same bytes at each call
-_CALLS_MIN: Final = 3
-_LONG_S: Final = 0.5  # shorter measurements are a quick look: one call will do
+_SLICE_S: Final = 0.25
 
 type Sample = tuple[float, list[float]]
 """(runs per second, time of each call in ms)."""
@@ -110,11 +109,7 @@ def _rounds(
     times: dict[str, list[float]] = {name: [] for name in contenders}
     count = 0
     while count < settings.rounds and len(rounds) < settings.max_rounds:
-        samples = {
-            (name, callers): measure(contenders[name], callers, batches, settings.target_s)
-            for name, callers in order
-        }
-        order.reverse()  # what drifts falls on both ends alike
+        samples = _sliced(order, contenders, batches, settings.target_s)
         found = _one_round(samples, settings)
         rounds.append(found)
         if found["counts"]:
@@ -128,6 +123,29 @@ def _rounds(
             f"VMs/GIL {found['ratios']['vms/threads']:.2f}"
         )
     return rounds, times
+
+
+def _sliced(
+    order: list[tuple[str, int]],
+    contenders: dict[str, Contender],
+    batches: list[Batch],
+    target_s: float,
+) -> dict[tuple[str, int], Sample]:
+    # in short slices, to and fro: a machine whose speed drifts by the second slows all alike
+    slices = max(1, round(target_s / _SLICE_S))
+    found: dict[tuple[str, int], list[Sample]] = {key: [] for key in order}
+    for _ in range(slices):
+        for name, callers in order:
+            sample = measure(contenders[name], callers, batches, target_s / slices)
+            found[name, callers].append(sample)
+        order.reverse()
+    return {
+        key: (
+            statistics.fmean(speed for speed, _ in samples),
+            [value for _, times in samples for value in times],
+        )
+        for key, samples in found.items()
+    }
 
 
 def _one_round(samples: dict[tuple[str, int], Sample], settings: Settings) -> dict[str, Any]:
@@ -160,10 +178,9 @@ def measure(contender: Contender, callers: int, batches: list[Batch], target_s: 
         contender: Who runs.
         callers: Threads, each with one call in flight.
         batches: What they hand over, in turn.
-        target_s: How long, but not less than some calls each. Nobody stops before
-            all have had enough, so that every call had its neighbours.
+        target_s: How long, but not less than a call each. Nobody stops before all
+            have had enough, so that every call had its neighbours.
     """
-    calls_min = _CALLS_MIN if target_s >= _LONG_S else 1
     barrier = threading.Barrier(callers)
     still_busy = [True] * callers
     speeds = [0.0] * callers
@@ -183,7 +200,7 @@ def measure(contender: Contender, callers: int, batches: list[Batch], target_s: 
                 before, now = now, clock()
                 mine.append((now - before) * 1000.0)
                 run_count += sum(len(runs) for _, _, runs in batch)
-                if now - start >= target_s and len(mine) >= calls_min:
+                if now - start >= target_s:
                     still_busy[slot] = False
             speeds[slot] = run_count / (now - start)
         except BaseException as error:  # noqa: BLE001 - raised again below

@@ -1,6 +1,7 @@
 """Isolation policies and recycling in whole runs: the same features, whatever the VMs do."""
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,36 @@ def test_destroyed_vms_wear_a_process_out(folder, monkeypatch):
             if most == 2:
                 vms.install(program)
             assert vms.is_worn_out == is_worn_out
+
+
+FIRST = """
+def run(ctx, page):
+    w = ctx.tensor(ctx.resource("w.bin"), shape=(2, 2))
+    y = ctx.tensor([[1.0, 2.0]]) @ w
+    n = ctx.state.get("n", 0) + 1
+    ctx.state.put("n", n)
+    ctx.emit({"n": n, "y": y.tolist()})
+"""
+SECOND = """
+def run(ctx, page):
+    ctx.state.put("m", ctx.state.get("m", 0) + 1)
+    ctx.emit({"m": ctx.state.get("m"), "was": ctx.state.get("was")})
+def migrate(old):
+    return {"m": old["n"] * 100, "was": old.version}
+"""
+
+
+def test_a_task_computes_tensors_and_its_next_version_takes_the_state_over(folder, tmp_path):
+    (folder / "w.bin").write_bytes(struct.pack("<4f", 1, 2, 3, 4))
+    file = folder / "pipeline.yaml"
+    text = file.read_text().replace("\n  script: ", "\n  resources: {w.bin: w.bin}\n  script: ")
+    script = folder / "visit.py"
+    file.write_text(text)
+    script.write_text(FIRST)
+    before = run_pipeline(file, tmp_path / "d", limit=5)
+    assert [each["feature"] for each in before] == [{"n": 1, "y": [[7, 10]]}] * len(before)
+    script.write_text(SECOND)
+    file.write_text(text.replace("\n  script: ", "\n  stateVersion: 2\n  script: "))
+    after = run_pipeline(file, tmp_path / "d")
+    assert after[: len(before)] != after
+    assert {"m": 101, "was": 1} in [each["feature"] for each in after]
