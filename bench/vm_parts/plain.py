@@ -15,7 +15,7 @@ from walle_stream.vm.guest.state import State
 LIMITS: Final[Limits] = (16 * 1024 * 1024, 10_000, 100, 3_600_000, 3, 0, 1024 * 1024)
 """Bounds of a run, as wide as the VMs'."""
 
-_make_context: Final = bind_context("bench", {}, LIMITS, {})
+_make_context: Final = bind_context("bench", {}, LIMITS, {}, bytes)
 
 type Outcome = tuple[str, dict[str, bytes | None], list[list[bytes]]]
 """(device, changes of its state, per run feature, encoding, feature, ...)."""

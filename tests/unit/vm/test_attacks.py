@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import ScriptError
-from walle_stream.vm.program import TaskProgram, compile_program
+from walle_stream.vm.pool import VmPool
+from walle_stream.vm.program import TaskProgram, compile_program, pack_program
 
 pytestmark = pytest.mark.vm
 
@@ -82,3 +83,38 @@ def run(ctx, page):
 def test_a_module_s_parent_is_whole(run_script: Any) -> None:
     source = "import collections.abc\ndef run(ctx, page): ctx.emit(collections.OrderedDict(a=1))"
     assert run_script(source).runs[0].ok
+
+
+BEHIND = """
+def run(ctx, page):
+    real = ctx.emit.__func__.__globals__["__builtins__"]
+    load = real["__import__"] if isinstance(real, dict) else real.__import__
+    {attack}
+"""
+
+
+@pytest.mark.parametrize(
+    ("attack", "event"),
+    [
+        ("load('builtins').open('/etc/passwd')", "open"),
+        ("load('posix').listdir('/')", "os.listdir"),
+        ("load('posix').system('true')", "os.system"),
+        ("load('posix').open('/etc/passwd', 0)", "open"),
+        ("load('gc').get_objects()", "gc.get_objects"),
+        ("load('sys').settrace(None)", "sys.settrace"),
+        ("load('_thread').start_new_thread(print, ())", "_thread.start_new_thread"),
+        ("run.__code__.replace(co_name='x')", "code.__new__"),
+        ("load('socket').socket()", "socket.__new__"),
+        ("load('subprocess').run('true')", "subprocess.Popen"),
+        ("load('builtins').open(load('json').__file__, 'a')", "open"),
+    ],
+)
+def test_what_gets_past_the_gate_meets_the_audit_hook(page: Any, attack: str, event: str) -> None:
+    code = compile(BEHIND.format(attack=attack), "t.py", "exec")
+    program = pack_program(TaskProgram("t", "v", "", "t.py"), code, (), shares_globals=False)
+    with VmPool({}, 1) as pool:
+        pool.install(program)
+        for _ in range(2):
+            (group,) = pool.run("t", [("d", {}, [(1, 0, page())])])
+            assert "PermissionError: a task's script may not: " in group.runs[0].message
+            assert event in group.runs[0].message

@@ -68,6 +68,7 @@ HOSTILE = """
 def run(ctx, page):
     real = ctx.emit.__func__.__globals__["__builtins__"]
     load, dir, exec, hex = real["__import__"], real["dir"], real["exec"], real["hex"]
+    load("sys")._getframe(1).f_locals["self"]._auditor.pauses += 1  # past the audit hook, too
     os, sys, errno, ctypes, mmap = map(load, ("os", "sys", "errno", "ctypes", "mmap"))
     libc = ctypes.CDLL(None, use_errno=True)
     def checked(value):

@@ -17,6 +17,7 @@ from os import read, write
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
+from walle_stream.vm.guest.auditing import Auditor
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.importer import import_from_package
 from walle_stream.vm.guest.layout import (
@@ -97,6 +98,7 @@ class Session:
         self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
+        self._auditor = Auditor(self._pulse)
         self._result = _NO_RESULT
         self._wake = self._done = -1
         self.share(inbox, outbox)
@@ -133,12 +135,13 @@ class Session:
         context = bind_context(task, _flat(config), limits, resources, self.ask)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
-        self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
+        self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES, self._auditor))
         stopper = self._stopper = Stopper(self._pulse, limits[5], code)
         words: list[int] = []
         parts: list[bytes] = []
         log = Log(limits[2])
         namespace = self._namespace(log)
+        self._auditor.begin()
         self._pulse[0] = self._run_number = 1
         try:
             exec(code, namespace)
