@@ -55,13 +55,13 @@ def measure_guards(settings: Settings) -> dict[str, Any]:
     }
     outboxes = []
     for session, outbox in sessions.values():
-        session.call(1, packed)
+        session.call(packed)
         outboxes.append(bytes(outbox))
     if outboxes[0] != outboxes[1]:
         raise RuntimeError("the script without guards makes other features")
     times = interleaved_us(
         {
-            name: lambda session=session: session.call(1, packed)  # type: ignore[misc]
+            name: lambda session=session: session.call(packed)  # type: ignore[misc]
             for name, (session, _) in sessions.items()
         },
         settings.repeats * _FINER,
