@@ -52,10 +52,8 @@ def main() -> None:
     outbox = memoryview(bytearray(OUTBOX_BYTES))
     session = Session(memoryview(bytearray(16)), outbox, memoryview(bytearray(8)))
     session.bind(bytes(receive(0)))
-    number = 0
     while packed := receive(0):
-        number += 1
-        session.call(number, packed)
+        session.call(packed)
         _, _, _, words, body_bytes = HEADER.unpack_from(outbox)
         send(1, outbox[: HEADER.size + WORD_BYTES * words + body_bytes])
 
