@@ -54,9 +54,12 @@ chaos: setup ## 500 times kill -9, then compare byte for byte
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: bench-pipeline bench-report
+.PHONY: bench-pipeline bench-vm bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
+bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
+	@$(PY) bench/vm.py $(ARGS)
+	@if [ -x $(OTHER)/bin/python ]; then $(OTHER)/bin/python bench/vm.py $(ARGS); fi
 bench-report: setup ## tables from bench/results
 	@$(PY) bench/report.py $(ARGS)
 

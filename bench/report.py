@@ -1,7 +1,11 @@
 """Tables and bars from the JSON files in ``bench/results``: make bench-report."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+
+from vm_parts.plot import figure
+from vm_parts.tables import tables
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BAR = 44
@@ -49,7 +53,43 @@ def chaos_lines(result: dict) -> list[str]:
     return [*lines, "```"]
 
 
-RENDERERS = {"pipeline.json": pipeline_lines, "chaos.json": chaos_lines}
+def vm_lines(result: dict) -> list[str]:
+    """Return the VMs' tables, and the paper's figure beside the README."""
+    python = result["versions"]["python"]
+    settings, machine = result["settings"], result["machine"]
+    lines = [
+        f"## VMs, Python {python}",
+        "",
+        (
+            f"{settings['rounds']} rounds that count, seed {result['seed']}, "
+            f"{machine['usable_cores']} cores {machine['processor']}, {result['date']}"
+            f"{', a quick look' if result['quick'] else ''}."
+        ),
+        "",
+    ]
+    drawn = figure(result) if "classes" in result else ""
+    if drawn:
+        name = f"vm-{'.'.join(python.split('.')[:2])}.svg"
+        (RESULTS / name).write_text(drawn)
+        lines += [f"![Task time under the GIL and in VMs]({name})", ""]
+    for table in tables(result):
+        lines += [f"### {table.title}", "", _row(table.head)]
+        lines.append(_row(["---", *["---:"] * (len(table.head) - 1)]))
+        lines += [_row(row) for row in table.rows]
+        lines += ["", *([table.note, ""] if table.note else [])]
+    return lines[:-1]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+RENDERERS = {
+    "pipeline.json": pipeline_lines,
+    "chaos.json": chaos_lines,
+    "vm-3.14.json": vm_lines,
+    "vm-3.13.json": vm_lines,
+}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ against the classes)::
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
+    ├─ TensorError(ValueError)
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
@@ -16,8 +17,10 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ VmError
     │  ├─ FrameError(ValueError)
+    │  ├─ PackageError(ValueError)
     │  ├─ ScriptError
     │  ├─ StuckScriptError
+    │  ├─ VmClosedError
     │  ├─ VmCrashedError
     │  └─ VmStartError
     ├─ StoreError
@@ -110,6 +113,13 @@ class StopTimeoutError(WalleError, TimeoutError):
     exit_code: ClassVar[int] = 10
 
 
+class TensorError(WalleError, ValueError):
+    """A tensor expression cannot be evaluated: shapes, an operator, or its size.
+
+    The message names the node; correct the expression.
+    """
+
+
 class ActorError(WalleError):
     """Base of the actor runtime's errors."""
 
@@ -179,6 +189,28 @@ class FrameError(VmError, ValueError):
     """
 
 
+class PackageError(VmError, ValueError):
+    """A task package is altered, cut, or not for this interpreter, or cannot be built.
+
+    Build it again with ``walle task build``; the message says for which Python.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str = "", file: str = "", member: str = "") -> None:
+        """Keep the place.
+
+        Args:
+            message: The whole line shown to the user, place included.
+            file: The package's file name as the user gave it.
+            member: The part of the package; empty when it is the whole.
+        """
+        super().__init__(message)
+        self.args = (message, file, member)
+        self.file = file
+        self.member = member
+
+
 class ScriptError(VmError):
     """A task's script cannot be loaded: missing, not Python, or no ``run``.
 
@@ -209,6 +241,13 @@ class StuckScriptError(VmError):
     The process ends, and the next one goes on without that task on that
     device; correct the script, then delete ``quarantine.jsonl`` from the data
     directory.
+    """
+
+
+class VmClosedError(VmError):
+    """A call came after the pool of VMs was closed.
+
+    Open a new pool; a run does so when it starts.
     """
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from walle_stream.events import Event
+from walle_stream.wire.graph import Constant, Graph
 
 type DeadLetterRoute = Literal["decode", "oversized", "invalid", "late", "task", "overflow"]
 """Why a record or an event left the main path: the named routes.
@@ -232,4 +233,25 @@ class Downlink(Protocol):
 
     def release(self, partition: int, position: int) -> None:
         """Allow the tunnel to forget messages up to this position (inclusive)."""
+        ...
+
+
+class TensorEvaluator(Protocol):
+    """Evaluates tensor expressions of guests. Thread-safe; may block."""
+
+    def evaluate(self, graph: Graph) -> list[Constant]:
+        """Compute the outputs of a request.
+
+        The result depends on the request alone, so that a run that is repeated
+        gives the same.
+
+        Args:
+            graph: Its inputs were checked; operators, shapes and sizes were not.
+
+        Returns:
+            One value per output, in order.
+
+        Raises:
+            TensorError: It cannot be evaluated; told to the script.
+        """
         ...

@@ -15,22 +15,34 @@ from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.options import RunOptions
-from walle_stream.errors import ScriptError
+from walle_stream.app.programs import load_program
 from walle_stream.ports import SourceReader
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
+from walle_stream.spec.models import Task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
-from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
+from walle_stream.vm.pool import PoolLimits, VmPool
+from walle_stream.vm.program import TaskProgram, compile_program
+from walle_stream.vm.services import HostServices
+from walle_stream.wire.graph import Constant, Graph
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
 
 LOCK_TIMEOUT_S: Final = 5.0
 """How long a start waits for an owner that is dying."""
+
+
+class _LazyEvaluator:
+    # numpy costs 0.1 s of every start: most pipelines have no tensors
+
+    def evaluate(self, graph: Graph) -> list[Constant]:
+        from walle_stream.engine.minimal import MinimalEvaluator  # noqa: PLC0415 - see above
+
+        return MinimalEvaluator().evaluate(graph)
 
 
 class Assembly:
@@ -101,13 +113,14 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
-        self._pool = VmPool(
+        self.pool = VmPool(
             self.programs,
-            spec.runtime.vms or options.hosts,
+            PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
+            HostServices(_LazyEvaluator()),
         )
-        stack.callback(self._pool.close)
+        stack.callback(self.pool.close)
         self._plan = self._make_plan()
 
     def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
@@ -165,7 +178,7 @@ class Assembly:
             )
 
         return PartitionHost(
-            number, self._plan, self._pool, open_rows, open_session, self._tunnel.downlink
+            number, self._plan, self.pool, open_rows, open_session, self._tunnel.downlink
         )
 
     def _make_plan(self) -> PartitionPlan:
@@ -214,21 +227,7 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return {"kind": "Pipeline", "name": assembly.name, "tasks": sorted(assembly.programs)}
 
 
-def _program(task: Any) -> TaskProgram:
-    path = Path(task.spec.script)
-    name = task.metadata.name
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(
-            f"task {name!r}: the script {path} cannot be read: {error}", name, str(path)
-        ) from error
-    given = task.spec.limits
-    limits = RunLimits(
-        given.output_bytes, given.emits, given.log_lines, given.wall_time_ms, given.strikes
-    )
-    program = TaskProgram(
-        name, task.spec.version, source, str(path), dict(task.spec.config), limits
-    )
-    compile_program(program)
+def _program(task: Task) -> TaskProgram:
+    program = load_program(task)
+    compile_program(program)  # what is wrong is said before anything is opened
     return program

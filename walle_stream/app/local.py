@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from threading import Event as Flag
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader
+from walle_stream.vm.pool import VmCounts, VmStatus
 from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
@@ -38,6 +39,10 @@ FLUSH_TIMEOUT_S = 5.0
 
 type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
+
+
+WORN_OUT: Final = "worn out"
+"""A run that stopped with this reason wants to go on in a new process."""
 
 
 class LocalRun:
@@ -119,6 +124,11 @@ class LocalRun:
             statuses.extend(host.ask(GetStatus(), 1.0))
         return statuses
 
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the pool has done, and its VMs, for metrics."""
+        pool = self._assembly.pool
+        return pool.counts, pool.machines
+
     def _start_actors(self, stack: ExitStack) -> None:
         assembly = self._assembly
         self._cloud = ActorRef(assembly.make_cloud())
@@ -140,6 +150,8 @@ class LocalRun:
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second
                 shown_ms = now_ms
                 self._check_cloud()
+                if self._assembly.pool.is_worn_out and self._options.limit is None:
+                    self.stop(WORN_OUT)
                 on_progress(reader.progress, self.run_events)
         if self._stop.is_set():
             self._deliver(reader.drain())

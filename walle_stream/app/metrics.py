@@ -14,6 +14,7 @@ import msgspec
 from walle_stream.actors.partition import PartitionStatus
 from walle_stream.app.metrics_server import MetricsServer
 from walle_stream.app.observability import Metrics
+from walle_stream.vm.pool import VmCounts, VmStatus
 from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,10 @@ class ObservedRun(Protocol):
         """Return the figures of all partitions."""
         ...
 
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the pool has done, and its VMs."""
+        ...
+
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """Serve until the stack is closed.
@@ -50,17 +55,25 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     Raises:
         MetricsAddressError: The address is malformed or taken.
     """
-    server = MetricsServer(address, lambda: render_metrics(run.status()), lambda: run.is_ready)
+
+    def render() -> str:
+        return render_metrics(run.status(), *run.vm_status())
+
+    server = MetricsServer(address, render, lambda: run.is_ready)
     stack.callback(server.close)
     _log.info("metrics: http://%s:%d/metrics", server.host, server.port)
     return server.port
 
 
-def render_metrics(statuses: list[PartitionStatus]) -> str:
+def render_metrics(
+    statuses: list[PartitionStatus], counts: VmCounts, machines: list[VmStatus]
+) -> str:
     """Return the figures in Prometheus' text format.
 
     Args:
         statuses: Of all partitions.
+        counts: What the pool of VMs has done.
+        machines: The VMs that are alive.
     """
     metrics, total = Metrics(), Counters()
     for status in statuses:
@@ -72,6 +85,17 @@ def render_metrics(statuses: list[PartitionStatus]) -> str:
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:
             gauge.set(getattr(status, name), partition=str(status.number))
+    for name, value in msgspec.structs.asdict(counts).items():
+        metrics.counter(f"walle_vm_{name}_total", f"Of this process: {name}.").raise_to(value)
+    labels = ["task", "vm"]
+    running = metrics.gauge("walle_vm_running", "1 while a run is at hand.", labels)
+    calls = metrics.gauge("walle_vm_calls", "Batches that a VM has run.", labels)
+    runs = metrics.gauge("walle_vm_runs", "Runs in those batches.", labels)
+    for machine in machines:
+        vm = {"task": machine.task, "vm": str(machine.serial)}
+        running.set(machine.is_running, **vm)
+        calls.set(machine.calls, **vm)
+        runs.set(machine.runs, **vm)
     latency = metrics.histogram(
         "walle_exit_to_commit_ms", "From the delivery of a page exit to its commit.", _BUCKETS_MS
     )

@@ -23,6 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_features(commands)
     _add_definitions(commands)
     _add_state(commands)
+    _add_task(commands)
     for point in entry_points(group=COMMANDS_GROUP):
         point.load()(commands)
     return parser
@@ -93,6 +94,34 @@ def _add_state(commands: Any) -> None:
     )
     _add_data_dir(export)
     export.set_defaults(run=_later("query", "state_export"))
+
+
+def _add_task(commands: Any) -> None:
+    task = commands.add_parser("task", help="packages of bytecode that devices run")
+    verbs = task.add_subparsers(title="verbs", metavar="VERB", required=True)
+    build = verbs.add_parser("build", help="compile a task into one file")
+    build.add_argument("file", metavar="FILE", help="YAML of a task, or of a pipeline with one")
+    build.add_argument(
+        "-o", "--output", type=Path, metavar="PACKAGE", help="default: NAME-VERSION.walle here"
+    )
+    build.set_defaults(run=_later("task", "build"))
+    size = verbs.add_parser("size", help="a package's parts beside a whole interpreter")
+    size.add_argument("file", metavar="FILE", help="a package, or YAML as for build")
+    size.set_defaults(run=_later("task", "size"))
+    for verb in (build, size):
+        verb.add_argument("--task", metavar="NAME", help="which, where the YAML has several")
+        verb.add_argument(
+            *("--python", "-p"),
+            action="append",
+            default=[],
+            metavar="PYTHON",
+            help="add bytecode of another interpreter: a path, a name or a version such as 3.13",
+        )
+    show = verbs.add_parser("show", help="a package's manifest")
+    show.add_argument("file", type=Path, metavar="PACKAGE")
+    show.set_defaults(run=_later("task", "show"))
+    for verb in (build, size, show):
+        verb.add_argument("--json", action="store_true", help="one JSON object on one line")
 
 
 def _add_definitions(commands: Any) -> None:

@@ -9,9 +9,10 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, LocalRun
+from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, WORN_OUT, LocalRun
 from walle_stream.app.logs import configure_logging
 from walle_stream.app.options import RunOptions, stuck_error
 from walle_stream.app.query import features_sample
@@ -51,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         for value in assembly.masked_values:
             error.message = masked(error.message, value)
         raise
+    if report.stopped_by == WORN_OUT:
+        _go_on_in_new_process("its VMs have left too much memory behind")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # all is done: the exit code must say so
     _show(report, data_dir, is_json=options.json)
@@ -74,7 +77,11 @@ def _run(current: LocalRun, options: argparse.Namespace) -> RunReport:
 
 def _begin_anew(task: str, device_id: str) -> None:
     """Replace this process by a new one that goes on after the last commits."""
-    _say(f"{stuck_error(task, device_id).message.partition(';')[0]}; beginning anew")
+    _go_on_in_new_process(stuck_error(task, device_id).message.partition(";")[0])
+
+
+def _go_on_in_new_process(reason: str) -> NoReturn:
+    _say(f"{reason}; beginning anew")
     # the other threads end with the old program, locks go with its descriptors
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 

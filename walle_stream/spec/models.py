@@ -37,6 +37,13 @@ TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 """An event id or a page id."""
 
 
+RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+"""Of ``ResourceName``: relative, no part of it begins with a dot."""
+
+ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN, max_length=200)]
+"""What a task's file is called inside its package."""
+
+
 class Strict(BaseModel):
     """Base of all parts of a definition."""
 
@@ -101,6 +108,15 @@ class TaskLimits(Strict):
     strikes: StrictInt = Field(
         default=3, ge=1, le=1_000, description="Stopped runs until a device's task is quarantined."
     )
+    steps: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=10**12,
+        description="Most turns of loops and calls of a run; 0 counts none.",
+    )
+    state_bytes: SizeBytes = Field(
+        default=_MIB, ge=1, le=64 * _MIB, description="Most bytes of one device's state."
+    )
 
 
 class TaskSpec(Strict):
@@ -120,7 +136,15 @@ class TaskSpec(Strict):
         default_factory=dict, description="For the script, as ctx.config."
     )
     """JSON values only."""
+    resources: dict[ResourceName, PathField] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Files that travel with the script, by the name it knows them by.",
+    )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
+    isolation: Literal["shared", "device", "process"] = Field(
+        default="shared", description="Who shares a VM: all devices; none; none, in a process."
+    )
 
 
 class Task(Strict):
@@ -203,6 +227,15 @@ class RuntimeSpec(Strict):
         default=None, ge=1, le=64, description="Per task; as many as hosts when left out."
     )
     """VMs per task; as many as hosts when left out."""
+    device_vms: StrictInt = Field(
+        default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
+    )
+    memory_bytes: SizeBytes | None = Field(
+        default=None,
+        alias="memory",
+        ge=64 * _MIB,
+        description="Memory above which runs are stopped; 3/4 of the machine's when left out.",
+    )
     active_devices: StrictInt = Field(
         default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
     )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.local import LocalRun
+from walle_stream.app.local import WORN_OUT, LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 
@@ -32,5 +32,7 @@ def run_pipeline(
         WalleError: As ``walle run`` would report it.
     """
     assembly = Assembly.load(file, list(overrides))
-    LocalRun(assembly, RunOptions(data_dir, assembly.host_count, limit)).run()
+    options = RunOptions(data_dir, assembly.host_count, limit)
+    while LocalRun(assembly, options).run().stopped_by == WORN_OUT:
+        assembly = Assembly.load(file, list(overrides))
     return [msgspec.json.decode(line) for line in features_lines(data_dir)]

@@ -21,13 +21,19 @@ _PACKAGE: Final = "walle_guest"
 _MODULES: Final = (
     "rules",
     "layout",
+    "auditing",
     "modules",
     "restricted",
     "codec",
     "events",
     "page",
     "state",
+    "tensors",
     "context",
+    "outcome",
+    "stopping",
+    "migration",
+    "importer",
     "session",
 )
 _BOOT: Final = """

@@ -14,11 +14,23 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.errors import FrameError
-from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC, WORD_BYTES
+from walle_stream.vm.guest.layout import (
+    DELETED,
+    FEW_WORDS,
+    HEADER,
+    MAGIC,
+    RUN_DONE,
+    RUN_FAILED,
+    RUN_SILENT,
+    WORD_BYTES,
+)
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 
 LEVELS: Final = ("info", "warning", "error")
 """Levels of log lines by their codes."""
+
+# most runs of many tasks: made once, only read
+_SILENT: Final = RunResult(ok=True)
 
 _MARSHAL_VERSION: Final = 4  # texts that stand twice are written once: half the time of 2
 
@@ -86,18 +98,50 @@ def decode_results(
         FrameError: Lengths do not meet, an unknown code, or text that is not
             UTF-8.
     """
-    header = decode_header(outbox) if len(outbox) >= HEADER.size else None
-    if header is None or header.size_bytes > len(outbox):
+    room = len(outbox)
+    if room < HEADER.size:
+        raise FrameError(f"a result frame is cut: {room} bytes hold no whole frame")
+    magic, _, _, word_count, body_bytes = HEADER.unpack_from(outbox)
+    if magic != MAGIC:
+        raise FrameError(f"a result frame is cut: {room} bytes hold no whole frame")
+    return decode_behind_header(groups, outbox, word_count, body_bytes)
+
+
+def decode_behind_header(
+    groups: Sequence[DeviceGroup],
+    outbox: bytes | bytearray | memoryview,
+    word_count: int,
+    body_bytes: int,
+) -> list[GroupResult]:
+    """Cut a complete result whose header was read already.
+
+    Args:
+        groups: The call that it answers.
+        outbox: Header, control words and body; may be longer. Borrowed.
+        word_count: Control words, as the header says.
+        body_bytes: Size of the body, as the header says.
+
+    Returns:
+        One result per group, one per run, in order.
+
+    Raises:
+        FrameError: As ``decode_results``.
+    """
+    at = HEADER.size + WORD_BYTES * word_count
+    end = at + body_bytes
+    if end > len(outbox):
         raise FrameError(f"a result frame is cut: {len(outbox)} bytes hold no whole frame")
-    words = struct.unpack_from(f"<{header.word_count}I", outbox, HEADER.size)
-    body = bytes(outbox[HEADER.size + WORD_BYTES * header.word_count : header.size_bytes])
+    if word_count < len(FEW_WORDS):
+        words = FEW_WORDS[word_count].unpack_from(outbox, HEADER.size)
+    else:
+        words = struct.unpack_from(f"<{word_count}I", outbox, HEADER.size)
     try:
-        return _cut(groups, words, body)
+        return _cut(groups, words, bytes(outbox[at:end]) if body_bytes else b"")
     except (UnicodeDecodeError, IndexError) as error:
         raise FrameError(f"a result frame is malformed: {error}") from error
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> list[GroupResult]:
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> list[GroupResult]:  # noqa: C901 - the hot loop
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
     # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
@@ -106,7 +150,12 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> li
     for device_id, _, inputs in groups:
         runs = []
         for _ in inputs:
-            ok, count = words[at], words[at + 1]
+            code = words[at]
+            if code == RUN_SILENT:
+                at += 1
+                runs.append(_SILENT)
+                continue
+            count = words[at + 1]
             at += 2
             emits = []
             for _ in range(count):
@@ -119,11 +168,11 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> li
                 logs, at, end = _cut_lines(words, at, body, end)
             else:
                 at += 1
-            if ok == 1:
+            if code == RUN_DONE:
                 runs.append(RunResult(True, emits, logs))  # noqa: FBT003 - hot, keywords cost
                 continue
-            if ok or emits:
-                raise FrameError(f"a result frame is malformed: run code {ok}")
+            if code != RUN_FAILED or emits:
+                raise FrameError(f"a result frame is malformed: run code {code}")
             start, middle = end, end + words[at]
             end = middle + words[at + 1]
             at += 2

@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from walle_stream.vm.guest.modules import exported_names
-from walle_stream.vm.guest.restricted import FORMAT_ATTRIBUTES, FORMAT_GUARD, STORE_GUARD
+from walle_stream.vm.guest.restricted import (
+    FORMAT_ATTRIBUTES,
+    FORMAT_GUARD,
+    STORE_GUARD,
+    is_plain_name,
+)
 from walle_stream.vm.guest.rules import (
     ALLOWED_BUILTINS,
     ALLOWED_MODULES,
@@ -23,6 +28,11 @@ from walle_stream.vm.guest.rules import (
 
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
 _PARAMETERS: Final = 2
+_MATCH_ARGS: Final = "__match_args__"
+_MATCH_ARGS_REFUSED: Final = (
+    "uses '__match_args__' otherwise than to give a class a tuple of plain names"
+)
+_HOW: Final = "define def migrate(old), which returns the new state as a dict"
 # text in nodes that is no identifier: values of constants, names of modules
 # (checked by themselves), comments, the source of a template's expression
 _TEXT_FIELDS: Final = frozenset({"kind", "module", "str", "type_comment", "value"})
@@ -35,11 +45,12 @@ type Finding = tuple[int, str]
 """(line, what is wrong there and what to do)."""
 
 
-def check(tree: ast.Module) -> list[Finding]:
+def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
     """Say which rules a script breaks.
 
     Args:
         tree: The parsed script.
+        needs_migrate: Whether older states can be there.
 
     Returns:
         In the order of lines; empty for a script that may run.
@@ -48,9 +59,16 @@ def check(tree: ast.Module) -> list[Finding]:
     for node in ast.walk(tree):
         bound.update(_bound_names(node))
     findings = list(_run_findings(tree))
+    if needs_migrate and not any(
+        isinstance(node, ast.FunctionDef) and node.name == "migrate" for node in tree.body
+    ):
+        findings.append((0, "has no function 'migrate', which its stateVersion asks for: " + _HOW))
+    named = set(_fixed_match_args(tree))
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         findings.extend((line, text) for text in _problems(node, bound))
+        if node not in named and _MATCH_ARGS in _identifiers(node):
+            findings.append((line, _MATCH_ARGS_REFUSED))
     return sorted(findings)
 
 
@@ -98,9 +116,8 @@ def _call(guard: str, value: ast.expr, *more: ast.expr) -> ast.expr:
 
 def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
     if isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.name not in ALLOWED_MODULES:
-                yield _import_refused(alias.name)
+        names = [alias.name for alias in node.names]
+        yield from (_import_refused(name) for name in names if name not in ALLOWED_MODULES)
     elif isinstance(node, ast.ImportFrom):
         yield from _from_problems(node)
     elif (
@@ -110,9 +127,36 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         and not is_refused_name(node.id)
     ):
         yield f"uses {node.id!r}, which a script does not have{hint(node.id)}"
-    for name in _identifiers(node):
-        if is_refused_name(name):
-            yield f"uses the name {name!r}, which a script may not{hint(name)}"
+    elif isinstance(node, ast.ClassDef):
+        yield from _class_problems(node)
+    elif isinstance(node, ast.MatchClass):
+        for name in FORMAT_ATTRIBUTES.intersection(node.kwd_attrs):
+            yield f"matches the attribute {name!r}, which a script may not: call it"
+    for name in filter(is_refused_name, _identifiers(node)):
+        yield f"uses the name {name!r}, which a script may not{hint(name)}"
+
+
+def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
+    # the names in class bodies that are given plain names of attributes: all that a
+    # pattern reads is known before the script runs
+    for node in ast.walk(tree):
+        for each in node.body if isinstance(node, ast.ClassDef) else ():
+            match each:
+                case ast.Assign(
+                    targets=[ast.Name("__match_args__") as name], value=ast.Tuple(items)
+                ):
+                    values = [getattr(item, "value", None) for item in items]
+                    if all(isinstance(value, str) and is_plain_name(value) for value in values):
+                        yield name
+
+
+def _class_problems(node: ast.ClassDef) -> Iterator[str]:
+    # a dataclass of texts would let a pattern read the method by its field's name
+    for each in node.body if node.bases else ():
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            name = each.target.id
+            if name in FORMAT_ATTRIBUTES:
+                yield f"has the field {name!r} in a class with a base: name it otherwise"
 
 
 def _from_problems(node: ast.ImportFrom) -> Iterator[str]:

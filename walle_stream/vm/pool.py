@@ -1,15 +1,15 @@
-"""The pool of VMs: some per task, made before traffic, one per call in flight.
+"""The pool of VMs: a shelf of them per task, one VM per call in flight.
 
 Place in the data flow: a device host calls ``run`` with all runs of one task in
 a batch, grouped by device, and gets what they emitted and changed.
 
 Invariants: a VM runs one program for life and one call at a time; a VM whose
-call failed is destroyed and never used again; a call that failed is tried once
-more in a fresh VM, so that a task's results depend on its input alone; any
-thread may call: the VMs have threads of their own.
+call failed is destroyed and never used again; any thread may call: the VMs have
+threads of their own.
 """
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,26 +17,35 @@ from typing import Final, Self
 
 import msgspec
 
-from walle_stream.errors import FrameError, VmCrashedError, VmError
-from walle_stream.vm.frames import encode_groups
+from walle_stream.errors import VmClosedError, VmError, VmStartError
 from walle_stream.vm.interpreters import ensure_supported
+from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
-from walle_stream.vm.quarantine import Quarantine
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
+from walle_stream.vm.services import HostServices
+from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, Machine, SharedShelf, Shelf
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog, Watched
 
-__all__ = ["DeviceGroup", "GroupResult", "RunResult", "VmCounts", "VmPool"]
+__all__ = [
+    "DeviceGroup",
+    "GroupResult",
+    "PoolLimits",
+    "RunResult",
+    "VmCounts",
+    "VmPool",
+    "VmStatus",
+]
 
 _log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
 
-STOPPED: Final = "RunStopped"
-"""Error of a run that was stopped, by the guest's class."""
+DESTROYED_MAX: Final = 1_000 if sys.version_info < (3, 14) else 0
+"""So many destroyed VMs, and a process should begin anew: on Python 3.13 each leaves
+2.4 to 3.3 MB behind. 0 for never."""
 
-_ATTEMPTS: Final = 2
 _MAKERS: Final = 4
 
 
@@ -63,14 +72,37 @@ class VmCounts(msgspec.Struct):
     """Of these, runs that did not obey: they loop inside C code."""
 
 
-class _Shelf:
-    # the VMs of one task: idle ones, and how many there are in all
+class VmStatus(msgspec.Struct, frozen=True):
+    """One VM, for metrics."""
 
-    def __init__(self, program: CompiledProgram) -> None:
-        self.program = program
-        self.quarantine = Quarantine(program.strikes)
-        self.idle: list[VirtualMachine] = []
-        self.count = 0
+    serial: int
+    """Which VM of this process."""
+    task: str
+    """The task it is bound to; empty for a warm one."""
+    calls: int
+    """Batches that came back."""
+    runs: int
+    """Runs in those batches, failed ones included."""
+    is_running: bool
+    """Whether a run is at hand."""
+
+
+class PoolLimits(msgspec.Struct, frozen=True):
+    """Bounds of a pool."""
+
+    vms: int = 1
+    """VMs per task with ``isolation: shared``: as many as threads call at once."""
+    device_vms: int = 64
+    """VMs per task with ``isolation: device``."""
+    warm_vms: int = 0
+    """VMs that are made ahead, for the next task or the next replacement."""
+    idle_s: float = 0.0
+    """A VM that did nothing for between this and twice as long is destroyed,
+    except the last one of a task with ``isolation: shared``; 0 for never."""
+    max_runs: int = 0
+    """A VM that made so many runs is replaced; 0 for never."""
+    memory_bytes: int = 0
+    """Resident memory of the process above which runs are stopped; 0 for any."""
 
 
 class VmPool:
@@ -79,43 +111,61 @@ class VmPool:
     def __init__(
         self,
         tasks: Mapping[str, TaskProgram],
-        size: int,
+        limits: PoolLimits | int,
         on_stuck: OnStuck | None = None,
         quarantined: Iterable[tuple[str, str]] = (),
+        services: HostServices | None = None,
     ) -> None:
-        """Check and compile all programs, then make all VMs.
+        """Check and compile all programs, then make their VMs.
 
         Args:
             tasks: The programs by task name.
-            size: VMs per task, ≥ 1: as many as threads call ``run`` at once.
+            limits: Bounds; a number stands for ``PoolLimits(vms=number)``.
             on_stuck: Told, in the watchdog's thread, of a run that cannot be
                 stopped: its call never returns.
             quarantined: (task, device id) pairs that are out from the start.
+            services: What the host does for runs that ask; none by default.
 
         Raises:
             ScriptError: A script cannot be loaded.
             VmStartError: VMs cannot be made on this Python.
         """
-        self._size = max(1, size)
-        self._shelves = {name: _Shelf(compile_program(task)) for name, task in tasks.items()}
+        self._limits = PoolLimits(vms=max(1, limits)) if isinstance(limits, int) else limits
+        self._on_stuck = on_stuck
+        self._services = services
+        self._lock = threading.Lock()
+        self._counts = VmCounts()
+        self._is_closed = False
+        self._shelves: dict[str, Shelf] = {}
+        self._warm: list[VirtualMachine] = []
+        self._makers: list[threading.Thread] = []
+        programs = {name: compile_program(task) for name, task in tasks.items()}
+        self._watchdog = Watchdog(self._count_stopped, self._count_stuck)
+        ensure_supported()
+        for name, program in programs.items():
+            self._shelves[name] = self._make_shelf(program)
         for name, device_id in quarantined:
             shelf = self._shelves.get(name)
             if shelf is not None:
                 shelf.quarantine.strike(device_id, shelf.program.strikes)
-        self._on_stuck = on_stuck
-        self._changed = threading.Condition()
-        self._counts = VmCounts()
-        self._is_closed = False
-        self._watchdog = Watchdog(self._count_stopped, self._count_stuck)
-        ensure_supported()
-        shelves = [shelf for shelf in self._shelves.values() for _ in range(self._size)]
+        makers = [shelf.fill for shelf in self._shelves.values() for _ in range(self._limits.vms)]
+        makers += [self._warm_one] * self._limits.warm_vms
         try:
-            with ThreadPoolExecutor(min(len(shelves), _MAKERS), "walle-vm-maker") as makers:
-                for _ in makers.map(self._fill, shelves):
-                    pass
+            if makers:
+                self._make_all(makers)
         except BaseException:
             self.close()
             raise
+        if self._limits.memory_bytes:
+            guard = MemoryGuard(
+                self._limits.memory_bytes,
+                self._inner_machines,
+                self._count_stopped,
+                self._count_stuck,
+            )
+            self._watchdog.every(LOOK_EVERY_S, guard.look)
+        if self._limits.idle_s:
+            self._watchdog.every(self._limits.idle_s, self.sweep)
 
     def __enter__(self) -> Self:
         """Return the pool; it is closed at the end of the block."""
@@ -128,8 +178,25 @@ class VmPool:
     @property
     def counts(self) -> VmCounts:
         """A copy of the counters."""
-        with self._changed:
-            return msgspec.structs.replace(self._counts)
+        with self._lock:
+            counts = msgspec.structs.replace(self._counts)
+            for shelf in self._shelves.values():
+                _add(counts, shelf)
+            return counts
+
+    @property
+    def is_worn_out(self) -> bool:
+        """Whether this process should begin anew, see ``DESTROYED_MAX``."""
+        return 0 < DESTROYED_MAX <= self.counts.destroyed
+
+    @property
+    def machines(self) -> list[VmStatus]:
+        """All VMs that are alive."""
+        alive = [machine for shelf in self._shelves.values() for machine in list(shelf.machines)]
+        return [
+            VmStatus(m.serial, m.task, m.calls, m.runs, m.run_number != 0)
+            for m in (*alive, *self._warm)
+        ]
 
     def run(self, task: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch of one task; blocks until a VM is free and done.
@@ -150,16 +217,74 @@ class VmPool:
             FrameError: The batch holds values that are not plain, or two VMs
                 in turn returned a malformed or oversized result.
             VmStartError: A destroyed VM could not be replaced.
-            VmError: No such task, or the pool is closed.
+            VmClosedError: The pool is closed.
+            VmError: No such task.
         """
         if not groups:
             return []
-        shelf = self._shelves.get(task)
-        if shelf is None:
-            raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
-        if not shelf.quarantine.has_strikes:
-            return self._run(shelf, groups)
-        return self._run_admitted(shelf, groups)
+        while True:
+            shelf = self._shelves.get(task)
+            if shelf is None:
+                raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
+            try:
+                if shelf.quarantine.has_strikes:
+                    return _run_admitted(shelf, groups)
+                return shelf.run(groups)
+            except VmClosedError:
+                # a private VM's groups before this one ran: running them again is as good,
+                # a call has no effect but its results
+                if self._is_closed or self._shelves.get(task) is shelf:
+                    raise
+            except BlamedRunError as blamed:
+                device_id, position = blamed.args
+                ids = {"device_id": device_id, "task": task, "position": position}
+                _log.error("a run of task %s ended its process", task, extra=ids)
+
+    def install(self, program: TaskProgram | CompiledProgram) -> None:
+        """Add a task, or put a new version in an old one's place; blocks.
+
+        Calls of the old version that are running come back as they were; its
+        VMs go after that. A version's strikes go with it.
+
+        Args:
+            program: The task's.
+
+        Raises:
+            ScriptError: The script cannot be loaded; nothing has changed.
+            VmStartError: A VM cannot be made; nothing has changed.
+            VmClosedError: The pool is closed.
+        """
+        compiled = program if isinstance(program, CompiledProgram) else compile_program(program)
+        shelf = self._make_shelf(compiled)
+        try:
+            shelf.fill()
+        except BaseException:
+            shelf.close(0.0)
+            raise
+        with self._lock:
+            is_closed = self._is_closed
+            old = None if is_closed else self._shelves.get(compiled.task)
+            if not is_closed:
+                self._shelves[compiled.task] = shelf
+        if is_closed:
+            shelf.close(0.0)
+            raise VmClosedError("the VM pool is closed: open a new one")
+        self._retire(old)
+
+    def uninstall(self, task: str) -> None:
+        """Take a task out; waits for its running calls. No such task: nothing happens.
+
+        Args:
+            task: Its name.
+        """
+        with self._lock:
+            shelf = self._shelves.pop(task, None)
+        self._retire(shelf)
+
+    def sweep(self) -> None:
+        """Destroy VMs that did nothing since the last sweep."""
+        for shelf in list(self._shelves.values()):
+            shelf.sweep()
 
     def close(self) -> None:
         """Destroy all VMs; may be called twice.
@@ -167,131 +292,103 @@ class VmPool:
         Waits up to ``CLOSE_TIMEOUT_S`` for calls that are running; what still
         runs then is destroyed when it comes back.
         """
-        with self._changed:
+        with self._lock:
             self._is_closed = True
-            self._changed.notify_all()
-        for shelf in self._shelves.values():
-            while machine := self._take_idle(shelf):
-                self._destroy(shelf, machine)
-        with self._changed:
-            self._changed.wait_for(self._is_empty, CLOSE_TIMEOUT_S)
+            makers, self._makers = self._makers, []
+        for maker in makers:
+            maker.join(CLOSE_TIMEOUT_S)
+        with self._lock:
+            warm, self._warm = self._warm, []
+        for machine in warm:
+            self._drop_warm(machine)
+        for shelf in list(self._shelves.values()):
+            shelf.close(CLOSE_TIMEOUT_S)
         self._watchdog.close()
 
-    # Calls
-
-    def _run_admitted(self, shelf: _Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-        program, reason_of = shelf.program, shelf.quarantine.reason
-        reasons = [reason_of(group[0]) for group in groups]
-        admitted = [group for group, no in zip(groups, reasons, strict=True) if no is None]
-        done = iter(self._run(shelf, admitted) if admitted else ())
-        results = []
-        for (device_id, _, runs), reason in zip(groups, reasons, strict=True):
-            if reason is None:
-                results.append(next(done))
-                continue
-            message = f"{program.file}: task {program.task!r} is {reason}: correct it and restart"
-            refused = RunResult(ok=False, error="Quarantined", message=message)
-            results.append(GroupResult(device_id, {}, [refused] * len(runs)))
-        return results
-
-    def _note_strikes(self, shelf: _Shelf, results: list[GroupResult]) -> None:
-        for group in results:
-            count = sum(run.error == STOPPED for run in group.runs)
-            if count:
-                shelf.quarantine.strike(group.device_id, count)
-
-    def _run(self, shelf: _Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-        packed = encode_groups(groups)
-        failure: VmError = VmError()
-        for _ in range(_ATTEMPTS):
-            machine = self._take(shelf)
-            try:
-                results = machine.call(groups, packed)
-            except (VmCrashedError, FrameError) as error:
-                failure = error
-                with self._changed:
-                    self._counts.crashes += 1
-                _log.warning("a VM is replaced: %s", error)
-                self._destroy(shelf, machine)
-            except BaseException:
-                self._destroy(shelf, machine)
-                raise
-            else:
-                self._give(shelf, machine)
-                if machine.take_stopped():
-                    self._note_strikes(shelf, results)
-                with self._changed:
-                    self._counts.calls += 1
-                    self._counts.runs += sum(len(runs) for _, _, runs in groups)
-                return results
-        raise failure
+    def _inner_machines(self) -> list[Machine]:
+        shelves = [s for s in list(self._shelves.values()) if s.program.isolation != "process"]
+        return [machine for shelf in shelves for machine in list(shelf.machines)]
 
     # Life cycle
 
-    def _take(self, shelf: _Shelf) -> VirtualMachine:
-        with self._changed:
-            while True:
-                if self._is_closed:
-                    raise VmError("the VM pool is closed: open a new one")
-                if shelf.idle:
-                    return shelf.idle.pop()
-                if shelf.count < self._size:
-                    break
-                self._changed.wait()
-            shelf.count += 1
-        return self._create(shelf)
+    def _make_shelf(self, program: CompiledProgram) -> Shelf:
+        limits = self._limits
+        is_private = program.isolation == "device"
+        kind = DeviceShelf if is_private else SharedShelf
+        size = limits.device_vms if is_private else limits.vms
+        return kind(program, size, limits.max_runs, self._make, self._watchdog.forget)
 
-    def _fill(self, shelf: _Shelf) -> None:
-        with self._changed:
-            shelf.count += 1
-        self._give(shelf, self._create(shelf))
+    def _make_all(self, makers: Sequence[Callable[[], None]]) -> None:
+        with ThreadPoolExecutor(min(len(makers), _MAKERS), "walle-vm-maker") as threads:
+            for _ in threads.map(lambda make: make(), makers):
+                pass
 
-    def _create(self, shelf: _Shelf) -> VirtualMachine:
-        # the caller has counted it already
-        try:
-            machine = VirtualMachine(shelf.program)
-        except BaseException:
-            with self._changed:
-                shelf.count -= 1
-                self._changed.notify_all()
-            raise
-        with self._changed:
-            self._counts.created += 1
-        self._watchdog.watch(machine, shelf.program.wall_time_ms)
+    def _make(self, program: CompiledProgram) -> Machine:
+        made: Machine = (
+            self._make_process(program)
+            if program.isolation == "process"
+            else self._make_vm(program)
+        )
+        self._watchdog.watch(made, program.wall_time_ms)
+        return made
+
+    def _make_process(self, program: CompiledProgram) -> Machine:
+        # imported where it is used: it needs POSIX
+        from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
+
+        return ProcessMachine(program, services=self._services)
+
+    def _make_vm(self, program: CompiledProgram) -> Machine:
+        with self._lock:
+            machine = self._warm.pop() if self._warm else None
+            if machine is not None:
+                self._counts.created -= 1  # the shelf counts it
+        if machine is None:
+            machine = VirtualMachine(program, self._services)
+        else:
+            machine.bind(program)
+            self._warm_up_another()
         return machine
 
-    def _give(self, shelf: _Shelf, machine: VirtualMachine) -> None:
-        with self._changed:
-            is_kept = not self._is_closed
-            if is_kept:
-                shelf.idle.append(machine)
-                self._changed.notify_all()
-        if not is_kept:
-            self._destroy(shelf, machine)
+    def _warm_up_another(self) -> None:
+        thread = threading.Thread(target=self._warm_one, name="walle-vm-maker", daemon=True)
+        with self._lock:
+            if self._is_closed:
+                return
+            self._makers = [maker for maker in self._makers if maker.is_alive()] + [thread]
+            thread.start()
 
-    def _take_idle(self, shelf: _Shelf) -> VirtualMachine | None:
-        with self._changed:
-            return shelf.idle.pop() if shelf.idle else None
-
-    def _destroy(self, shelf: _Shelf, machine: VirtualMachine) -> None:
-        self._watchdog.forget(machine)
+    def _warm_one(self) -> None:
         try:
+            machine = VirtualMachine(services=self._services)
+        except VmStartError:
+            _log.warning("no warm VM could be made", exc_info=True)
+            return
+        with self._lock:
+            is_kept = not self._is_closed and len(self._warm) < self._limits.warm_vms
+            if is_kept:
+                self._warm.append(machine)
+                self._counts.created += 1
+        if not is_kept:
             machine.destroy()
-        except Exception:  # noqa: BLE001 - a private API's failure must not hide what led here
-            _log.warning(
-                "a VM of task %s could not be destroyed", shelf.program.task, exc_info=True
-            )
-        with self._changed:
-            shelf.count -= 1
+
+    def _drop_warm(self, machine: VirtualMachine) -> None:
+        machine.destroy()
+        with self._lock:
             self._counts.destroyed += 1
-            self._changed.notify_all()
+
+    def _retire(self, shelf: Shelf | None) -> None:
+        if shelf is not None:
+            shelf.close(CLOSE_TIMEOUT_S)
+            with self._lock:
+                _add(self._counts, shelf)
 
     def _count_stopped(self, _: Watched) -> None:
-        with self._changed:
+        with self._lock:
             self._counts.stopped += 1
 
     def _count_stuck(self, machine: Watched) -> None:
-        with self._changed:
+        with self._lock:
             self._counts.stuck += 1
         device_id, position = machine.run_at_hand or ("", 0)
         _log.error(
@@ -302,5 +399,27 @@ class VmPool:
         if self._on_stuck is not None:
             self._on_stuck(machine.task, device_id)
 
-    def _is_empty(self) -> bool:
-        return not any(shelf.count for shelf in self._shelves.values())
+
+def _add(counts: VmCounts, shelf: Shelf) -> None:
+    gone = shelf.counts
+    counts.created += gone.created
+    counts.destroyed += gone.destroyed
+    counts.crashes += gone.crashes
+    counts.calls += gone.calls + sum(machine.calls for machine in list(shelf.machines))
+    counts.runs += gone.runs + sum(machine.runs for machine in list(shelf.machines))
+
+
+def _run_admitted(shelf: Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+    program, reason_of = shelf.program, shelf.quarantine.reason
+    reasons = [reason_of(group[0]) for group in groups]
+    admitted = [group for group, no in zip(groups, reasons, strict=True) if no is None]
+    done = iter(shelf.run(admitted) if admitted else ())
+    results = []
+    for (device_id, _, runs), reason in zip(groups, reasons, strict=True):
+        if reason is None:
+            results.append(next(done))
+            continue
+        message = f"{program.file}: task {program.task!r} is {reason}: correct it and restart"
+        refused = RunResult(ok=False, error="Quarantined", message=message)
+        results.append(GroupResult(device_id, {}, [refused] * len(runs)))
+    return results

@@ -8,14 +8,19 @@ script without running it is found here, with file and line.
 import ast
 import marshal
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import Any, Literal
 
 import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
 from walle_stream.vm.stateless import is_stateless
+
+type Isolation = Literal["shared", "device", "process"]
+"""``shared``: any device's runs in the task's VMs; ``device``: a VM of its own
+for every device; ``process``: VMs in processes of their own."""
 
 
 class RunLimits(msgspec.Struct, frozen=True):
@@ -31,6 +36,11 @@ class RunLimits(msgspec.Struct, frozen=True):
     """The run is stopped between this and a quarter more of it."""
     strikes: int = 3
     """Runs stopped on one device before the task is quarantined there."""
+    steps: int = 0
+    """Turns of loops and calls of the script's functions; 0 for any number.
+    Where it is set, every step costs about 0.1 us more."""
+    state_bytes: int = 1024 * 1024
+    """Keys and values of one device's state of the task."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -48,6 +58,12 @@ class TaskProgram(msgspec.Struct, frozen=True):
     """What the script finds in ``ctx.config``; JSON values."""
     limits: RunLimits = RunLimits()
     """Bounds of one run."""
+    isolation: Isolation = "shared"
+    """Which devices may share a VM."""
+    state_version: int = 1
+    """Layout of the states: those of an older one go through ``migrate``."""
+    resources: Mapping[str, bytes] = {}
+    """Files of the task by name."""
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
@@ -57,11 +73,16 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     file: str
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
-    globals can be shared between runs, limits)."""
+    globals can be shared between runs, limits, state version, resources, what a
+    package brings to import)."""
     wall_time_ms: int
     """Longest run."""
     strikes: int
     """Stopped runs on one device before the task is quarantined there."""
+    counts_steps: bool = False
+    """Whether runs have a limit of steps."""
+    isolation: Isolation = "shared"
+    """Which devices may share a VM."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -108,7 +129,7 @@ def _parse(program: TaskProgram) -> ast.Module:
 
 
 def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
-    findings = gate.check(tree)
+    findings = gate.check(tree, needs_migrate=program.state_version > 1)
     if findings:
         raise script_error(program, *findings[0])
     imports = sorted(gate.imported_modules(tree))
@@ -124,18 +145,52 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     except (RecursionError, MemoryError) as error:
         raise script_error(program, 0, "is nested too deep to compile: split it up") from error
     try:
-        config = marshal.dumps(dict(program.config), 2)
+        config = dict(program.config)
+        marshal.dumps(config, 2)
     except ValueError as error:
         raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    given = program.limits
-    limits = (
-        given.output_bytes,
-        given.emits,
-        given.log_lines,
-        given.wall_time_ms,
-        given.strikes,
-    )
+    return pack_program(program, code, imports, shares_globals=shares_globals)
+
+
+def pack_program(
+    program: TaskProgram,
+    code: CodeType,
+    imports: Sequence[str],
+    *,
+    shares_globals: bool,
+    modules: tuple[bytes, Sequence[str]] | None = None,
+) -> CompiledProgram:
+    """Put together what a VM is bound to.
+
+    Args:
+        program: The program; its source is not looked at.
+        code: Its script's, guarded.
+        imports: Allowed modules that the script imports.
+        shares_globals: Whether nothing in its globals can differ between runs.
+        modules: What a package brings to import, as ``guest.importer`` takes it;
+            None lets the VM import from this machine's standard library.
+    """
+    limits = program.limits
     packed = marshal.dumps(
-        (program.name, program.file, code, config, imports, shares_globals, limits)
+        (
+            program.name,
+            program.file,
+            code,
+            marshal.dumps(dict(program.config), 2),
+            list(imports),
+            shares_globals,
+            msgspec.structs.astuple(limits),
+            program.state_version,
+            dict(program.resources),
+            None if modules is None else (modules[0], list(modules[1])),
+        )
     )
-    return CompiledProgram(program.name, program.file, packed, given.wall_time_ms, given.strikes)
+    return CompiledProgram(
+        program.name,
+        program.file,
+        packed,
+        limits.wall_time_ms,
+        limits.strikes,
+        limits.steps > 0,
+        program.isolation,
+    )

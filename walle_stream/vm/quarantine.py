@@ -24,6 +24,8 @@ class Quarantine:
         self._strikes = strikes
         self._by_device: dict[str, int] = {}
         self._total = 0
+        self.has_strikes = False
+        """Whether there are any: without, nobody needs to be asked for."""
         self._lock = threading.Lock()
 
     def strike(self, device_id: str, count: int = 1) -> None:
@@ -36,6 +38,7 @@ class Quarantine:
         with self._lock:
             self._by_device[device_id] = self._by_device.get(device_id, 0) + count
             self._total += count
+            self.has_strikes = self._total > 0
 
     def reason(self, device_id: str) -> str | None:
         """Say why a task may not run on a device; None when it may.
@@ -49,8 +52,3 @@ class Quarantine:
         if count >= self._strikes:
             return f"quarantined on device {device_id!r} after {count} runs that had to be stopped"
         return None
-
-    @property
-    def has_strikes(self) -> bool:
-        """Whether there are any: without, nobody needs to be asked for."""
-        return self._total > 0

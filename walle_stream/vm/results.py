@@ -5,9 +5,13 @@ by the host from the guest's frame (``walle_stream.vm.frames``).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import count
+from typing import Any, Final
 
 import msgspec
+
+serials: Final = count(1)
+"""Numbers of this process's VMs."""
 
 type RunInput = tuple[int, int, tuple[Any, ...]]
 """(trigger position, clock_ms, page); the page as in ``guest.layout``."""
@@ -19,7 +23,7 @@ script changes in one run would be there in another."""
 
 
 class RunResult(msgspec.Struct, gc=False):
-    """What one run did."""
+    """What one run did; only read, some are shared."""
 
     ok: bool
     emits: list[tuple[bytes, bytes]] = []

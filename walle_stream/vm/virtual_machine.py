@@ -11,7 +11,7 @@ Whoever calls must hold the VM alone, and destroys it after any error.
 """
 
 import atexit
-import re
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -19,21 +19,30 @@ from contextlib import suppress
 from typing import Final
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
+from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
-from walle_stream.vm.frames import ResultHeader, decode_header, decode_results
+from walle_stream.vm.frames import decode_behind_header, decode_header
 from walle_stream.vm.guest.layout import (
     CALL,
     HEADER,
     INBOX,
     LEAVE,
+    LONGEST_PAUSE,
+    MAGIC,
+    NUMBER,
     PENDING,
+    RING,
+    STATUS_ASKS,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
+    WORD_BYTES,
 )
 from walle_stream.vm.interpreters import Interpreter
-from walle_stream.vm.program import CompiledProgram, script_error
-from walle_stream.vm.results import DeviceGroup, GroupResult
+from walle_stream.vm.looking import look_count
+from walle_stream.vm.program import CompiledProgram
+from walle_stream.vm.results import DeviceGroup, GroupResult, serials
+from walle_stream.vm.services import HostServices
 
 BUFFER_BYTES: Final = 256 * 1024
 """Size of the inbox and of the outbox of a VM at rest."""
@@ -55,56 +64,86 @@ DESTROY_TIMEOUT_S: Final = 10.0
 
 _START: Final = compile(
     "from walle_guest.session import Session\n_session = Session(_inbox, _outbox, _pulse)\n"
-    "_session.bind(_program)\ndel _program, _inbox, _outbox, _pulse",
+    "del _inbox, _outbox, _pulse",
     "<walle>",
     "exec",
 )
+_BIND: Final = compile("_session.bind(_program)\ndel _program", "<walle>", "exec")
 _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", "<walle>", "exec")
-_SERVE: Final = compile("_session.serve(_wake, _done)", "<walle>", "exec")
+_SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec")
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
-_BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
-_NO_HEADER: Final = bytes(HEADER.size)
+_HEADER_BYTES: Final = HEADER.size
+_NO_PROGRAM: Final = CompiledProgram("", "", b"", 0, 0)
+_MAGIC: Final = int.from_bytes(MAGIC, "little")
 _NOT_SAID: Final = "without a word"
 
 
 class VirtualMachine:
     """A VM. One caller at a time, in any thread."""
 
-    def __init__(self, program: CompiledProgram) -> None:
-        """Create it and load the program; 15-40 ms.
+    def __init__(
+        self, program: CompiledProgram | None = None, services: HostServices | None = None
+    ) -> None:
+        """Create it, and load the program if it is known already; 15-40 ms.
 
         Args:
-            program: The task it is bound to.
+            program: The task it is bound to; None makes a warm VM for ``bind``.
+            services: What the host does for runs that ask.
 
         Raises:
             VmStartError: The interpreter could not be made or did not start.
             ScriptError: The script's body raised.
         """
-        self._program = program
+        self._program = program or _NO_PROGRAM
+        self._services = services or HostServices()
+        self._is_bound = threading.Event()
         self._number = 0
-        self._runs_before = 1  # loading the script counts as the first
+        self.serial = next(serials)
+        """Which VM of this process."""
+        self.calls = 0
+        """Batches that came back."""
+        self.runs = 0
+        """Runs in those batches, failed ones included."""
+        self.was_stopped = False
+        """Whether a run was asked to stop; whoever looks sets it back."""
+        self.is_worn = False
+        """Whether it should not be used again after this call."""
         self._groups: Sequence[DeviceGroup] = ()
-        self._inbox = memoryview(bytearray(BUFFER_BYTES))
-        self._outbox = memoryview(bytearray(BUFFER_BYTES))
+        self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
+        self._looks = range(look_count())
+        self._pause = self._paused = 0
+        self._shares = 0
+        self._heard = 0
         self._pulse = memoryview(bytearray(8))
-        self._runs = self._pulse.cast("Q")
+        self._at_hand = self._pulse.cast("Q")
         self._wake, self._done = Doorbell(), Doorbell()
         self._interpreter: Interpreter | None = None
         self._lock = threading.Lock()
         self._is_ending = False
-        self._was_stopped = False
         self._failure: str | None = None
         self._start_error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._live, name=f"walle-vm-{program.task}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._live, name="walle-vm", daemon=True)
         self._thread.start()
         self._await_start()
-        if self._start_error is not None:
-            self.destroy()
-            raise self._start_error
         _machines.add(self)
+        if program is not None:
+            self.bind(program)
+
+    def bind(self, program: CompiledProgram) -> None:
+        """Bind a warm VM to a task, for the rest of its life; some 2 ms.
+
+        Args:
+            program: The task.
+
+        Raises:
+            VmStartError: It did not start.
+            ScriptError: The script's body raised.
+        """
+        self._program = program
+        self._thread.name = f"walle-vm-{program.task}"
+        self._is_bound.set()
+        self._await_start()
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done.
@@ -120,19 +159,24 @@ class VirtualMachine:
             VmCrashedError: The call ended without its completion mark.
             FrameError: The result is malformed or too large.
         """
-        self._number = number = self._number + 1
         size_bytes = INBOX.size + len(packed)
         if size_bytes > len(self._inbox):
             self._resize(size_bytes, len(self._outbox))
         self._inbox[INBOX.size : size_bytes] = packed
         self._groups = groups
-        header = self._order(CALL, number)
-        if header.status == STATUS_TOO_SMALL:
-            self._grow(header)
-            if self._order(PENDING, number).status != STATUS_COMPLETE:
-                raise FrameError(f"task {self._program.task!r}: a result frame changed its size")
-        results = decode_results(groups, self._outbox)
-        self._runs_before += sum(len(runs) for _, _, runs in groups)
+        status = self.order(CALL)
+        while status == STATUS_ASKS:
+            status = self._services.answer(self)
+        if status == STATUS_TOO_SMALL:
+            self._grow()
+            status = self.order(PENDING)
+        if status != STATUS_COMPLETE:
+            raise FrameError(f"task {self._program.task!r}: a result frame has status {status}")
+        heads = self._heads
+        results = decode_behind_header(groups, self._outbox, heads[2], heads[3])
+        self.calls += 1
+        for group in groups:
+            self.runs += len(group[2])
         if len(self._inbox) > KEPT_BUFFER_BYTES or len(self._outbox) > KEPT_BUFFER_BYTES:
             self._resize(BUFFER_BYTES, BUFFER_BYTES)
         return results
@@ -147,8 +191,10 @@ class VirtualMachine:
                 return
             self._is_ending = True
         _machines.discard(self)
+        self._is_bound.set()
         if self._thread.is_alive():
-            INBOX.pack_into(self._inbox, 0, LEAVE, 0)
+            self._orders[0] = LEAVE
+            self._orders[NUMBER] = self._number + 1
             self._wake.ring()
             self._thread.join(DESTROY_TIMEOUT_S)
         if not self._thread.is_alive():
@@ -158,7 +204,7 @@ class VirtualMachine:
     @property
     def run_number(self) -> int:
         """Number of the run at hand, ascending for the VM's life; 0 when idle."""
-        return int(self._runs[0])
+        return int(self._at_hand[0])
 
     @property
     def task(self) -> str:
@@ -168,15 +214,22 @@ class VirtualMachine:
     @property
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
-        left = self.run_number - self._runs_before
+        left = self.run_number - self.runs - 1  # loading the script counts as the first
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
                 return device_id, runs[left - 1][0]
             left -= len(runs)
         return None
 
-    def stop_run(self) -> bool:
+    @property
+    def crashed_run(self) -> None:
+        """Nobody: what ends an interpreter's call is never one run."""
+
+    def stop_run(self, *, for_memory: bool = False) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.
+
+        Args:
+            for_memory: Why: the process has too much, or the run takes too long.
 
         Returns:
             Whether the guest was asked; it obeys at its next line of Python.
@@ -185,13 +238,11 @@ class VirtualMachine:
             interpreter = self._interpreter
             if interpreter is None or self._is_ending:
                 return False
-            self._was_stopped = True
+            self.was_stopped = True
+            if for_memory:
+                self.is_worn = True
+                return interpreter.run_soon(b"_session.stop(for_memory=True)")
             return interpreter.run_soon(b"_session.stop()")
-
-    def take_stopped(self) -> bool:
-        """Return whether a run was asked to stop since this was asked last."""
-        was_stopped, self._was_stopped = self._was_stopped, False
-        return was_stopped
 
     # The caller's side
 
@@ -203,29 +254,53 @@ class VirtualMachine:
                     f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
                     "look for what takes so long when the script is loaded"
                 )
-                return
+                break
             limit_s = STOP_TIMEOUT_S
+        if self._start_error is not None:
+            self.destroy()
+            raise self._start_error
 
-    def _order(self, command: int, number: int) -> ResultHeader:
-        outbox = self._outbox
-        outbox[: HEADER.size] = _NO_HEADER
-        INBOX.pack_into(self._inbox, 0, command, number)
-        self._wake.ring()
-        self._done.wait()
-        header = decode_header(outbox)
-        if header is None or header.number != number or self._failure is not None:
-            raise VmCrashedError(
-                f"task {self._program.task!r}: a VM ended call {number} without its completion "
-                f"mark ({self._failure or _NOT_SAID}); the VM is destroyed"
-            )
-        if header.status not in {STATUS_COMPLETE, STATUS_TOO_SMALL}:
-            raise FrameError(
-                f"task {self._program.task!r}: a result frame has status {header.status}"
-            )
-        return header
+    # For the services that answer a run
 
-    def _grow(self, header: ResultHeader) -> None:
-        needed = header.size_bytes
+    def order(self, order: int) -> int:
+        """Give an order, return the status of what comes back; within a call alone.
+
+        Args:
+            order: See ``guest.layout``.
+
+        Raises:
+            VmCrashedError: Nothing came back.
+        """
+        number, heads, orders = self._number + 1, self._heads, self._orders
+        self._number = number
+        heads[NUMBER] = 0
+        orders[0] = order
+        orders[NUMBER] = number
+        os.write(self._wake.write_fd, RING)
+        if self._paused:
+            self._paused -= 1
+        else:
+            for _ in self._looks:
+                if heads[NUMBER] == number:
+                    self._pause = 0
+                    break
+            else:
+                # what did not pay is done ever more seldom
+                self._pause = self._paused = min(2 * self._pause + 1, LONGEST_PAUSE)
+        while heads[NUMBER] != number:
+            self._listen()
+        return int(heads[0] - _MAGIC >> 32)
+
+    def heads(self) -> tuple[int, int]:
+        """Return the outbox's third and fourth number."""
+        return self._heads[2], self._heads[3]
+
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """Return inbox and outbox."""
+        return self._inbox, self._outbox
+
+    def _grow(self) -> None:
+        needed = HEADER.size + WORD_BYTES * self._heads[2] + self._heads[3]
         if not len(self._outbox) < needed <= RESULT_MAX_BYTES:
             raise FrameError(
                 f"task {self._program.task!r}: a result of {needed} bytes is refused, at most "
@@ -235,16 +310,31 @@ class VirtualMachine:
 
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         # powers of two: a growing stream of batches does not re-share each time
-        INBOX.pack_into(self._inbox, 0, LEAVE, 0)
-        self._inbox = memoryview(bytearray(_round_up(inbox_bytes)))
-        self._outbox = memoryview(bytearray(_round_up(outbox_bytes)))
-        self._wake.ring()
-        self._done.wait()
-        if self._failure is not None:
+        orders, shares = self._orders, self._shares
+        self._take_buffers(_round_up(inbox_bytes), _round_up(outbox_bytes))
+        self._number = number = self._number + 1
+        self._orders[NUMBER] = number  # the guest has seen it: no order
+        orders[0] = LEAVE
+        orders[NUMBER] = number
+        os.write(self._wake.write_fd, RING)
+        while self._shares == shares:
+            self._listen()
+
+    def _listen(self) -> None:
+        # Every order is rung for once. A ring may be for an answer that was seen before
+        # it was heard; when all were heard, nothing more will come.
+        if self._failure is not None or self._heard == self._number:
             raise VmCrashedError(
-                f"task {self._program.task!r}: a VM did not take its buffers ({self._failure}); "
-                "the VM is destroyed"
+                f"task {self._program.task!r}: a VM ended call {self._number} without its "
+                f"completion mark ({self._failure or _NOT_SAID}); the VM is destroyed"
             )
+        self._heard += int.from_bytes(os.read(self._done.read_fd, 8), "little")
+
+    def _take_buffers(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        self._inbox = memoryview(bytearray(inbox_bytes))
+        self._outbox = memoryview(bytearray(outbox_bytes))
+        self._orders = self._inbox[: INBOX.size].cast("Q")
+        self._heads = self._outbox[:_HEADER_BYTES].cast("Q")
 
     # The VM's own thread
 
@@ -257,48 +347,51 @@ class VirtualMachine:
             return
         self._interpreter = interpreter
         try:
-            self._start(interpreter)
+            self._warm_up(interpreter)
+            self._done.ring()
+            self._is_bound.wait()
+            if not self._is_ending:
+                self._load(interpreter)
+                self._done.ring()
+                self._serve(interpreter)
         except BaseException as error:  # noqa: BLE001 - same
             self._start_error = error
-        else:
-            self._done.ring()
-            self._serve(interpreter)
         finally:
             with suppress(VmCrashedError):
                 interpreter.execute(_STOP)
             with self._lock:  # a pending call needs a living interpreter
                 self._interpreter = None
             interpreter.destroy()
+            self._failure = self._failure or "it was destroyed"
             self._done.ring()
 
-    def _start(self, interpreter: Interpreter) -> None:
-        program = self._program
+    def _warm_up(self, interpreter: Interpreter) -> None:
         interpreter.share(_bundle=guest_bundle())
         failure = interpreter.execute(boot_code())
         if failure is None:
             interpreter.share(
-                _program=program.packed,
                 _inbox=self._inbox,
                 _outbox=self._outbox,
                 _pulse=self._pulse,
                 _wake=self._wake.read_fd,
                 _done=self._done.write_fd,
+                _spins=len(self._looks),
             )
             failure = interpreter.execute(_START)
+        if failure is not None:
+            raise VmStartError(f"a VM did not start ({failure}): report it")
+
+    def _load(self, interpreter: Interpreter) -> None:
+        program = self._program
+        interpreter.share(_program=program.packed)
+        failure = interpreter.execute(_BIND)
         header = decode_header(self._outbox)
         if failure is not None or header is None:
             raise VmStartError(
                 f"a VM for task {program.task!r} did not start "
                 f"({failure or _NOT_SAID}): report it with the script"
             )
-        (group,) = decode_results(_BIND_GROUPS, self._outbox)
-        (run,) = group.runs
-        if not run.ok:
-            place = re.match(rf"{re.escape(program.file)}:(\d+): ", run.message)
-            text = run.message[place.end() if place else 0 :]
-            raise script_error(
-                program, int(place[1]) if place else 0, f"raises when loaded: {text}"
-            )
+        check_bound(program, self._outbox)
 
     def _serve(self, interpreter: Interpreter) -> None:
         try:
@@ -315,6 +408,7 @@ class VirtualMachine:
                 if failure is not None:
                     self._failure = failure
                     return
+                self._shares += 1
                 self._done.ring()
         except VmCrashedError as error:
             self._failure = str(error)

@@ -53,6 +53,12 @@ class _Look(msgspec.Struct):
     is_stuck: bool = False
 
 
+class _Job(msgspec.Struct):
+    interval_ms: float
+    done_ms: float
+    function: Callable[[], None]
+
+
 class Watchdog:
     """Watches VMs from a thread of its own. Thread-safe."""
 
@@ -68,6 +74,7 @@ class Watchdog:
         self._on_stop = on_stop
         self._on_stuck = on_stuck
         self._looks: dict[Watched, _Look] = {}
+        self._jobs: list[_Job] = []
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -87,6 +94,16 @@ class Watchdog:
                 )
                 self._thread.start()
 
+    def every(self, interval_s: float, job: Callable[[], None]) -> None:
+        """Do something now and then, in the watchdog's thread.
+
+        Args:
+            interval_s: How often; once the watchdog looks at a VM at all.
+            job: What; must not raise, and not block for long.
+        """
+        with self._lock:
+            self._jobs.append(_Job(interval_s * 1000.0, monotonic_ms(), job))
+
     def forget(self, machine: Watched) -> None:
         """Watch a VM no longer; nothing happens when it is not watched."""
         with self._lock:
@@ -103,8 +120,14 @@ class Watchdog:
         while not self._is_closed.wait(wait_s):
             with self._lock:
                 looks = list(self._looks.items())
+                jobs = list(self._jobs)
             now_ms = monotonic_ms()
             wait_s = _LONGEST_LOOK_S
+            for job in jobs:
+                if now_ms - job.done_ms >= job.interval_ms:
+                    job.done_ms = now_ms
+                    job.function()
+                wait_s = min(wait_s, job.interval_ms / 1000.0)
             for machine, look in looks:
                 self._look(machine, look, now_ms)
                 wait_s = min(wait_s, look.limit_ms / 1000.0 / _LOOKS_PER_LIMIT)

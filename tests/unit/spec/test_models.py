@@ -31,6 +31,8 @@ def test_defaults(load, text):
         "hosts": 1,
         "batch_events": 2_000,
         "vms": None,
+        "device_vms": 64,
+        "memory_bytes": None,
         "active_devices": 10_000,
     }
     assert spec.state.model_dump() == {"sync": False, "cache_size_bytes": 64 * MIB}
@@ -45,13 +47,17 @@ def test_defaults_of_a_task(load, text, tmp_path):
         "triggers": ({"sequence": ("page_exit",)},),
         "fields": None,
         "config": {},
+        "resources": {},
         "limits": {
             "output_bytes": MIB,
             "emits": 10_000,
             "log_lines": 100,
             "wall_time_ms": 5_000,
             "strikes": 3,
+            "steps": 0,
+            "state_bytes": 1024 * 1024,
         },
+        "isolation": "shared",
     }
 
 

@@ -1,15 +1,18 @@
 """What a run can do: the ``ctx`` of ``run(ctx, page)``.
 
-Made anew for every run and dropped with it.
+Made anew for every run and dropped with it. Names like ``_emitted_`` are refused
+to scripts by the gate (``rules``).
 """
 
 import marshal
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from random import Random
 from typing import Any, Final
 
 from walle_stream.vm.guest.codec import encode_json
 from walle_stream.vm.guest.state import State
+from walle_stream.vm.guest.tensors import Ask, Tensor, concatenate, evaluate, make_tensor
 
 LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
@@ -17,15 +20,25 @@ LOG_MAX_CHARACTERS: Final = 2_000
 ENCODING_MAX_BYTES: Final = 65_535
 """Longest encoding: its length travels in 16 bits."""
 
-type Limits = tuple[int, int, int, int, int]
+type Limits = tuple[int, int, int, int, int, int, int]
 """Bounds of one run: output bytes, emits, log lines, wall time in milliseconds;
-and how many stopped runs quarantine a device's task."""
+how many stopped runs quarantine a device's task; steps (0 for any number) and
+bytes of a device's state."""
+
+
+def plain_text(text: str) -> str:
+    """Return a text as a plain ``str``: a script's own kind could lie about itself.
+
+    Args:
+        text: Any text.
+    """
+    return "".join((text,))  # noqa: FLY002 - an f-string asks the text for its format
 
 
 class Clock:
     """Event time."""
 
-    __slots__ = ("_now_ms",)
+    __slots__ = ("_now_ms_",)
 
     def __init__(self, now_ms: int) -> None:
         """Stop the clock.
@@ -33,17 +46,17 @@ class Clock:
         Args:
             now_ms: Event time of the waking event, epoch milliseconds.
         """
-        self._now_ms = now_ms
+        self._now_ms_ = now_ms
 
     def now_ms(self) -> int:
         """Return the event time of the waking event, epoch milliseconds."""
-        return self._now_ms
+        return self._now_ms_
 
 
 class Log:
     """Lines for the operator; kept even when the run fails."""
 
-    __slots__ = ("_dropped_count", "_lines", "_max_lines")
+    __slots__ = ("_dropped_count_", "_lines_", "_max_lines_")
 
     def __init__(self, max_lines: int) -> None:
         """Start empty.
@@ -51,9 +64,9 @@ class Log:
         Args:
             max_lines: Of more, only their number is kept.
         """
-        self._max_lines = max_lines
-        self._lines: list[tuple[int, str]] = []
-        self._dropped_count = 0
+        self._max_lines_ = max_lines
+        self._lines_: list[tuple[int, str]] = []
+        self._dropped_count_ = 0
 
     def info(self, text: object, *values: object) -> None:
         """Log a line.
@@ -62,7 +75,7 @@ class Log:
             text: Any value; its text is kept.
             *values: Put into the text by ``%``, as ``logging`` does.
         """
-        self._add(0, text, values)
+        self._add_(0, text, values)
 
     def warning(self, text: object, *values: object) -> None:
         """Log a line that someone should see.
@@ -71,7 +84,7 @@ class Log:
             text: Any value; its text is kept.
             *values: Put into the text by ``%``, as ``logging`` does.
         """
-        self._add(1, text, values)
+        self._add_(1, text, values)
 
     def error(self, text: object, *values: object) -> None:
         """Log a line about a failure.
@@ -80,7 +93,7 @@ class Log:
             text: Any value; its text is kept.
             *values: Put into the text by ``%``, as ``logging`` does.
         """
-        self._add(2, text, values)
+        self._add_(2, text, values)
 
     def print(
         self, *values: object, sep: str | None = " ", end: str | None = "\n", **_: object
@@ -94,101 +107,95 @@ class Log:
             **_: ``file`` and ``flush`` are ignored.
         """
         text = (" " if sep is None else sep).join([str(value) for value in values])
-        self._add(0, text + ("" if end is None else end).rstrip("\r\n"))
+        self._add_(0, text + ("" if end is None else end).rstrip("\r\n"))
 
-    def _add(self, level: int, text: object, values: tuple[object, ...] = ()) -> None:
-        if len(self._lines) < self._max_lines:
+    def _add_(self, level: int, text: object, values: tuple[object, ...] = ()) -> None:
+        if len(self._lines_) < self._max_lines_:
             line = str(text) % values if values else str(text)
-            self._lines.append((level, line[:LOG_MAX_CHARACTERS]))
+            self._lines_.append((level, plain_text(line)[:LOG_MAX_CHARACTERS]))
         else:
-            self._dropped_count += 1
+            self._dropped_count_ += 1
 
-    def taken(self) -> list[tuple[int, str]]:
-        """Return the lines so far with their level codes; for the session."""
-        lines = self._lines
-        if self._dropped_count:
-            return [*lines, (1, f"{self._dropped_count} more lines were dropped")]
+    def _taken_(self) -> list[tuple[int, str]]:
+        # the lines so far with their level codes; for the session
+        lines = self._lines_
+        if self._dropped_count_:
+            return [*lines, (1, f"{self._dropped_count_} more lines were dropped")]
         return lines
 
 
 class Context:
-    """One run's access to its device, its task and its output."""
+    """One run's access to its device, its task and its output.
+
+    ``bind_context`` makes the class that a VM uses: what is the same in all
+    runs of a task stands in the class, so that making one for a run is cheap.
+    """
 
     __slots__ = (
-        "_clock_ms",
-        "_config",
-        "_emitted",
-        "_given_config",
-        "_limits",
-        "_log",
-        "_output_bytes",
-        "_position",
-        "_random",
+        "_clock_ms_",
+        "_emitted_",
+        "_log_",
+        "_made_config_",
+        "_output_bytes_",
+        "_position_",
+        "_random_",
         "device_id",
         "state",
-        "task",
     )
 
-    def __init__(
-        self,
-        device_id: str,
-        task: str,
-        state: State,
-        position: int,
-        clock_ms: int,
-        given_config: dict[str, Any] | bytes,
-        limits: Limits,
-    ) -> None:
+    task: str
+    """The task's name."""
+    _config_: dict[str, Any] | bytes
+    _limits_: Limits
+    _resources_: dict[str, bytes]
+    _ask_: Ask
+    # made by the run's first look
+    _made_config_: dict[str, Any]
+    _random_: Random
+    _output_bytes_: int
+
+    def __init__(self, device_id: str, position: int, clock_ms: int, state: State) -> None:
         """Begin a run.
 
         Args:
             device_id: The device whose event woke the task.
-            task: The task's name.
-            state: The device's state of this task.
             position: Trigger position: which of the device's events it was.
             clock_ms: Event time of that event.
-            given_config: The task's config: marshalled, or as it is when no value
-                of it can be changed.
-            limits: Bounds of the run.
+            state: The device's state of this task.
         """
         self.device_id = device_id
         """The device whose event woke the task."""
-        self.task = task
-        """The task's name."""
         self.state = state
         """What the task keeps for this device between runs."""
-        self._log: Log | None = None
-        self._position = position
-        self._clock_ms = clock_ms
-        self._given_config = given_config
-        self._limits = limits
-        self._config: dict[str, Any] | None = None
-        self._random: Random | None = None
-        self._emitted: list[bytes] = []  # feature, encoding, feature, encoding, ...
-        self._output_bytes = 0
+        self._position_ = position
+        self._clock_ms_ = clock_ms
+        self._log_: Log | None = None
+        self._emitted_: list[bytes] = []  # feature, encoding, feature, encoding, ...
 
     @property
     def log(self) -> Log:
         """Lines for the operator."""
-        if self._log is None:
-            self._log = Log(self._limits[2])
-        return self._log
+        if self._log_ is None:
+            self._log_ = Log(self._limits_[2])
+        return self._log_
 
     @property
     def config(self) -> dict[str, Any]:
         """The task's config; a fresh copy per run, changing it changes nothing else."""
-        if self._config is None:
-            given = self._given_config
-            if isinstance(given, dict):
-                self._config = given.copy()
-            else:
-                self._config = marshal.loads(given)  # noqa: S302 - made by the host
-        return self._config
+        try:
+            return self._made_config_
+        except AttributeError:  # the run's first look
+            given = self._config_
+            made = (
+                given.copy() if isinstance(given, dict) else marshal.loads(given)  # noqa: S302 - made by the host
+            )
+            self._made_config_ = made
+            return made
 
     @property
     def clock(self) -> Clock:
         """Event time: the only clock of a guest."""
-        return Clock(self._clock_ms)
+        return Clock(self._clock_ms_)
 
     @property
     def random(self) -> Random:
@@ -196,11 +203,70 @@ class Context:
 
         Seeded by device, task and trigger position.
         """
-        if self._random is None:
-            seed = f"{self.device_id}\0{self.task}\0{self._position}".encode()
+        try:
+            return self._random_
+        except AttributeError:  # the run's first look
+            seed = f"{self.device_id}\0{self.task}\0{self._position_}".encode()
             digest = blake2b(seed, digest_size=16).digest()
-            self._random = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
-        return self._random
+            made = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
+            return made
+
+    def resource(self, name: str) -> bytes:
+        """Return a file of the task (``spec.resources``).
+
+        Args:
+            name: As in the task's definition.
+
+        Raises:
+            KeyError: The task has no such resource.
+        """
+        found = self._resources_.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._resources_)) or "none"
+            raise KeyError(f"there is no resource {name!r} (spec.resources): this task has {known}")
+        return found
+
+    def tensor(
+        self, values: object, dtype: str | None = None, shape: Sequence[int] | None = None
+    ) -> Tensor:
+        """Make a tensor; operators and methods on it compute nothing until asked.
+
+        Args:
+            values: A number, nested lists of numbers, or elements as bytes
+                (little-endian, row-major).
+            dtype: ``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``;
+                when left out float32, int64 for whole numbers.
+            shape: Given with bytes; else what the lists say.
+
+        Raises:
+            TypeError: Something else than numbers.
+            ValueError: Lists of different lengths, an unknown dtype, or a shape
+                that does not fit.
+        """
+        return make_tensor(self._ask_, values, dtype, shape)
+
+    def concat(self, tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
+        """Put tensors one behind the other.
+
+        Args:
+            tensors: At least one.
+            axis: Along which dimension.
+        """
+        return concatenate(self._ask_, tensors, axis)
+
+    def evaluate(self, *tensors: Tensor) -> None:
+        """Let the host compute tensors, all in one crossing.
+
+        ``tolist``, ``item``, ``tobytes``, ``shape`` and ``dtype`` do it by
+        themselves for one. The time it takes does not count as the run's.
+
+        Args:
+            *tensors: Which; those that have their value cost nothing.
+
+        Raises:
+            RuntimeError: The host refused: shapes do not fit, or it is too much.
+        """
+        evaluate(self._ask_, tensors)
 
     def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
         """Send a feature to the cloud, if the run succeeds.
@@ -226,19 +292,43 @@ class Context:
         elif type(encoding) is not bytes:
             if not isinstance(encoding, (bytes, bytearray, memoryview)):
                 raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
-            encoding = bytes(encoding)
+            encoding = b"".join((encoding,))  # a script's own kind of bytes could lie
         if len(encoding) > ENCODING_MAX_BYTES:
             raise ValueError(
                 f"an encoding has at most {ENCODING_MAX_BYTES} bytes, this one {len(encoding)}"
             )
-        self._output_bytes += len(body) + len(encoding)
-        emitted, limits = self._emitted, self._limits
-        if self._output_bytes > limits[0]:
+        emitted, limits = self._emitted_, self._limits_
+        size_bytes = len(body) + len(encoding)
+        if emitted:
+            size_bytes += self._output_bytes_
+        if size_bytes > limits[0]:
             raise ValueError(f"a run may emit {limits[0]} bytes (limits.outputBytes)")
         if len(emitted) >= 2 * limits[1]:
             raise ValueError(f"a run may emit {limits[1]} features (limits.emits)")
+        self._output_bytes_ = size_bytes
         emitted += (body, encoding)
 
-    def taken(self) -> tuple[list[bytes], list[tuple[int, str]]]:
-        """Return what was emitted (feature, encoding, ...) and logged; for the session."""
-        return self._emitted, [] if self._log is None else self._log.taken()
+
+def bind_context(
+    task: str, config: dict[str, Any] | bytes, limits: Limits, resources: dict[str, bytes], ask: Ask
+) -> type[Context]:
+    """Make the class of a task's contexts.
+
+    Args:
+        task: The task's name.
+        config: The task's config: marshalled, or as it is when no value of it
+            can be changed.
+        limits: Bounds of a run.
+        resources: Files of the task by name.
+        ask: Asks the host.
+    """
+    fixed = {
+        "__module__": Context.__module__,
+        "__slots__": (),
+        "task": task,
+        "_config_": config,
+        "_limits_": limits,
+        "_resources_": resources,
+        "_ask_": staticmethod(ask),
+    }
+    return type("Context", (Context,), fixed)

@@ -15,7 +15,7 @@ type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
 class Event:
     """One behaviour event; cannot be changed."""
 
-    __slots__ = ("_page", "_row")
+    __slots__ = ("_page_", "_row_")
 
     def __init__(self, row: EventRow, page: tuple[str, str]) -> None:
         """Look at a row.
@@ -24,54 +24,54 @@ class Event:
             row: The event's plain values.
             page: The page's id and instance.
         """
-        self._row = row
-        self._page = page
+        self._row_ = row
+        self._page_ = page
 
     @property
     def id(self) -> str:
         """The event id that triggers match; the kind unless the source has a finer one."""
-        return self._row[0]
+        return self._row_[0]
 
     @property
     def kind(self) -> str:
         """``page_enter``, ``page_scroll``, ``exposure``, ``click`` or ``page_exit``."""
-        return self._row[1]
+        return self._row_[1]
 
     @property
     def event_time_ms(self) -> int:
         """When it happened by the device's clock, epoch milliseconds."""
-        return self._row[2]
+        return self._row_[2]
 
     @property
     def ingest_time_ms(self) -> int:
         """When it was first stored, epoch milliseconds."""
-        return self._row[3]
+        return self._row_[3]
 
     @property
     def contents(self) -> dict[str, Any]:
         """The event's fields, ``item`` and ``widget`` among them; private to the run."""
-        return self._row[4] or {}
+        return self._row_[4] or {}
 
     @property
     def page_id(self) -> str:
         """The page of the app."""
-        return self._page[0]
+        return self._page_[0]
 
     @property
     def page_instance(self) -> str:
         """Which visit of the page."""
-        return self._page[1]
+        return self._page_[1]
 
     @property
     def item(self) -> Any:
         """``contents["item"]``, or None."""
-        contents = self._row[4]
+        contents = self._row_[4]
         return contents.get("item") if contents else None
 
     @property
     def widget(self) -> Any:
         """``contents["widget"]``, or None."""
-        contents = self._row[4]
+        contents = self._row_[4]
         return contents.get("widget") if contents else None
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -81,16 +81,16 @@ class Event:
             name: The field.
             default: What to return when the event has no such field.
         """
-        contents = self._row[4]
+        contents = self._row_[4]
         return contents.get(name, default) if contents else default
 
     def __getitem__(self, name: str) -> Any:
         """Return a field of the contents; KeyError when the event has none."""
-        return (self._row[4] or {})[name]
+        return (self._row_[4] or {})[name]
 
     def __contains__(self, name: object) -> bool:
         """Tell whether the contents have a field."""
-        return name in (self._row[4] or {})
+        return name in (self._row_[4] or {})
 
     def __repr__(self) -> str:
         """Show kind, time and contents."""

@@ -4,8 +4,9 @@ Two shared buffers per VM, all integers little-endian.
 
 **Inbox, host to guest**::
 
-    u64   order: 1 run the groups, 2 write the last result again, 0 leave
-    u64   call number, from 1
+    u64   order: 1 run the groups, 2 write the last result again, 3 take an answer,
+          4 go on asking, 0 leave
+    u64   number of the order, ascending: written last, a new one is the order
     ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
           page: (page_id, page_instance, cause, enter_time_ms | None, waking row | None
@@ -17,8 +18,9 @@ Only plain values, written by the host, so the guest may unmarshal them.
 **Outbox, guest to host**::
 
     4s    magic "WVM1"
-    u32   status: 1 complete, 2 the outbox is too small for what follows
-    u64   call number: with the magic the completion mark, written last
+    u32   status: 1 complete, 2 the outbox is too small for what follows, 3 a run asks
+          the host, 4 it wants the rest of the answer
+    u64   number of the order that was done: the completion mark, written last
     u64   count of control words W
     u64   bytes of the body B
     W*u32 control words
@@ -27,13 +29,24 @@ Only plain values, written by the host, so the guest may unmarshal them.
 The control words say how the body is cut. For each group of the call, for each
 of its runs::
 
+    3
     1, emits, (feature bytes, encoding bytes) * emits, lines, (level, bytes) * lines
     0, 0, lines, (level, bytes) * lines, class name bytes, message bytes
 
-the first for a run that succeeded, the second for one that failed; then per
-group::
+the first for a run that succeeded without a word, the second for any other that
+succeeded, the third for one that failed; then per group::
 
     changes, (key bytes, value bytes | 0xFFFFFFFF for "deleted") * changes
+
+A run may ask the host something before the call ends: status 3, in the place of
+the control words' count the bytes of the request that are still to come, then a
+part of it; the host orders 4 until it has all. An answer's order 3 is followed
+by::
+
+    u64   bytes of the answer that are still to come
+    u64   bytes of this part
+    u64   0 for an answer, 1 for an error's text (UTF-8)
+    ...   this part
 
 The host reads lengths and cuts; it never unmarshals or unpickles what a guest
 wrote. Features, encodings and values stay opaque bytes; names, messages and
@@ -44,7 +57,7 @@ import struct
 from typing import Final
 
 INBOX: Final = struct.Struct("<QQ")
-"""The inbox's header: order, call number."""
+"""The inbox's header: order, number."""
 
 LEAVE: Final = 0
 """Order: return from ``serve``."""
@@ -55,8 +68,22 @@ CALL: Final = 1
 PENDING: Final = 2
 """Order: write the last result into the outbox, which was too small for it."""
 
+ANSWER: Final = 3
+"""Order: take the answer to what was asked, or its next part."""
+
+MORE: Final = 4
+"""Order: send the next part of the request."""
+
+ANSWER_HEAD: Final = struct.Struct("<QQQ")
+"""Before a part of an answer: bytes to come, bytes of the part, whether it failed."""
+
 HEADER: Final = struct.Struct("<4sIQQQ")
-"""The outbox's header: magic, status, call number, control words, body bytes."""
+"""The outbox's header: magic, status, number, control words, body bytes."""
+
+NUMBER: Final = 1
+"""Where an inbox or outbox that is read as u64 has its number: both sides read
+and write it as a whole, after everything else (x86-64 keeps that order; where it
+is not kept, neither side looks before a doorbell rang)."""
 
 MAGIC: Final = b"WVM1"
 """First bytes of a header that a guest wrote; the digit is the layout's version."""
@@ -67,11 +94,32 @@ STATUS_COMPLETE: Final = 1
 STATUS_TOO_SMALL: Final = 2
 """The result needs a larger outbox; it waits in the guest."""
 
+LONGEST_PAUSE: Final = 15
+"""Who looked in vain sleeps at once for so many orders, at most, before looking again."""
+
+STATUS_ASKS: Final = 3
+"""A run asks the host; a part of the request lies behind the header."""
+
+STATUS_NEXT: Final = 4
+"""The run wants the next part of the answer."""
+
+RUN_FAILED: Final = 0
+"""First word of a run that failed."""
+
+RUN_DONE: Final = 1
+"""First word of a run that succeeded."""
+
+RUN_SILENT: Final = 3
+"""Only word of a run that succeeded, emitted nothing and logged nothing."""
+
 RING: Final = (1).to_bytes(8, "little")
 """What is written to a doorbell's descriptor to ring it."""
 
 WORD_BYTES: Final = 4
 """Size of a control word."""
+
+FEW_WORDS: Final = tuple(struct.Struct(f"<{count}I") for count in range(64))
+"""How so many control words are packed: small results must not pay for a lookup."""
 
 DELETED: Final = 0xFFFF_FFFF
 """Value length of a state entry that was deleted."""

@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Never
 
+from walle_stream.vm.guest.auditing import NO_AUDITOR, Auditor
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, WITHHELD, hint, is_refused_name
 
 type Importer = Callable[..., ModuleType]
@@ -80,16 +81,57 @@ def exported_names(name: str) -> dict[str, Any]:
 
 
 def make_importer(
-    names: Iterable[str], replacements: Mapping[str, Mapping[str, object]]
+    names: Iterable[str],
+    replacements: Mapping[str, Mapping[str, object]],
+    auditor: Auditor = NO_AUDITOR,
 ) -> Importer:
     """Import modules and return the ``__import__`` that hands their proxies out.
 
     Args:
         names: Allowed modules that the script imports.
         replacements: By module, values that take the place of its own.
+        auditor: Lets what C code imports be read from its files.
     """
+    proxies = _make_proxies(names, replacements)
+
+    def import_(
+        name: str,
+        globals_: Mapping[str, object] | None = None,  # noqa: ARG001 - the builtin's signature
+        locals_: Mapping[str, object] | None = None,  # noqa: ARG001 - the same
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        found = None if level else proxies.get(name)
+        if found is None and name in _INTERNAL_MODULES and not level:
+            auditor.pauses += 1
+            try:
+                import_module(name)  # C code takes it from sys.modules, not from here
+            finally:
+                auditor.pauses -= 1
+            return ReadOnlyModule(name)
+        if found is None:
+            raise ImportError(
+                f"a task's script may not import {name!r}{hint(name)}", name=str(name)
+            )
+        if fromlist:
+            # what is missing the interpreter would look for as a real module
+            missing = [public for public in fromlist if public not in vars(found)]
+            if missing:
+                raise ImportError(f"{name!r} has no {missing[0]!r} for a script", name=name)
+            return found
+        return proxies[name.partition(".")[0]]
+
+    return import_
+
+
+def _make_proxies(
+    names: Iterable[str], replacements: Mapping[str, Mapping[str, object]]
+) -> dict[str, ModuleType]:
     proxies: dict[str, ModuleType] = {}
-    for name in sorted(names):
+    wanted = set(names)
+    # ``import collections.abc`` binds the parent, whole
+    wanted |= {name.rpartition(".")[0] for name in wanted} & ALLOWED_MODULES.keys()
+    for name in sorted(wanted):
         proxy = ReadOnlyModule(name)
         vars(proxy).update(exported_names(name))
         vars(proxy).update(replacements.get(name, {}))
@@ -101,27 +143,7 @@ def make_importer(
             if parent not in proxies:
                 proxies[parent] = ReadOnlyModule(parent)
             vars(proxies[parent])[child] = proxy
-
-    def import_(
-        name: str,
-        globals_: Mapping[str, object] | None = None,  # noqa: ARG001 - the builtin's signature
-        locals_: Mapping[str, object] | None = None,  # noqa: ARG001 - the same
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> ModuleType:
-        found = None if level else proxies.get(name)
-        if found is None and name in _INTERNAL_MODULES and not level:
-            import_module(name)  # C code takes it from sys.modules, not from here
-            return ReadOnlyModule(name)
-        if found is None:
-            raise ImportError(
-                f"a task's script may not import {name!r}{hint(name)}", name=str(name)
-            )
-        if fromlist:
-            return found
-        return proxies[name.partition(".")[0]]
-
-    return import_
+    return proxies
 
 
 def real_builtin(name: str) -> Any:

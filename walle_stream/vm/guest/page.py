@@ -12,7 +12,10 @@ type PageInput = tuple[str, str, str, int | None, EventRow, list[EventRow]]
 class Page:
     """One visit of a page, from its enter to the event that woke the task."""
 
-    __slots__ = ("_events", "_input", "_trigger")
+    __slots__ = ("_events_", "_input_", "_trigger_")
+
+    _events_: EventList
+    _trigger_: Event
 
     def __init__(self, given: PageInput) -> None:
         """Look at a page.
@@ -20,19 +23,17 @@ class Page:
         Args:
             given: What the host sent.
         """
-        self._input = given
-        self._events: EventList | None = None
-        self._trigger: Event | None = None
+        self._input_ = given
 
     @property
     def page_id(self) -> str:
         """The page of the app."""
-        return self._input[0]
+        return self._input_[0]
 
     @property
     def instance(self) -> str:
         """Which visit of the page."""
-        return self._input[1]
+        return self._input_[1]
 
     @property
     def cause(self) -> str:
@@ -43,47 +44,51 @@ class Page:
         events. ``open``: it has not ended yet; ``none``: the page was never
         entered, and its only event is the one that woke the task.
         """
-        return self._input[2]
+        return self._input_[2]
 
     @property
     def is_complete(self) -> bool:
         """Whether the page was entered and has ended, by whatever cause."""
-        return self._input[3] is not None and self._input[2] not in {"open", "none"}
+        return self._input_[3] is not None and self._input_[2] not in {"open", "none"}
 
     @property
     def enter_time_ms(self) -> int | None:
         """Event time of the enter; None when it was never seen."""
-        return self._input[3]
+        return self._input_[3]
 
     @property
     def exit_time_ms(self) -> int | None:
         """Event time of the end; None while the page is open, or never entered."""
-        given = self._input
+        given = self._input_
         return None if given[2] in {"open", "none"} else given[5][-1][2]
 
     @property
     def dwell_ms(self) -> int | None:
         """From enter to end, ≥ 0; None unless the page is complete."""
-        enter_ms, exit_ms = self._input[3], self.exit_time_ms
+        enter_ms, exit_ms = self._input_[3], self.exit_time_ms
         return None if enter_ms is None or exit_ms is None else exit_ms - enter_ms
 
     @property
     def trigger(self) -> Event:
         """The event that woke the task; the page's exit for a task on exits."""
-        if self._trigger is None:
-            given = self._input
+        try:
+            return self._trigger_
+        except AttributeError:  # the run's first look
+            given = self._input_
             # the waking event is the last one; its place is kept for inputs that say so
-            self._trigger = Event(given[4] or given[5][-1], given[:2])
-        return self._trigger
+            made = self._trigger_ = Event(given[4] or given[5][-1], given[:2])
+            return made
 
     @property
     def events(self) -> EventList:
         """The page's events in order, the waking one last."""
-        if self._events is None:
-            given = self._input
+        try:
+            return self._events_
+        except AttributeError:  # the run's first look
+            given = self._input_
             page = given[:2]
-            self._events = EventList([Event(row, page) for row in given[5]])
-        return self._events
+            made = self._events_ = EventList([Event(row, page) for row in given[5]])
+            return made
 
     def key_by(self, field: str | Callable[[Event], Hashable]) -> dict[Any, EventList]:
         """Group the page's events, see ``EventList.key_by``.

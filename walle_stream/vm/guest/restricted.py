@@ -29,6 +29,27 @@ FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 """Attributes whose templates walk attributes by name."""
 
 
+_MATCH_ARGS: Final = "__match_args__"
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether an attribute may be read without a guard.
+
+    Args:
+        name: Its name.
+    """
+    return not is_refused_name(name) and name not in FORMAT_ATTRIBUTES
+
+
+def is_guarded_attribute(name: str) -> bool:
+    """Tell whether reading an attribute needs a guard at run time.
+
+    Args:
+        name: An attribute.
+    """
+    return name in FORMAT_ATTRIBUTES
+
+
 # what string.Formatter.parse is, without importing ``string``
 _parse_template: Final = import_module("_string").formatter_parser
 
@@ -48,6 +69,14 @@ def _store_target(target: Any) -> Any:
 
 def _format_attribute(value: Any, name: str) -> Any:
     method = getattr(value, name)
+    owner = getattr(method, "__self__", None)  # what super() found is bound to it
+    if type(value) is super and isinstance(owner, str):
+
+        def format_own(*args: Any, **fields: Any) -> str:
+            _check_template(owner)
+            return str(method(*args, **fields))
+
+        return format_own
     if isinstance(value, str):
 
         def format_this(*args: Any, **fields: Any) -> str:
@@ -55,7 +84,8 @@ def _format_attribute(value: Any, name: str) -> Any:
             return str(method(*args, **fields))
 
         return format_this
-    if isinstance(value, type) and issubclass(value, str):
+    is_of_text = getattr(method, "__objclass__", None) is str
+    if is_of_text or (isinstance(value, type) and issubclass(value, str)):
 
         def format_that(template: str, *args: Any, **fields: Any) -> str:
             _check_template(template)
@@ -93,26 +123,35 @@ def _hasattr(target: Any, name: str) -> bool:
 
 
 def _setattr(target: Any, name: str, value: Any) -> None:
-    setattr(_store_target(target), _check_name(name), value)
+    setattr(_store_target(target), _check_stored(name), value)
 
 
 def _delattr(target: Any, name: str) -> None:
-    delattr(_store_target(target), _check_name(name))
+    delattr(_store_target(target), _check_stored(name))
+
+
+def _check_stored(name: object) -> str:
+    if name == _MATCH_ARGS:
+        raise AttributeError(f"a task's script may not set {name!r}: give it to the class's body")
+    return _check_name(name)
 
 
 class _IsType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, type)
+        # a subclass is a class as any other, or its patterns would read any class
+        return isinstance(instance, type) if cls is _Type else type.__instancecheck__(cls, instance)
 
 
 class _Type(metaclass=_IsType):
     # ``type`` without its three-argument form, which makes any class at all
 
     def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
-        return type(value)
+        found = type(value)
+        # the class of a class is a ``type`` again: it, too, makes any class at all
+        return _Type if issubclass(found, type) else found
 
     def __class_getitem__(cls, item: Any) -> Any:
-        return type[item]
+        return cls  # for annotations; ``type[item]`` could be called as the real one
 
 
 def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
@@ -133,6 +172,27 @@ def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda wrapper: functools.update_wrapper(_store_target(wrapper), wrapped)
 
 
+def _guard_enumerations() -> None:
+    # Enum("X", names) makes a class with attributes that the gate never saw
+    kind: Any = import_module("enum").EnumType
+    create = kind._create_
+    if hasattr(create, "is_guarded"):
+        return
+
+    def guarded(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
+        if type(names) is str:
+            names = names.replace(",", " ").split()
+        elif isinstance(names, Mapping):
+            names = names.items()
+        members = [each if type(each) is str else tuple(each) for each in names]
+        for each in members:
+            _check_name(each if isinstance(each, str) else each[0])
+        return create(cls, class_name, members, **options)
+
+    guarded.is_guarded = True  # type: ignore[attr-defined] # a mark of ours
+    kind._create_ = guarded
+
+
 REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
     "dataclasses": {"dataclass": _dataclass},
@@ -150,6 +210,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     Args:
         importer: What ``import`` calls.
     """
+    _guard_enumerations()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr

@@ -1,10 +1,9 @@
 """The guest's side of a VM: bind a task, then run batches of it.
 
-The host writes a call into the inbox and enters ``call``. The guest runs every
-group, writes the results behind the header of the outbox and, last of all, the
-header with the call's number: the completion mark. Results that do not fit stay
-here; the header says how much room they need and the host enters
-``write_pending`` with a larger outbox. See ``layout`` for the bytes.
+The host writes an order into the inbox; the guest runs every group, writes the
+results behind the header of the outbox and, last of all, the order's number:
+the completion mark. Results that do not fit stay here; the header says how much
+room they need and the host gives a larger outbox. See ``layout`` for the bytes.
 
 The script's body is executed in fresh globals for every run, so nothing that a
 run leaves in a global, a default argument or a class is there for the next.
@@ -12,65 +11,72 @@ run leaves in a global, a default argument or a class is there for the next.
 
 import gc
 import marshal
-import struct
 import sys
+from array import array
 from os import read, write
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from walle_stream.vm.guest.context import Context, Limits, Log
+from walle_stream.vm.guest.auditing import Auditor
+from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
+from walle_stream.vm.guest.importer import import_from_package
 from walle_stream.vm.guest.layout import (
+    ANSWER_HEAD,
     CALL,
-    DELETED,
+    FEW_WORDS,
     HEADER,
     INBOX,
+    LONGEST_PAUSE,
     MAGIC,
+    NUMBER,
     PENDING,
     RING,
+    RUN_SILENT,
+    STATUS_ASKS,
     STATUS_COMPLETE,
+    STATUS_NEXT,
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
+from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
+from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
 from walle_stream.vm.guest.page import Page
 from walle_stream.vm.guest.restricted import REPLACED_NAMES, SCRIPT_MODULE, make_builtins
-from walle_stream.vm.guest.state import State
-
-MESSAGE_MAX_CHARACTERS: Final = 2_000
-"""Longest description of a failed run."""
-
-NAME_MAX_CHARACTERS: Final = 200
-"""Longest class name of an exception."""
-
-_GC_THRESHOLD: Final = 50_000
-
+from walle_stream.vm.guest.state import Overlay, State, check_size, merge, state_bytes
+from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 
 TASK_FACTOR: Final = 10
 """A task is out everywhere after so many times the strikes of one device."""
 
-_TOOL_ID: Final = 4
-_TOOL_NAME: Final = "walle"
-# the session, and the text of a pending call: an exception from one has nowhere to go
-_OWN_FILES: Final = ("<walle_guest", "<string>")
-
-
-class RunStopped(BaseException):
-    """Raised in a script that runs too long, at every line until it has ended."""
+_GC_THRESHOLD: Final = 50_000
+_MARKS: Final = {
+    status: int.from_bytes(MAGIC, "little") | status << 32
+    for status in (STATUS_COMPLETE, STATUS_TOO_SMALL, STATUS_ASKS, STATUS_NEXT)
+}
 
 
 class _Program(NamedTuple):
     task: str
     file: str
     code: CodeType
-    config: dict[str, Any] | bytes
+    context: type[Context]
     shares_globals: bool
     """The host found that no run can leave anything in the globals."""
     limits: Limits
+    state_version: int
 
 
-_NO_LOG: Final = Log(0)
+_NO_RESULT: Final[tuple[int, list[int], bytes]] = (0, [], b"")
+_NO_LIMITS: Final[Limits] = (0, 0, 0, 0, 1, 0, 0)
 _NO_PROGRAM: Final = _Program(
-    "", "", compile("", "", "exec"), b"", shares_globals=False, limits=(0, 0, 0, 0, 1)
+    "",
+    "",
+    compile("", "", "exec"),
+    Context,
+    shares_globals=False,
+    limits=_NO_LIMITS,
+    state_version=1,
 )
 
 
@@ -81,29 +87,34 @@ class Session:
         """Take the buffers.
 
         Args:
-            inbox: Where the host writes calls.
+            inbox: Where the host writes orders.
             outbox: Where results go.
             pulse: One u64 for the number of the run at hand, 0 for none.
         """
-        self._inbox = inbox
-        self._outbox = outbox
         self._pulse = pulse.cast("Q")
         self._run_number = 0
-        self._stopping = 0
+        self._order_number = 0
         self._program = _NO_PROGRAM
+        self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
-        self._result: tuple[int, list[int], bytes] = (0, [], b"")
+        self._auditor = Auditor(self._pulse)
+        self._result = _NO_RESULT
+        self._wake = self._done = -1
+        self.share(inbox, outbox)
 
     def share(self, inbox: memoryview, outbox: memoryview) -> None:
         """Use other buffers from now on.
 
         Args:
-            inbox: Where the host writes calls.
+            inbox: Where the host writes orders.
             outbox: Where results go.
         """
         self._inbox = inbox
         self._outbox = outbox
+        self._orders = inbox[: INBOX.size].cast("Q")
+        self._packed = inbox[INBOX.size :]
+        self._heads = outbox[: HEADER.size].cast("Q")
 
     def bind(self, packed: bytes) -> None:
         """Load a task and try its script's body once.
@@ -113,26 +124,32 @@ class Session:
 
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
-                whether globals can be shared between runs, limits).
+                whether globals can be shared between runs, limits, state
+                version, resources, what a package brings to import: None, or its
+                modules and the runtime's names).
         """
-        task, file, code, config, imports, shares, limits = marshal.loads(packed)  # noqa: S302 - made by the host
-        self._program = _Program(task, file, code, _flat(config), shares, limits)
+        given = marshal.loads(packed)  # noqa: S302 - made by the host
+        task, file, code, config, imports, shares, limits, version, resources, package = given
+        if package is not None:
+            import_from_package(*package)
+        context = bind_context(task, _flat(config), limits, resources, self.ask)
+        self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
-        self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
+        self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES, self._auditor))
+        stopper = self._stopper = Stopper(self._pulse, limits[5], code)
         words: list[int] = []
         parts: list[bytes] = []
         log = Log(limits[2])
         namespace = self._namespace(log)
+        self._auditor.begin()
         self._pulse[0] = self._run_number = 1
         try:
             exec(code, namespace)
+            stopper.check()
         except BaseException as error:  # noqa: BLE001 - whatever a script raises is its failure
-            _write_failure(words, parts, log, self._described(error))
+            write_failure(words, parts, log, self._described(error))
         else:
-            if self._stopping:
-                _write_failure(words, parts, log, self._described(RunStopped()))
-            else:
-                words += (1, 0, 0)
+            words.append(RUN_SILENT)
         self._pulse[0] = 0
         words.append(0)
         namespace.clear()
@@ -141,111 +158,215 @@ class Session:
         gc.set_threshold(_GC_THRESHOLD, 20, 20)
         self._finish(0, words, parts)
 
-    def serve(self, wake: int, done: int) -> None:
+    def serve(self, wake: int, done: int, spins: int) -> None:
         """Do what the host orders until it says to leave; the VM's thread stays here.
+
+        A host that calls often finds the guest looking: waking a thread that
+        sleeps costs more than a whole short call. Looking that finds nothing
+        is done ever more seldom.
 
         Args:
             wake: Descriptor that the host rings.
             done: Descriptor to ring when an order was done.
+            spins: How often to look for an order before sleeping.
         """
-        inbox = self._inbox
-        order_of, size = INBOX.unpack_from, INBOX.size
+        packed, orders, last = self._packed, self._orders, self._order_number
+        self._wake, self._done = wake, done
+        looks = range(spins)
+        pause = paused = 0
         while True:
-            read(wake, 8)
-            order, number = order_of(inbox)
+            if paused:
+                paused -= 1
+            else:
+                for _ in looks:
+                    if orders[NUMBER] != last:
+                        pause = 0
+                        break
+                else:
+                    pause = paused = min(2 * pause + 1, LONGEST_PAUSE)
+            while orders[NUMBER] == last:
+                read(wake, 8)
+            self._order_number = orders[NUMBER]
+            order = orders[0]
             if order == CALL:
-                self.call(number, inbox[size:])
+                self.call(packed)
             elif order == PENDING:
                 self.write_pending()
             else:
                 return
+            last = self._order_number  # runs that asked were answered by orders of their own
             write(done, RING)
 
-    def call(self, number: int, packed: memoryview) -> None:  # noqa: C901 - the hot loop
+    def ask(self, request: bytes) -> bytes:
+        """Ask the host something in the middle of a run; blocks until it answers.
+
+        The time that takes is the host's: it does not count as the run's.
+
+        Args:
+            request: At most 256 MiB.
+
+        Returns:
+            The answer.
+
+        Raises:
+            RuntimeError: The host refused; its text says why.
+        """
+        pulse, outbox, heads = self._pulse, self._outbox, self._heads
+        number, pulse[0] = pulse[0], 0
+        room = len(outbox) - HEADER.size
+        for at in range(0, len(request), room):
+            part = request[at : at + room]
+            outbox[HEADER.size : HEADER.size + len(part)] = part
+            heads[2], heads[3] = len(request) - at, len(part)
+            self._exchange(STATUS_ASKS)
+        parts: list[bytes] = []
+        while True:
+            left, size, has_failed = ANSWER_HEAD.unpack_from(self._packed)
+            parts.append(bytes(self._packed[ANSWER_HEAD.size : ANSWER_HEAD.size + size]))
+            if left <= size:
+                break
+            heads[2] = heads[3] = 0
+            self._exchange(STATUS_NEXT)
+        pulse[0] = number
+        answer = b"".join(parts)
+        if has_failed:
+            raise RuntimeError(answer.decode("utf-8", "replace"))
+        return answer
+
+    def _exchange(self, status: int) -> None:
+        # tell the host, sleep until its next order
+        heads, orders, last = self._heads, self._orders, self._order_number
+        heads[0] = _MARKS[status]
+        heads[NUMBER] = last
+        write(self._done, RING)
+        while orders[NUMBER] == last:
+            read(self._wake, 8)
+        self._order_number = orders[NUMBER]
+
+    def call(self, packed: memoryview) -> None:  # noqa: C901, PLR0912, PLR0915 - the hot loop
         """Run a batch.
 
         Args:
-            number: Of the call.
             packed: The groups, marshalled; may be longer.
         """
         groups = marshal.loads(packed)  # noqa: S302 - made by the host
-        task, _, code, config, _, limits = self._program
+        code, make_context, limits = self._program.code, self._program.context, self._program.limits
+        strikes, counts_steps, max_state_bytes = limits[4:7]
+        state_version = self._program.state_version
         shared = self._shared_globals()
+        run = shared["run"] if shared else _run_nothing
         words: list[int] = []
         parts: list[bytes] = []
-        pulse, run_number = self._pulse, self._run_number
-        strikes, stops = limits[4], 0
+        pulse, run_number, stopper = self._pulse, self._run_number, self._stopper
+        stops = 0
         is_task_out = is_out = False
         for device_id, state, runs in groups:
             stops_before, is_out = stops, is_task_out
-            changes: dict[str, bytes | None] = {}
+            changes: Overlay = {}
+            held_bytes = -1
+            old_version = left_version = state_version
+            if state and (state_version != 1 or VERSION_KEY in state):
+                old_version = left_version = take_version(state)
             for position, clock_ms, given in runs:
-                overlay: dict[str, bytes | None] = {}
-                context = Context(
-                    device_id, task, State(state, overlay), position, clock_ms, config, limits
-                )
+                run_number += 1
                 if is_out:
                     # without a VM's call for each: a batch of loops must not take an hour
-                    _write_failure(words, parts, _NO_LOG, self._quarantined(device_id))
-                    run_number += 1
+                    write_failure(words, parts, None, self._quarantined(device_id))
                     continue
+                view = State(state)
+                context = make_context(device_id, position, clock_ms, view)
                 namespace = shared
-                pulse[0] = run_number = run_number + 1
+                pulse[0] = run_number
                 try:
+                    if counts_steps:
+                        stopper.begin_run()
                     if namespace is None:
                         namespace = self._namespace(context.log)
                         exec(code, namespace)
-                    namespace["run"](context, Page(given))
+                        run = namespace["run"]
+                    if old_version != state_version and state:
+                        migrate(view, namespace.get("migrate"), state_version, old_version)
+                    run(context, Page(given))
+                    if stopper.stopping:
+                        stopper.check()
+                    overlay = view._overlay_
+                    if overlay:
+                        if held_bytes < 0:
+                            held_bytes = state_bytes(state)
+                        held_bytes += view._written_bytes_
+                        if held_bytes > max_state_bytes:
+                            held_bytes = -1
+                            check_size(state, overlay, max_state_bytes)
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
-                    stops += bool(self._stopping)
-                    _write_failure(words, parts, context.log, self._described(error))
-                else:
-                    if self._stopping:  # the script caught what stopped it
+                    was_stopping = stopper.stopping
+                    log = context._log_
+                    write_failure(words, parts, log, self._described(error))
+                    if was_stopping:
                         stops += 1
-                        failure = self._described(RunStopped())
-                        _write_failure(words, parts, context.log, failure)
+                        is_task_out = stops >= strikes * TASK_FACTOR
+                        is_out = is_task_out or stops - stops_before >= strikes
+                else:
+                    if context._emitted_ or context._log_ is not None:
+                        write_success(words, parts, context)
                     else:
-                        _write_success(words, parts, context)
+                        words.append(RUN_SILENT)
+                    if overlay:
                         changes.update(overlay)
-                        if None in overlay.values():
-                            _take_over(state, overlay)
-                        else:
-                            state.update(overlay)
-                if stops != stops_before:
-                    is_task_out = stops >= strikes * TASK_FACTOR
-                    is_out = is_task_out or stops - stops_before >= strikes
+                        merge(state, overlay)
+                        old_version = state_version
                 if shared is None and namespace is not None:
                     # functions and globals hold each other: without this only the
                     # garbage collector would free a run
                     namespace.clear()
-            _write_changes(words, parts, changes)
+            if changes:
+                if state_version != 1 or left_version != 1:
+                    # layout 1 has no number
+                    changes[VERSION_KEY] = b"%d" % state_version if state_version != 1 else None
+                write_changes(words, parts, changes)
+            else:
+                words.append(0)
         pulse[0] = 0
         self._run_number = run_number
-        self._finish(number, words, parts)
+        self._finish(self._order_number, words, parts)
 
-    def stop(self) -> None:
-        """Stop the run at hand; made by the host as a pending call of this interpreter."""
-        number = self._pulse[0]
-        if number and not self._stopping:
-            self._stopping = number
-            monitoring = sys.monitoring
-            monitoring.use_tool_id(_TOOL_ID, _TOOL_NAME)
-            events = monitoring.events
-            for event in (events.LINE, events.JUMP, events.PY_START):
-                monitoring.register_callback(_TOOL_ID, event, self._on_event)
-            monitoring.set_events(_TOOL_ID, events.LINE | events.JUMP | events.PY_START)
+    def stop(self, *, for_memory: bool = False) -> None:
+        """Stop the run at hand; made by the host as a pending call of this interpreter.
 
-    def _on_event(self, code: CodeType, *_: object) -> None:
-        if self._pulse[0] != self._stopping:
-            self._unstop()  # the run had ended when the host asked
-        elif not code.co_filename.startswith(_OWN_FILES):
-            raise RunStopped
+        Args:
+            for_memory: Why: the process has too much, or the run takes too long.
+        """
+        self._stopper.stop(for_memory=for_memory)
 
-    def _unstop(self) -> None:
-        # events end first: one between these lines must still find a run to stop
-        sys.monitoring.set_events(_TOOL_ID, 0)
-        sys.monitoring.free_tool_id(_TOOL_ID)
-        self._stopping = 0
+    def write_pending(self) -> None:
+        """Write the last result, or how much room it needs."""
+        _, words, body = self._result
+        self._result = (self._order_number, words, body)
+        self._write()
+
+    def _write(self) -> None:
+        number, words, body = self._result
+        count = len(words)
+        at = HEADER.size + WORD_BYTES * count
+        end = at + len(body)
+        outbox, heads = self._outbox, self._heads
+        status = STATUS_TOO_SMALL
+        if end <= len(outbox):
+            status = STATUS_COMPLETE
+            if count < len(FEW_WORDS):
+                FEW_WORDS[count].pack_into(outbox, HEADER.size, *words)
+            else:
+                outbox[HEADER.size : at] = array("I", words).tobytes()
+            if body:
+                outbox[at:end] = body
+            self._result = _NO_RESULT
+        heads[0] = _MARKS[status]
+        heads[2] = count
+        heads[3] = len(body)
+        heads[NUMBER] = number
+
+    def _finish(self, number: int, words: list[int], parts: list[bytes]) -> None:
+        self._result = (number, words, b"".join(parts) if parts else b"")
+        self._write()
 
     def _quarantined(self, device_id: str) -> tuple[str, str]:
         program = self._program
@@ -253,14 +374,21 @@ class Session:
         return "Quarantined", f"{program.file}: {text} too often; correct it and restart"
 
     def _described(self, error: BaseException) -> tuple[str, str]:
-        if not self._stopping:
-            return describe(error, self._program.file)
-        self._unstop()
-        name, text = describe(error, self._program.file)
-        place = text.partition(f": {name}")[0] if isinstance(error, RunStopped) else ""
-        limit_s = self._program.limits[3] / 1000
-        text = f"took longer than {limit_s:g} s (limits.wallTime) and was stopped"
-        return "RunStopped", f"{place or self._program.file}: RunStopped: {text}"
+        program, stopper = self._program, self._stopper
+        if not stopper.stopping:
+            return describe(error, program.file)
+        was_told = stopper.release()
+        name, text = describe(error, program.file)
+        is_ours = isinstance(error, (RunStopped, StepsExceeded))
+        place = (text.partition(f": {name}")[0] if is_ours else "") or program.file
+        if was_told and stopper.is_for_memory:
+            text = "ran when its process had too much memory (runtime.memory)"
+            return "RunStopped", f"{place}: RunStopped: {text} and was stopped"
+        if was_told:
+            text = f"took longer than {program.limits[3] / 1000:g} s (limits.wallTime)"
+            return "RunStopped", f"{place}: RunStopped: {text} and was stopped"
+        text = f"made more than {program.limits[5]} steps (limits.steps) and was stopped"
+        return "StepsExceeded", f"{place}: StepsExceeded: {text}"
 
     def _shared_globals(self) -> dict[str, Any] | None:
         # executed in the first call and kept: its body raised nothing when it was bound
@@ -269,24 +397,6 @@ class Session:
             exec(self._program.code, namespace)
             self._shared = namespace
         return self._shared
-
-    def write_pending(self) -> None:
-        """Write the last result, or how much room it needs."""
-        number, words, body = self._result
-        words_bytes = WORD_BYTES * len(words)
-        size_bytes = HEADER.size + words_bytes + len(body)
-        outbox = self._outbox
-        status = STATUS_TOO_SMALL
-        if size_bytes <= len(outbox):
-            status = STATUS_COMPLETE
-            struct.pack_into(f"<{len(words)}I", outbox, HEADER.size, *words)
-            outbox[HEADER.size + words_bytes : size_bytes] = body
-            self._result = (0, [], b"")
-        HEADER.pack_into(outbox, 0, MAGIC, status, number, len(words), len(body))
-
-    def _finish(self, number: int, words: list[int], parts: list[bytes]) -> None:
-        self._result = (number, words, b"".join(parts))
-        self.write_pending()
 
     def _namespace(self, log: Log) -> dict[str, Any]:
         # dataclasses looks a class's module up by name
@@ -297,87 +407,11 @@ class Session:
         return namespace
 
 
+def _run_nothing(_context: Context, _page: Page) -> None:
+    pass  # until a run's own globals are made
+
+
 def _flat(packed: bytes) -> dict[str, Any] | bytes:
     # a copy of a flat dict is as good as unmarshalling it anew, and ten times as fast
     config: dict[str, Any] = marshal.loads(packed)  # noqa: S302 - made by the host
     return packed if any(isinstance(v, (dict, list)) for v in config.values()) else config
-
-
-def describe(error: BaseException, file: str) -> tuple[str, str]:
-    """Put an exception of a script into words.
-
-    Args:
-        error: What the script raised.
-        file: The script's file name.
-
-    Returns:
-        The class, and one text ``file:line: class: message`` with the line of
-        the script that was running; never raises, whatever the exception does.
-    """
-    try:
-        line = 0
-        trace: TracebackType | None = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == file:
-                line = trace.tb_lineno
-            trace = trace.tb_next
-        name = str(type(error).__name__)[:NAME_MAX_CHARACTERS]
-    except BaseException:  # noqa: BLE001 - the exception is the script's own class
-        return "BaseException", f"{file}: the script's exception could not be described"
-    place = f"{file}:{line}" if line else file
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 - its __str__ is the script's too
-        text = "its text could not be made"
-    return name, f"{place}: {name}: {text}"[:MESSAGE_MAX_CHARACTERS]
-
-
-def _take_over(state: dict[str, bytes], overlay: dict[str, bytes | None]) -> None:
-    for key, data in overlay.items():
-        if data is None:
-            state.pop(key, None)
-        else:
-            state[key] = data
-
-
-def _write_changes(words: list[int], parts: list[bytes], changes: dict[str, bytes | None]) -> None:
-    words.append(len(changes))
-    for key, data in changes.items():
-        name = key.encode()
-        parts.append(name)
-        if data is None:
-            words += (len(name), DELETED)
-        else:
-            words += (len(name), len(data))
-            parts.append(data)
-
-
-def _write_success(words: list[int], parts: list[bytes], context: Context) -> None:
-    emitted, lines = context.taken()
-    words += (1, len(emitted) // 2, *map(len, emitted), len(lines))
-    parts += emitted
-    if lines:
-        _write_lines(words, parts, lines)
-
-
-def _write_failure(
-    words: list[int], parts: list[bytes], log: Log, description: tuple[str, str]
-) -> None:
-    lines = log.taken()
-    words += (0, 0, len(lines))
-    _write_lines(words, parts, lines)
-    for text in description:
-        data = _encode_text(text)
-        words.append(len(data))
-        parts.append(data)
-
-
-def _write_lines(words: list[int], parts: list[bytes], lines: list[tuple[int, str]]) -> None:
-    for level, text in lines:
-        data = _encode_text(text)
-        words += (level, len(data))
-        parts.append(data)
-
-
-def _encode_text(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")

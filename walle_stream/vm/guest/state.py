@@ -4,6 +4,8 @@ Values cross as JSON bytes. A run writes into its own overlay; the session puts
 the overlay over the device's state when the run has succeeded and drops it
 when it has failed. Later runs of the same device in the batch see what was put,
 exactly as they would in a batch of their own.
+
+Names like ``_base_`` are refused to scripts by the gate (``rules``).
 """
 
 from typing import Any, Final
@@ -13,21 +15,25 @@ from walle_stream.vm.guest.codec import decode_json, encode_json
 STATE_KEY_MAX_BYTES: Final = 1_024
 """Longest key of a state entry, in bytes of UTF-8."""
 
+type Overlay = dict[str, bytes | None]
+"""What a run changes: values by key, None for a deleted one."""
+
 
 class State:
     """Key-value state of (device, task), kept between runs."""
 
-    __slots__ = ("_base", "_overlay")
+    __slots__ = ("_base_", "_overlay_", "_written_bytes_")
 
-    def __init__(self, base: dict[str, bytes], overlay: dict[str, bytes | None]) -> None:
+    _written_bytes_: int  # keys and values, also of what was put over later
+
+    def __init__(self, base: dict[str, bytes]) -> None:
         """Look at a device's state.
 
         Args:
             base: What earlier runs left; only read.
-            overlay: What this run changes; None deletes.
         """
-        self._base = base
-        self._overlay = overlay
+        self._base_ = base
+        self._overlay_: Overlay | None = None  # made by the first change: many runs only read
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, decoded anew at each call: changing it stores nothing.
@@ -36,8 +42,8 @@ class State:
             key: The entry's name.
             default: What to return when there is no such entry.
         """
-        overlay = self._overlay
-        data = overlay[key] if key in overlay else self._base.get(key)
+        overlay = self._overlay_
+        data = overlay[key] if overlay and key in overlay else self._base_.get(key)
         return default if data is None else decode_json(data)
 
     def put(self, key: str, value: Any) -> None:
@@ -59,7 +65,13 @@ class State:
             raise ValueError(
                 f"a state key has 1 to {STATE_KEY_MAX_BYTES} bytes, this one {size_bytes}"
             )
-        self._overlay[key] = encode_json(value)
+        data = encode_json(value)
+        if self._overlay_ is None:
+            self._overlay_ = {key: data}
+            self._written_bytes_ = size_bytes + len(data)
+        else:
+            self._overlay_[key] = data
+            self._written_bytes_ += size_bytes + len(data)
 
     def delete(self, key: str) -> None:
         """Remove an entry; nothing happens when there is none.
@@ -68,12 +80,15 @@ class State:
             key: The entry's name.
         """
         if key in self:
-            self._overlay[key] = None
+            if self._overlay_ is None:
+                self._overlay_ = {}
+                self._written_bytes_ = 0
+            self._overlay_[key] = None
 
     def keys(self) -> list[str]:
         """Return the names of all entries, sorted."""
-        names = set(self._base)
-        for key, data in self._overlay.items():
+        names = set(self._base_)
+        for key, data in (self._overlay_ or {}).items():
             if data is None:
                 names.discard(key)
             else:
@@ -82,7 +97,54 @@ class State:
 
     def __contains__(self, key: str) -> bool:
         """Tell whether there is an entry."""
-        overlay = self._overlay
-        if key in overlay:
+        overlay = self._overlay_
+        if overlay and key in overlay:
             return overlay[key] is not None
-        return key in self._base
+        return key in self._base_
+
+
+def state_bytes(state: dict[str, bytes]) -> int:
+    """Return how large a state is, keys (in characters) and values together.
+
+    Args:
+        state: Values by key.
+    """
+    return sum(map(len, state)) + sum(map(len, state.values()))
+
+
+def merge(state: dict[str, bytes], overlay: Overlay) -> None:
+    """Put a run's changes over a state.
+
+    Args:
+        state: Changed in place.
+        overlay: The changes.
+    """
+    if None in overlay.values():
+        for key, data in overlay.items():
+            if data is None:
+                state.pop(key, None)
+            else:
+                state[key] = data
+    else:
+        state.update(overlay)  # type: ignore[arg-type] # no None in it
+
+
+def check_size(state: dict[str, bytes], overlay: Overlay, max_bytes: int) -> None:
+    """Refuse a run that lets a state grow beyond its bound.
+
+    Args:
+        state: Before the run.
+        overlay: The run's changes.
+        max_bytes: The bound.
+
+    Raises:
+        ValueError: It grows beyond the bound; one that shrinks is let through.
+    """
+    merged = state.copy()
+    merge(merged, overlay)
+    size_bytes = state_bytes(merged)
+    if max_bytes < size_bytes and state_bytes(state) < size_bytes:
+        raise ValueError(
+            f"a device's state may have {max_bytes} bytes, this run leaves {size_bytes} "
+            "(limits.stateBytes)"
+        )

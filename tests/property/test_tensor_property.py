@@ -1,0 +1,57 @@
+"""Tensor requests of a guest: whatever the bytes, the host reads or refuses."""
+
+import random
+from contextlib import suppress
+
+import pytest
+
+from walle_stream.engine.minimal import MinimalEvaluator
+from walle_stream.errors import FrameError, TensorError
+from walle_stream.vm.guest.tensors import concatenate, evaluate, make_tensor
+from walle_stream.wire.tensors import decode_graph, encode_values
+
+MUTATIONS = 3_000
+
+
+def request() -> bytes:
+    sent: list[bytes] = []
+
+    def ask(data: bytes) -> bytes:
+        sent.append(data[1:])
+        return encode_values(MinimalEvaluator().evaluate(decode_graph(data[1:])))
+
+    a = make_tensor(ask, [[1.0, 2.0], [3.0, 4.0]], None, None)
+    b = concatenate(ask, [a, (a @ a).softmax(), a.take([1, 0])], 0)
+    evaluate(ask, [b, b.sum(axis=1), a.astype("int64").transpose()])
+    return sent[0]
+
+
+def test_what_a_guest_wrote_is_what_the_host_reads() -> None:
+    graph = decode_graph(request())
+    assert [len(each.shape) for each in MinimalEvaluator().evaluate(graph)] == [2, 1, 2]
+
+
+def test_mutated_requests_are_evaluated_or_refused() -> None:
+    rng, data = random.Random(7), request()
+    refused = 0
+    for _ in range(MUTATIONS):
+        mutated = bytearray(data)
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(mutated))
+            if rng.random() < 0.7:
+                mutated[at] = rng.randrange(256)
+            else:
+                del mutated[at : at + rng.randint(1, 5)]
+            if not mutated:
+                break
+        try:
+            MinimalEvaluator().evaluate(decode_graph(bytes(mutated)))
+        except (FrameError, TensorError):
+            refused += 1
+    assert 0 < refused <= MUTATIONS
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff" * 4, b"\x02\0\0\0{}", b"\x02\0\0\0[]"])
+def test_what_is_no_request_is_refused(data: bytes) -> None:
+    with pytest.raises(FrameError), suppress(TensorError):
+        decode_graph(data)

@@ -1,0 +1,248 @@
+"""Task packages from definitions, and what their size is worth.
+
+Place in the flow: ``walle task`` asks; the YAML, the script and the resources
+are read here, ``vm.package.build`` compiles and packs.
+"""
+
+import errno
+import os
+import re
+import sys
+import sysconfig
+import zlib
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.app.connectors import ConnectorModels
+from walle_stream.app.programs import load_program
+from walle_stream.errors import PackageError, SpecFileError
+from walle_stream.spec.loader import load_pipeline, load_task
+from walle_stream.spec.models import Task
+from walle_stream.spec.suggestions import suggest
+from walle_stream.vm.bundle import guest_bundle
+from walle_stream.vm.package.build import build_package, compile_for
+from walle_stream.vm.package.reader import (
+    CURRENT_TAG,
+    MANIFEST,
+    PackagedLimits,
+    PackagedTask,
+    TaskPackage,
+)
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+# of a standard library's folder: not the interpreter's, made from the rest, or only for its tests
+_NOT_COUNTED: Final = frozenset(
+    {"site-packages", "__pycache__", "test", "tests", "idle_test", "lib-dynload"}
+)
+_COMPRESSION: Final = 9
+
+
+class Size(msgspec.Struct, frozen=True):
+    """Of one thing, as it is and as it travels."""
+
+    raw_bytes: int
+    """Inflated."""
+    packed_bytes: int
+    """Deflated."""
+
+
+class SizeReport(msgspec.Struct, frozen=True):
+    """What a package weighs beside what it needs and what it saves; every part has a ``total``."""
+
+    package: dict[str, Size]
+    """``script``, ``standard_modules`` and ``resources``, of all interpreters, ``manifest``."""
+    runtime: dict[str, Size]
+    """What a device must have besides: ``guest_library``, ``base_modules``, ``extensions`` that
+    are named, ``interpreter`` as it lies on this machine, not stripped."""
+    full: dict[str, Size]
+    """This machine's ``interpreter``, ``standard_library`` (source, without tests) and all its
+    ``extensions``."""
+    percent_of_full: dict[str, float]
+    """``package``, ``runtime`` and ``device`` (both together), deflated, of the deflated total."""
+
+
+def find_task(file: Path, name: str | None = None) -> Task:
+    """Load the task of a file.
+
+    Args:
+        file: A Task, or a pipeline with its tasks.
+        name: Which of several.
+
+    Raises:
+        SpecFileError: The file is wrong, or does not say which task.
+    """
+    single = load_task(file)
+    if single is not None:
+        tasks: tuple[Task, ...] = (single,)
+    else:
+        models = ConnectorModels()
+        tasks = load_pipeline(file, connector_models=models, look_for_scripts=True).tasks
+    names = [task.metadata.name for task in tasks]
+    if name is None and len(tasks) > 1:
+        raise SpecFileError(
+            f"{file}: holds the tasks {', '.join(names)}: name one with --task", str(file)
+        )
+    for task in tasks:
+        if name in {None, task.metadata.name}:
+            return task
+    raise SpecFileError(f"{file}: there is no task {name!r}{suggest(str(name), names)}", str(file))
+
+
+def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
+    """Build the package of a task; blocks for some 0.2 s per interpreter.
+
+    Args:
+        task: As ``find_task`` gives it.
+        pythons: Other interpreters, see ``build_package``.
+
+    Returns:
+        The file's bytes.
+
+    Raises:
+        ScriptError: The script is wrong, or it or a resource cannot be read.
+        PackageError: An interpreter cannot take part, or the resources are too large.
+    """
+    spec, name = task.spec, task.metadata.name
+    program = load_program(task)
+    packaged = PackagedTask(
+        name=name,
+        version=spec.version,
+        state_version=spec.state_version,
+        # folders of the builder are nobody's business
+        file=spec.script.name,
+        triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
+        fields=spec.fields,
+        config=dict(spec.config),
+        limits=PackagedLimits(**spec.limits.model_dump()),
+        isolation=spec.isolation,
+    )
+    return build_package(packaged, program.source, program.resources, pythons)
+
+
+def write_package(data: bytes, path: Path) -> None:
+    """Write a package, whole or not at all.
+
+    Args:
+        data: The file's bytes.
+        path: Where; what lies there is replaced.
+
+    Raises:
+        OSError: The disk is full.
+        PackageError: It cannot be written there.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        raise PackageError(
+            f"{path}: cannot be written: {error.strerror or error}: give another -o", str(path)
+        ) from error
+
+
+def size_report(package: TaskPackage) -> SizeReport:
+    """Measure a package beside this machine's Python; reads all of that, some 5 s.
+
+    Args:
+        package: Which.
+
+    Raises:
+        PackageError: This interpreter does not answer.
+    """
+    base = compile_for(sys.executable)
+    own = package.manifest.interpreters.get(CURRENT_TAG)
+    kinds = {**base.base, **(own.modules if own else {})}
+    named = [name for name, kind in kinds.items() if kind == "extension"]
+    specs = (find_spec(name) for name in named)
+    interpreter = _measured(_interpreter_files())
+    runtime = {
+        "guest_library": _size(guest_bundle()),
+        "base_modules": _size(base.base_bin),
+        "extensions": _measured(Path(spec.origin) for spec in specs if spec and spec.origin),
+        "interpreter": interpreter,
+    }
+    full = {
+        "interpreter": interpreter,
+        "standard_library": _measured(_library_files()),
+        "extensions": _measured(_extension_files()),
+    }
+    parts = package_sizes(package)
+    runtime["total"], full["total"] = _sum(runtime.values()), _sum(full.values())
+    device = _sum((parts["total"], runtime["total"]))
+    shares = {"package": parts["total"], "runtime": runtime["total"], "device": device}
+    percent = {
+        name: round(100 * size.packed_bytes / full["total"].packed_bytes, 2)
+        for name, size in shares.items()
+    }
+    return SizeReport(parts, runtime, full, percent)
+
+
+def package_sizes(package: TaskPackage) -> dict[str, Size]:
+    """Return the sizes of a package's parts, and ``total``: the file.
+
+    Args:
+        package: Which.
+    """
+    sizes = {}
+    for part, pattern in (
+        ("script", r"code/[^/]+/script\.bin"),
+        ("standard_modules", r"code/[^/]+/modules\.bin"),
+        ("resources", r"resources/.+"),
+    ):
+        names = [name for name in package.parts if re.fullmatch(pattern, name)]
+        raw = sum(len(package.parts[name]) for name in names)
+        sizes[part] = Size(raw, sum(package.packed_bytes[name] for name in names))
+    sizes["manifest"] = Size(package.manifest_bytes, package.packed_bytes[MANIFEST])
+    raw = sum(size.raw_bytes for size in sizes.values())
+    return {**sizes, "total": Size(raw, package.size_bytes)}
+
+
+def _interpreter_files() -> list[Path]:
+    executable = Path(sys.executable).resolve()
+    files = [executable]
+    library = sysconfig.get_config_var("INSTSONAME")
+    if library and sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        folders = (executable.parent.parent / "lib", Path(sysconfig.get_config_var("LIBDIR") or ""))
+        files += [folder / library for folder in folders if (folder / library).is_file()][:1]
+    return files
+
+
+def _library_files() -> list[Path]:
+    found = []
+    for folder, folders, names in Path(sysconfig.get_path("stdlib")).walk():
+        # config-*: what extensions are linked with, not run
+        folders[:] = [
+            name for name in folders if name not in _NOT_COUNTED and not name.startswith("config-")
+        ]
+        found += [folder / name for name in names]
+    return found
+
+
+def _extension_files() -> list[Path]:
+    folders = [Path(sysconfig.get_path(name)) / "lib-dynload" for name in ("platstdlib", "stdlib")]
+    shared = sysconfig.get_config_var("DESTSHARED")
+    folders += [Path(shared)] if shared else []
+    found = (folder for folder in folders if folder.is_dir())
+    return sorted(next(found, Path(os.devnull)).glob("*.so"))
+
+
+def _measured(files: Iterable[Path]) -> Size:
+    return _sum(_size(path.read_bytes()) for path in files if path.is_file())
+
+
+def _size(data: bytes) -> Size:
+    return Size(len(data), len(zlib.compress(data, _COMPRESSION)))
+
+
+def _sum(sizes: Iterable[Size]) -> Size:
+    given = list(sizes)
+    return Size(sum(each.raw_bytes for each in given), sum(each.packed_bytes for each in given))

@@ -1,0 +1,387 @@
+"""Tensors: expressions that the host evaluates, many in one crossing.
+
+``ctx.tensor(values)`` makes one; operators and methods make others without
+computing anything. ``tolist``, ``item`` and ``tobytes`` ask the host for the
+value, ``ctx.evaluate(a, b)`` for several at once. What was asked for is kept: a
+tensor that has its value is a constant in whatever is built on it.
+"""
+
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from json import dumps, loads
+from math import prod
+from typing import Any, Final
+
+type Ask = Callable[[bytes], bytes]
+"""Asks the host: request in, response out."""
+
+_CODES: Final[dict[str, Any]] = {
+    "float32": "f",
+    "float64": "d",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+}
+_HEAD: Final = struct.Struct("<I")
+_MAX_DIMS: Final = 8
+
+type _Value = tuple[str, tuple[int, ...], bytes]
+
+
+class Tensor:
+    """An expression; cannot be changed."""
+
+    __slots__ = ("_ask_", "_inputs_", "_operator_", "_parameters_", "_value_")
+
+    def __init__(
+        self,
+        ask: Ask,
+        operator: str,
+        inputs: "tuple[Tensor, ...]" = (),
+        parameters: dict[str, Any] | None = None,
+        value: _Value | None = None,
+    ) -> None:
+        """Make an expression; scripts use ``ctx.tensor``.
+
+        Args:
+            ask: Asks the host.
+            operator: What the host knows it by; ``const`` has a value.
+            inputs: What it is computed from.
+            parameters: Of the operator.
+            value: Dtype, shape and elements, when it is known.
+        """
+        self._ask_ = ask
+        self._operator_ = operator
+        self._inputs_ = inputs
+        self._parameters_ = {} if parameters is None else parameters
+        self._value_ = value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions; asks the host."""
+        return self._known_()[1]
+
+    @property
+    def dtype(self) -> str:
+        """``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``; asks the host."""
+        return self._known_()[0]
+
+    def tolist(self) -> Any:
+        """Return its elements as nested lists, a number for no dimensions; asks the host."""
+        dtype, shape, data = self._known_()
+        found: list[Any] = list(memoryview(data).cast(_CODES[dtype]))
+        for size in reversed(shape[1:]):
+            found = [found[at : at + size] for at in range(0, len(found), size or 1)]
+        return found if shape else found[0]
+
+    def item(self) -> int | float:
+        """Return the only element; asks the host.
+
+        Raises:
+            ValueError: There is not exactly one.
+        """
+        dtype, shape, data = self._known_()
+        if prod(shape) != 1:
+            raise ValueError(f"a tensor of shape {shape} is not one number: use tolist()")
+        number: int | float = memoryview(data).cast(_CODES[dtype])[0]
+        return number
+
+    def tobytes(self) -> bytes:
+        """Return its elements in row-major order, little-endian; asks the host."""
+        return self._known_()[2]
+
+    def _known_(self) -> _Value:
+        if self._value_ is None:
+            evaluate(self._ask_, (self,))
+        value = self._value_
+        if value is None:
+            raise RuntimeError("the host did not answer")
+        return value
+
+    def _with_(self, operator: str, other: object, *, is_right: bool = False) -> "Tensor":
+        given = other if isinstance(other, Tensor) else make_tensor(self._ask_, other, None, None)
+        inputs = (given, self) if is_right else (self, given)
+        return Tensor(self._ask_, operator, inputs)
+
+    def _then_(self, operator: str, **parameters: Any) -> "Tensor":
+        return Tensor(self._ask_, operator, (self,), parameters)
+
+    def __add__(self, other: object) -> "Tensor":
+        """Add, element by element; shapes broadcast as in numpy."""
+        return self._with_("add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: object) -> "Tensor":
+        """Subtract."""
+        return self._with_("sub", other)
+
+    def __rsub__(self, other: object) -> "Tensor":
+        """Subtract from a number."""
+        return self._with_("sub", other, is_right=True)
+
+    def __mul__(self, other: object) -> "Tensor":
+        """Multiply, element by element."""
+        return self._with_("mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> "Tensor":
+        """Divide."""
+        return self._with_("div", other)
+
+    def __rtruediv__(self, other: object) -> "Tensor":
+        """Divide a number."""
+        return self._with_("div", other, is_right=True)
+
+    def __pow__(self, other: object) -> "Tensor":
+        """Raise to a power."""
+        return self._with_("pow", other)
+
+    def __matmul__(self, other: object) -> "Tensor":
+        """Multiply matrices; more dimensions are stacks of them."""
+        return self._with_("matmul", other)
+
+    def __neg__(self) -> "Tensor":
+        """Negate."""
+        return self._then_("neg")
+
+    def maximum(self, other: object) -> "Tensor":
+        """Take the larger one of each pair."""
+        return self._with_("maximum", other)
+
+    def minimum(self, other: object) -> "Tensor":
+        """Take the smaller one of each pair."""
+        return self._with_("minimum", other)
+
+    def abs(self) -> "Tensor":
+        """Return the absolute values."""
+        return self._then_("abs")
+
+    def exp(self) -> "Tensor":
+        """Return e to the power of each."""
+        return self._then_("exp")
+
+    def log(self) -> "Tensor":
+        """Return the natural logarithms."""
+        return self._then_("log")
+
+    def sqrt(self) -> "Tensor":
+        """Return the square roots."""
+        return self._then_("sqrt")
+
+    def tanh(self) -> "Tensor":
+        """Return the hyperbolic tangents."""
+        return self._then_("tanh")
+
+    def sigmoid(self) -> "Tensor":
+        """Return 1 / (1 + exp(-x))."""
+        return self._then_("sigmoid")
+
+    def relu(self) -> "Tensor":
+        """Return what is above zero, else zero."""
+        return self._then_("relu")
+
+    def softmax(self, axis: int = -1) -> "Tensor":
+        """Return shares that add up to one.
+
+        Args:
+            axis: Along which dimension.
+        """
+        return self._then_("softmax", axis=axis)
+
+    def sum(self, axis: int | None = None) -> "Tensor":
+        """Add up.
+
+        Args:
+            axis: Along which dimension; None for all.
+        """
+        return self._then_("sum", axis=axis)
+
+    def mean(self, axis: int | None = None) -> "Tensor":
+        """Return the mean.
+
+        Args:
+            axis: Along which dimension; None for all.
+        """
+        return self._then_("mean", axis=axis)
+
+    def max(self, axis: int | None = None) -> "Tensor":
+        """Return the largest.
+
+        Args:
+            axis: Along which dimension; None for all.
+        """
+        return self._then_("max", axis=axis)
+
+    def min(self, axis: int | None = None) -> "Tensor":
+        """Return the smallest.
+
+        Args:
+            axis: Along which dimension; None for all.
+        """
+        return self._then_("min", axis=axis)
+
+    def argmax(self, axis: int | None = None) -> "Tensor":
+        """Return where the largest is, int64.
+
+        Args:
+            axis: Along which dimension; None for all, counted in row-major order.
+        """
+        return self._then_("argmax", axis=axis)
+
+    def reshape(self, *shape: int) -> "Tensor":
+        """Return the same elements in another shape.
+
+        Args:
+            *shape: Its dimensions; one may be -1.
+        """
+        return self._then_("reshape", shape=list(shape))
+
+    def transpose(self, *axes: int) -> "Tensor":
+        """Return it with its dimensions in another order.
+
+        Args:
+            *axes: The order; none reverses it.
+        """
+        return self._then_("transpose", axes=list(axes) or None)
+
+    def take(self, indices: "Tensor | Sequence[int]", axis: int = 0) -> "Tensor":
+        """Return the slices at some places, as an embedding does.
+
+        Args:
+            indices: The places.
+            axis: Along which dimension.
+        """
+        given = indices
+        if not isinstance(given, Tensor):
+            given = make_tensor(self._ask_, given, "int64", None)
+        return Tensor(self._ask_, "take", (self, given), {"axis": axis})
+
+    def astype(self, dtype: str) -> "Tensor":
+        """Return it with elements of another kind.
+
+        Args:
+            dtype: See ``dtype``.
+        """
+        return self._then_("astype", dtype=dtype)
+
+    def __repr__(self) -> str:
+        """Show the value if it is known; never asks."""
+        if self._value_ is None:
+            return f"Tensor({self._operator_!r}, not evaluated)"
+        return f"Tensor({self.tolist()!r}, {self._value_[0]!r})"
+
+
+def make_tensor(ask: Ask, values: object, dtype: str | None, shape: Sequence[int] | None) -> Tensor:
+    """Make a constant.
+
+    Args:
+        ask: Asks the host.
+        values: A number, nested lists of numbers, or elements as bytes.
+        dtype: Of the elements; float32 for bytes and for anything but integers,
+            which are int64.
+        shape: Given with bytes; else what the lists say.
+
+    Raises:
+        TypeError: Something else than numbers.
+        ValueError: Lists of different lengths, too many dimensions, an unknown
+            dtype, or a shape that does not fit.
+    """
+    if dtype is not None and dtype not in _CODES:
+        raise ValueError(f"a tensor's dtype is one of {', '.join(_CODES)}, not {dtype!r}")
+    if isinstance(values, (bytes, bytearray, memoryview)):
+        kind = dtype or "float32"
+        data = b"".join((values,))
+        sizes = (len(data) // array(_CODES[kind]).itemsize,) if shape is None else tuple(shape)
+    else:
+        numbers, sizes = _flattened(values)
+        are_whole = all(type(number) is int for number in numbers)
+        kind = dtype or ("int64" if are_whole and numbers else "float32")
+        try:
+            data = array(_CODES[kind], numbers).tobytes()
+        except TypeError:
+            data = array(_CODES[kind], [int(number) for number in numbers]).tobytes()
+        sizes = sizes if shape is None else tuple(shape)
+    if prod(sizes) * array(_CODES[kind]).itemsize != len(data) or min(sizes, default=0) < 0:
+        raise ValueError(f"{len(data)} bytes of {kind} do not fill the shape {sizes}")
+    return Tensor(ask, "const", value=(kind, sizes, data))
+
+
+def concatenate(ask: Ask, tensors: Iterable[Tensor], axis: int) -> Tensor:
+    """Put tensors one behind the other.
+
+    Args:
+        ask: Asks the host.
+        tensors: At least one.
+        axis: Along which dimension.
+    """
+    return Tensor(ask, "concat", tuple(tensors), {"axis": axis})
+
+
+def evaluate(ask: Ask, tensors: Iterable[Tensor]) -> None:
+    """Let the host evaluate tensors, in one crossing; those with a value need none.
+
+    Args:
+        ask: Asks the host.
+        tensors: Which.
+
+    Raises:
+        RuntimeError: The host refused: shapes do not fit, or it is too much.
+    """
+    wanted = [tensor for tensor in tensors if tensor._value_ is None]
+    if not wanted:
+        return
+    numbers: dict[int, int] = {}
+    nodes: list[list[Any]] = []
+    parts: list[bytes] = []
+    for tensor in _in_order(wanted):
+        numbers[id(tensor)] = len(nodes)
+        value = tensor._value_
+        if value is None:
+            inputs = [numbers[id(each)] for each in tensor._inputs_]
+            nodes.append([tensor._operator_, inputs, tensor._parameters_])
+        else:
+            nodes.append(["const", [], {"dtype": value[0], "shape": value[1]}])
+            parts.append(value[2])
+    header = dumps({"nodes": nodes, "outputs": [numbers[id(tensor)] for tensor in wanted]})
+    response = ask(b"".join((b"T", _HEAD.pack(len(header.encode())), header.encode(), *parts)))
+    at = _HEAD.size + _HEAD.unpack_from(response)[0]
+    outputs = loads(response[_HEAD.size : at])["outputs"]
+    for tensor, (dtype, shape) in zip(wanted, outputs, strict=True):
+        end = at + prod(shape) * array(_CODES[dtype]).itemsize
+        tensor._value_ = (dtype, tuple(shape), response[at:end])
+        at = end
+
+
+def _in_order(wanted: Iterable[Tensor]) -> list[Tensor]:
+    # inputs before what needs them; no recursion: a chain may be long
+    order: list[Tensor] = []
+    seen: set[int] = set()
+    waiting = [(tensor, False) for tensor in wanted]
+    while waiting:
+        tensor, is_ready = waiting.pop()
+        if is_ready:
+            order.append(tensor)
+        elif id(tensor) not in seen:
+            seen.add(id(tensor))
+            waiting.append((tensor, True))
+            if tensor._value_ is None:
+                waiting += [(each, False) for each in tensor._inputs_]
+    return order
+
+
+def _flattened(values: object) -> tuple[list[Any], tuple[int, ...]]:
+    shape: list[int] = []
+    level: list[Any] = [values]
+    while level and isinstance(level[0], (list, tuple)):
+        sizes = {len(each) if isinstance(each, (list, tuple)) else -1 for each in level}
+        if len(sizes) != 1 or -1 in sizes or len(shape) == _MAX_DIMS:
+            raise ValueError(f"a tensor's lists have one length each, at most {_MAX_DIMS} deep")
+        shape.append(sizes.pop())
+        level = [number for each in level for number in each]
+    for number in level:
+        if type(number) not in {int, float, bool}:
+            raise TypeError(f"a tensor holds numbers, not {type(number).__name__}")
+    return level, tuple(shape)

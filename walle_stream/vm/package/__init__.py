@@ -1,0 +1,4 @@
+"""Task packages: one file with a task's definition, bytecode and resources.
+
+``build`` makes them, ``reader`` reads them and documents the layout.
+"""

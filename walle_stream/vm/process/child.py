@@ -1,0 +1,140 @@
+"""Entry of a process VM's child: the guest library behind a process boundary.
+
+The host starts a bare Python with one line that executes the modules handed
+over by descriptor (``walle_stream.vm.process.start``) and calls ``main``. The
+child takes its buffers, imports what the script may need, locks itself down,
+binds the script and serves as a VM in the host does. It runs until it is killed.
+
+**Control page**, shared with the host::
+
+    u64   number of the run at hand, 0 for none
+    u64   bytes of the inbox        } written by the host
+    u64   bytes of the outbox       }
+    u64   measures in force, a bit for each of ``MEASURES``
+    ...   at ``TEXT_AT``: why the child ended, UTF-8, ended by a zero
+"""
+
+import marshal
+import os
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from fcntl import F_DUPFD, fcntl
+from importlib import import_module
+from mmap import mmap
+from struct import Struct
+from typing import Any, Final, Never
+
+from walle_stream.vm.guest.layout import RING
+from walle_stream.vm.guest.session import Session
+from walle_stream.vm.process.guard import (
+    DIES_WITH_HOST,
+    MEASURES,
+    GuardSettings,
+    lock_down,
+    tie_to_host,
+)
+
+CONTROL_BYTES: Final = 4096
+"""Size of the control page."""
+
+CONTROL: Final = Struct("<QQQQ")
+"""Its fields: run number, bytes of the inbox, bytes of the outbox, measures."""
+
+TEXT_AT: Final = 64
+"""Where the text on the control page begins; it ends with the page at the latest."""
+
+STOP_SIGNAL: Final = signal.SIGUSR1
+"""Asks the child to stop the run at hand."""
+
+_FAILED: Final = 70
+_FIRST_FD: Final = 3  # after those of the standard streams, which are /dev/null
+# What runs later and would import it from files: C code, codecs, string.Template.
+_NEEDED_LATER: Final = (
+    *("_pylong", "_strptime", "annotationlib", "copyreg", "re", "time", "typing", "unicodedata"),
+    *("warnings", "encodings.ascii", "encodings.latin_1", "encodings.cp1252"),
+    *("encodings.iso8859_15", "encodings.utf_8_sig", "encodings.unicode_escape"),
+    *("encodings.raw_unicode_escape", "encodings.utf_16", "encodings.utf_16_le"),
+    *("encodings.utf_16_be", "encodings.utf_32", "encodings.utf_32_le", "encodings.utf_32_be"),
+)
+
+
+def main(
+    settings: Sequence[Any],
+    required: Iterable[str],
+    fds: Sequence[int],
+    packed: bytes,
+) -> Never:
+    """Become a VM; never returns.
+
+    Args:
+        settings: The fields of ``GuardSettings``.
+        required: Measures without which no script is bound.
+        fds: Of the control page, the inbox, the outbox, the host's ring and
+            the ring back.
+        packed: The program, as ``CompiledProgram.packed``.
+    """
+    control = None
+    try:
+        guard = GuardSettings(*settings)
+        if DIES_WITH_HOST not in guard.off:
+            tie_to_host(guard.host_pid)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # meant for the host, which ends in its own order
+            signal.signal(number, signal.SIG_IGN)
+        fds = _alone(fds)
+        control = memoryview(mmap(fds[0], CONTROL_BYTES, trackfd=False))
+        session = Session(*_buffers(control, fds), control[:8])
+        signal.signal(STOP_SIGNAL, lambda *_: session.stop())
+        for name in (*_NEEDED_LATER, *_imports(packed)):
+            with suppress(ImportError):
+                import_module(name)
+        measures = lock_down(guard, fds)
+        _write_measures(control, measures)
+        if set(required) <= set(measures):
+            _serve(session, packed, control, fds)
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the process ends
+        if control is not None:
+            text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+            text = text[: CONTROL_BYTES - TEXT_AT]
+            control[TEXT_AT : TEXT_AT + len(text)] = text
+    os._exit(_FAILED)
+
+
+def _serve(session: Session, packed: bytes, control: memoryview, fds: Sequence[int]) -> Never:
+    wake, done = fds[3:]
+    session.bind(packed)
+    while True:
+        os.write(done, RING)
+        session.serve(wake, done, 0)
+        session.share(*_buffers(control, fds))  # it was told to leave: for other buffers
+
+
+def _imports(packed: bytes) -> list[str]:
+    names: list[str] = marshal.loads(packed)[4]  # noqa: S302 - made by the host
+    return names
+
+
+def _write_measures(control: memoryview, measures: Iterable[str]) -> None:
+    fields = list(CONTROL.unpack_from(control))
+    fields[3] = sum(1 << MEASURES.index(name) for name in measures)
+    CONTROL.pack_into(control, 0, *fields)
+
+
+def _buffers(control: memoryview, fds: Sequence[int]) -> tuple[memoryview, memoryview]:
+    _, inbox_bytes, outbox_bytes, _ = CONTROL.unpack_from(control)
+    return (
+        memoryview(mmap(fds[1], inbox_bytes, trackfd=False)),
+        memoryview(mmap(fds[2], outbox_bytes, trackfd=False)),
+    )
+
+
+def _alone(fds: Sequence[int]) -> list[int]:
+    # At the lowest numbers there are, and nothing beside them (libffi keeps its
+    # own file open): the limit of open files leaves no hole.
+    end = _FIRST_FD + len(fds)
+    parked = [fcntl(fd, F_DUPFD, end) for fd in fds]
+    for number, fd in enumerate(parked, _FIRST_FD):
+        os.dup2(fd, number)
+    os.closerange(end, os.sysconf("SC_OPEN_MAX"))
+    return list(range(_FIRST_FD, end))

@@ -1,0 +1,139 @@
+"""Starts the child of a process VM.
+
+The child is a fresh Python without packages and without environment. It gets
+the guest library and its task's program by an inherited descriptor and never
+opens a file of ours. Children are started by one thread that lives as long as
+the process: the kernel would kill a child when the *thread* that started it
+ends (``dies_with_host``).
+"""
+
+import ast
+import marshal
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from functools import cache
+from importlib.resources import files
+from queue import SimpleQueue
+from types import CodeType
+from typing import Any, Final
+
+from walle_stream.vm.bundle import boot_code, guest_bundle
+from walle_stream.vm.process.guard import GuardSettings
+from walle_stream.vm.process.memory import SharedMemory
+
+_LOAD: Final = (
+    "import marshal,os;g=marshal.loads(os.pread({fd},{size},0));os.close({fd});"
+    "exec(g[0],{{'_bundle':g[1]}});n={{'__name__':'walle_child'}};exec(g[2],n);n['start'](g)"
+)
+_START: Final = """
+def start(given):
+    import sys
+    from types import ModuleType
+    for name, code in given[3]:
+        module = sys.modules[name] = ModuleType(name)
+        exec(code, module.__dict__)
+    module.main(*given[4:])
+"""
+# where a Python outside the usual places finds its own parts
+_KEPT_ENVIRONMENT: Final = ("PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_CHILD_MODULES: Final = ("guard", "child")
+
+
+def start_child(
+    settings: GuardSettings, required: Iterable[str], fds: Sequence[int], packed: bytes
+) -> subprocess.Popen[bytes]:
+    """Start a child; blocks until it runs, not until it is ready.
+
+    Args:
+        settings: What it does to itself.
+        required: Measures without which it binds no script.
+        fds: What it inherits, in the order of ``child.main``.
+        packed: The program, as ``CompiledProgram.packed``.
+
+    Raises:
+        OSError: No process can be started.
+    """
+    given: Any = (
+        boot_code(),
+        guest_bundle(),
+        compile(_START, "<walle_guest.start>", "exec", dont_inherit=True),
+        _child_modules(),
+        tuple(settings),
+        sorted(required),
+        list(fds),
+        packed,
+    )
+    payload = marshal.dumps(given)
+    memory = SharedMemory(len(payload))
+    try:
+        memory.view[:] = payload
+        load = _LOAD.format(fd=memory.fd, size=len(payload))
+        return _spawner.spawn(load, (*fds, memory.fd))
+    finally:
+        memory.close()
+
+
+class _Spawner:
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[tuple[str, tuple[int, ...], Future[subprocess.Popen[bytes]]]]
+        self._orders = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def spawn(self, load: str, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="walle-vm-spawner", daemon=True
+                )
+                self._thread.start()
+        started: Future[subprocess.Popen[bytes]] = Future()
+        self._orders.put((load, fds, started))
+        return started.result()
+
+    def _run(self) -> None:
+        while True:
+            load, fds, started = self._orders.get()
+            try:
+                started.set_result(_spawn(load, fds))
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                started.set_exception(error)
+
+
+def _spawn(load: str, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    # -I and -E would drop the hash seed; with this environment they have nothing else to drop
+    environment["PYTHONHASHSEED"] = "0"
+    return subprocess.Popen(  # noqa: S603 - our own Python
+        [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", load],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=fds,
+        cwd="/",
+        env=environment,
+        start_new_session=True,  # Ctrl-C is the host's
+    )
+
+
+_spawner: Final = _Spawner()
+
+
+@cache
+def _child_modules() -> list[tuple[str, CodeType]]:
+    # under the guest's package name, like the modules they import: the stop of a
+    # run tells its own code from the script's by it
+    modules = []
+    for name in _CHILD_MODULES:
+        tree = ast.parse(files("walle_stream.vm.process").joinpath(f"{name}.py").read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("walle_stream."):
+                node.module = "walle_guest." + (node.module or "").rpartition(".")[2]
+        full_name = f"walle_guest.{name}"
+        code = compile(tree, f"<{full_name}>", "exec", dont_inherit=True, optimize=2)
+        modules.append((full_name, code))
+    return modules

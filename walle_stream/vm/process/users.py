@@ -1,0 +1,56 @@
+"""User ids of process VMs: another for each, so that none can touch another's process."""
+
+import os
+import threading
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+STAYS: Final = -1
+"""Stands for the host's own user."""
+
+_CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
+_taken: Final[set[int]] = set()
+_lock: Final = threading.Lock()
+# hosts on one machine do not know each other: each begins somewhere else
+_numbers: Final = count(os.getpid() * 64)
+
+
+def take_uid(first: int, amount: int) -> int:
+    """Choose a user for a child.
+
+    Args:
+        first: First id of the range.
+        amount: Ids in it.
+
+    Returns:
+        An id that no other child of this process has; ``STAYS`` when this
+        process may not change users, or all ids are taken.
+    """
+    if not _may_change_user():
+        return STAYS
+    with _lock:
+        for _ in range(amount):
+            uid = first + next(_numbers) % amount
+            if uid not in _taken:
+                _taken.add(uid)
+                return uid
+    return STAYS
+
+
+def return_uid(uid: int) -> None:
+    """Let another child have an id; nothing happens for one that was not taken."""
+    with _lock:
+        _taken.discard(uid)
+
+
+def _may_change_user() -> bool:
+    # without CAP_KILL the host could not end a child of another user
+    if os.geteuid() != 0:
+        return False
+    try:
+        with Path("/proc/self/status").open(encoding="ascii") as status:
+            (held,) = (int(line.split()[1], 16) for line in status if line.startswith("CapEff"))
+    except (OSError, ValueError):
+        return False
+    return all(held >> cap & 1 for cap in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))

@@ -1,0 +1,116 @@
+"""What a host does for a run that asks, and how the question crosses.
+
+A guest's request and the answer go through the same two buffers as calls, in
+parts when they are larger. The host believes nothing of a request: its length
+is bounded, its kind is looked up, its content is checked by who reads it.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from walle_stream.errors import FrameError, WalleError
+from walle_stream.ports import TensorEvaluator
+from walle_stream.vm.guest.layout import (
+    ANSWER,
+    ANSWER_HEAD,
+    HEADER,
+    INBOX,
+    MORE,
+    STATUS_ASKS,
+    STATUS_NEXT,
+)
+from walle_stream.wire.tensors import decode_graph, encode_values
+
+REQUEST_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Largest request."""
+
+type Service = Callable[[bytes], bytes]
+"""Request in, answer out; a ``WalleError`` is told to the script."""
+
+
+class Asked(Protocol):
+    """A VM in the middle of a call, as ``answer`` sees it."""
+
+    def order(self, command: int) -> int:
+        """Give an order, return the status of what comes back."""
+        ...
+
+    def heads(self) -> tuple[int, int]:
+        """Return the outbox's third and fourth number."""
+        ...
+
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """Return inbox and outbox."""
+        ...
+
+
+class HostServices:
+    """The services of a process, by the first byte of a request. Thread-safe."""
+
+    def __init__(self, evaluator: TensorEvaluator | None = None) -> None:
+        """Offer what is there.
+
+        Args:
+            evaluator: Of tensors.
+        """
+        self._services: dict[bytes, Service] = {}
+        if evaluator is not None:
+            self._services[b"T"] = lambda data: encode_values(
+                evaluator.evaluate(decode_graph(data))
+            )
+
+    def answer(self, machine: Asked) -> int:
+        """Answer the run that asks; blocks.
+
+        Args:
+            machine: Its VM; the status was ``STATUS_ASKS``.
+
+        Returns:
+            The status of what comes back then; may be another question.
+
+        Raises:
+            FrameError: The guest does not keep to the exchange.
+        """
+        request = _request(machine)
+        service = self._services.get(request[:1])
+        failed = 0
+        try:
+            if service is None:
+                raise FrameError("this host does not offer that: it has no tensor engine")
+            answer = service(request[1:])
+        except WalleError as error:
+            failed, answer = 1, str(error).encode("utf-8", "replace")
+        inbox, _ = machine.buffers()
+        begin = INBOX.size + ANSWER_HEAD.size
+        room = len(inbox) - begin
+        status = STATUS_NEXT
+        for at in range(0, max(len(answer), 1), room):
+            if status != STATUS_NEXT:
+                raise FrameError("a VM asks anew before it has its answer")
+            part = answer[at : at + room]
+            ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), failed)
+            inbox[begin : begin + len(part)] = part
+            status = machine.order(ANSWER)
+        return status
+
+
+def _request(machine: Asked) -> bytes:
+    left, size = machine.heads()
+    if left > REQUEST_MAX_BYTES:
+        raise FrameError(
+            f"a request of {left} bytes is refused, at most {REQUEST_MAX_BYTES} are allowed"
+        )
+    parts = []
+    while True:
+        _, outbox = machine.buffers()
+        if not 0 < size <= min(left, len(outbox) - HEADER.size):
+            raise FrameError("a request does not add up")
+        parts.append(bytes(outbox[HEADER.size : HEADER.size + size]))
+        if left == size:
+            return b"".join(parts)
+        expected = left - size
+        if machine.order(MORE) != STATUS_ASKS:
+            raise FrameError("a VM does not go on asking")
+        left, size = machine.heads()
+        if left != expected:
+            raise FrameError("a request changes its size")

@@ -1,0 +1,105 @@
+"""Tensor expressions as they cross from a guest to its host, and results back.
+
+A guest builds expressions without evaluating anything (``walle_guest.tensors``)
+and sends what it wants to know in one request; the host evaluates it behind
+``ports.TensorEvaluator``. All integers little-endian.
+
+Request::
+
+    u32   bytes of the header
+    ...   header, JSON: {"nodes": [[operator, [inputs], {parameters}], ...], "outputs": [node, ...]}
+    ...   the constants' elements, end to end, in the order of their nodes
+
+A node's inputs are numbers of earlier nodes. ``const`` has the parameters
+``dtype`` and ``shape``.
+
+Response::
+
+    u32   bytes of the header
+    ...   header, JSON: {"outputs": [[dtype, shape], ...]}
+    ...   the outputs' elements, end to end
+
+The host reads a request as it reads anything from a guest: lengths and numbers
+are checked before they are used, and what it costs is bounded.
+"""
+
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import Annotated, Final
+
+import msgspec
+
+from walle_stream.errors import FrameError
+from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, Node
+
+MAX_NODES: Final = 10_000
+"""Most nodes of a request."""
+
+MAX_DIMS: Final = 8
+"""Most dimensions of a tensor."""
+
+_HEAD: Final = struct.Struct("<I")
+
+_Dims = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=MAX_DIMS)]
+
+
+class _Header(msgspec.Struct, frozen=True):
+    nodes: Annotated[list[Node], msgspec.Meta(min_length=1, max_length=MAX_NODES)]
+    outputs: Annotated[list[int], msgspec.Meta(min_length=1, max_length=MAX_NODES)]
+
+
+def decode_graph(data: bytes) -> Graph:
+    """Read a request.
+
+    Args:
+        data: Of a guest.
+
+    Raises:
+        FrameError: It is malformed, or larger than the bounds.
+    """
+    if len(data) < _HEAD.size or _HEAD.unpack_from(data)[0] > len(data) - _HEAD.size:
+        raise FrameError(f"a tensor request is cut: {len(data)} bytes hold no header")
+    end = _HEAD.size + _HEAD.unpack_from(data)[0]
+    try:
+        header = msgspec.json.decode(data[_HEAD.size : end], type=_Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"a tensor request is malformed: {error}") from error
+    constants = {}
+    at = end
+    for number, node in enumerate(header.nodes):
+        if not all(0 <= each < number for each in node.inputs):
+            raise FrameError(f"a tensor request is malformed: node {number} needs a later one")
+        if node.operator == "const":
+            constants[number] = constant = _cut(number, node, data, at)
+            at += len(constant.data)
+    if at != len(data) or not all(0 <= each < len(header.nodes) for each in header.outputs):
+        raise FrameError("a tensor request does not add up: its constants or outputs")
+    return Graph(header.nodes, constants, header.outputs)
+
+
+def encode_values(values: Sequence[Constant]) -> bytes:
+    """Write a response.
+
+    Args:
+        values: The outputs, in order.
+    """
+    header = msgspec.json.encode({"outputs": [[each.dtype, each.shape] for each in values]})
+    return b"".join((_HEAD.pack(len(header)), header, *(each.data for each in values)))
+
+
+def _cut(number: int, node: Node, data: bytes, at: int) -> Constant:
+    dtype = node.parameters.get("dtype")
+    try:
+        shape = msgspec.convert(node.parameters.get("shape"), _Dims)
+    except msgspec.ValidationError as error:
+        raise FrameError(f"a tensor request is malformed: node {number}: {error}") from error
+    count = prod(shape)
+    if not isinstance(dtype, str) or dtype not in ITEM_BYTES or count > MAX_ELEMENTS:
+        raise FrameError(
+            f"a tensor request is malformed: node {number} is {dtype} of {count} elements"
+        )
+    end = at + count * ITEM_BYTES[dtype]
+    if end > len(data):
+        raise FrameError(f"a tensor request is cut: node {number} has less than its elements")
+    return Constant(dtype, tuple(shape), data[at:end])
