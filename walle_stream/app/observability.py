@@ -7,6 +7,7 @@ state row. ``metrics_server`` shows the text.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from threading import Lock
@@ -18,7 +19,7 @@ _LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 type _Labels = tuple[str, ...]
 
 
-class _Metric:
+class _Metric(ABC):
     kind = "untyped"
     suffixes: tuple[str, ...] = ("",)
 
@@ -32,8 +33,9 @@ class _Metric:
         text = self._help.replace("\\", r"\\").replace("\n", r"\n")
         return [f"# HELP {self.name} {text}", f"# TYPE {self.name} {self.kind}"]
 
+    @abstractmethod
     def samples(self) -> list[str]:
-        raise NotImplementedError
+        """Return a line per series."""
 
     def _values(self, labels: dict[str, str]) -> _Labels:
         if labels.keys() != set(self._label_names):

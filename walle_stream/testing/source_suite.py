@@ -12,6 +12,7 @@ Example::
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -30,12 +31,13 @@ from walle_stream.testing.source_log import (
 )
 
 
-class SourceSuite:
+class SourceSuite(ABC):
     """Tests of a bounded source; subclass it once per adapter."""
 
     partition_count: ClassVar[int] = 4
     """Partitions that the source is opened with."""
 
+    @abstractmethod
     def make_source(self, folder: Path) -> Source:
         """Return a bounded source with rows of several devices.
 
@@ -43,7 +45,6 @@ class SourceSuite:
             folder: Empty at the first call of a test; a later call of the same
                 test makes the same source again.
         """
-        raise NotImplementedError
 
     def make_changed_source(self, folder: Path) -> Source | None:
         """Return a source that differs from the first one, or None to skip.

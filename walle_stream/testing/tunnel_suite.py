@@ -5,6 +5,7 @@ with ``send``/``acks``/``close`` (``Uplink``), ``receiver`` (``UplinkReceiver``)
 ``downlink`` (``Downlink``) and ``downlink_sender`` (``DownlinkSender``).
 """
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,9 +18,10 @@ from walle_stream.wire.envelope import decode_downlink
 _MANY = 200
 
 
-class TunnelSuite:
+class TunnelSuite(ABC):
     """The cases; each opens its own tunnel in ``tmp_path``."""
 
+    @abstractmethod
     def open_tunnel(self, path: Path, max_bytes: int) -> Any:
         """Open the tunnel under test, making it if it is not there.
 
@@ -27,7 +29,6 @@ class TunnelSuite:
             path: An own folder; the same one means the same tunnel.
             max_bytes: Bound of the frames not yet released.
         """
-        raise NotImplementedError
 
     def test_frames_arrive_in_the_order_of_their_sending(self, tmp_path: Path) -> None:
         """Order per partition, and every frame once."""

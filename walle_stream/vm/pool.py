@@ -192,7 +192,8 @@ class VmPool:
     @property
     def machines(self) -> list[VmStatus]:
         """All VMs that are alive."""
-        alive = [machine for shelf in self._shelves.values() for machine in list(shelf.machines)]
+        shelves = list(self._shelves.values())
+        alive = [machine for shelf in shelves for machine in list(shelf.machines)]
         return [
             VmStatus(m.serial, m.task, m.calls, m.runs, m.run_number != 0)
             for m in (*alive, *self._warm)
@@ -401,12 +402,12 @@ class VmPool:
 
 
 def _add(counts: VmCounts, shelf: Shelf) -> None:
-    gone = shelf.counts
-    counts.created += gone.created
-    counts.destroyed += gone.destroyed
-    counts.crashes += gone.crashes
-    counts.calls += gone.calls + sum(machine.calls for machine in list(shelf.machines))
-    counts.runs += gone.runs + sum(machine.runs for machine in list(shelf.machines))
+    done = shelf.totals()
+    counts.created += done.created
+    counts.destroyed += done.destroyed
+    counts.crashes += done.crashes
+    counts.calls += done.calls
+    counts.runs += done.runs
 
 
 def _run_admitted(shelf: Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:

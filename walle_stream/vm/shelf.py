@@ -17,6 +17,7 @@ waiting, waking and making.
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -65,6 +66,11 @@ class Machine(Watched, Protocol):
         """Device and trigger position of the run that ended the VM, if it was one."""
         ...
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether the host had to end it: the run did not obey."""
+        ...
+
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done."""
         ...
@@ -86,7 +92,7 @@ class ShelfCounts(msgspec.Struct):
     """Of VMs that are gone."""
 
 
-class Shelf:
+class Shelf(ABC):
     """What the policies have in common. Thread-safe."""
 
     def __init__(
@@ -117,9 +123,17 @@ class Shelf:
         self._make = make
         self._forget = forget
         self._changed = threading.Condition()
+        self._waiters: deque[_Waiter] = deque()  # under the lock; first come, first served
+        self._calls_seen: dict[Machine, int] = {}
         self._count = 0
         self._is_closed = False
+        self._open()
 
+    @abstractmethod
+    def _open(self) -> None:
+        """Make what idle VMs lie in."""
+
+    @abstractmethod
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch; blocks until a VM is free and done.
 
@@ -134,15 +148,15 @@ class Shelf:
             FrameError: Values that are not plain, or two malformed results.
             VmStartError: A VM could not be replaced.
             VmClosedError: The shelf is closed.
-            BlamedRunError: A run ended its VM, and may not run again.
+            BlamedRunError: A run ended its VM; run the batch again without it.
         """
-        raise NotImplementedError
 
-    def fill(self) -> None:
+    def fill(self) -> None:  # noqa: B027 - a policy that makes VMs on demand has nothing to do
         """Make one VM before traffic, where the policy knows how."""
 
+    @abstractmethod
     def sweep(self) -> None:
-        """Destroy VMs that did nothing since the last sweep, where the policy says so."""
+        """Destroy VMs that did nothing since the last sweep, as the policy says."""
 
     def close(self, timeout_s: float) -> None:
         """Destroy idle VMs, wait for the others; those go when they come back.
@@ -152,22 +166,77 @@ class Shelf:
         """
         with self._changed:
             self._is_closed = True
-            self._changed.notify_all()
+            while self._waiters:
+                self._waiters.popleft().wake(None, has_place=False)
         self._destroy_idle()
         with self._changed:
             self._changed.wait_for(lambda: not self._count, timeout_s)
 
-    def _take(self, key: str) -> Machine:
-        raise NotImplementedError
+    def totals(self) -> ShelfCounts:
+        """Return what it has done, living VMs included."""
+        with self._changed:
+            counts = msgspec.structs.replace(self.counts)
+            counts.calls += sum(machine.calls for machine in self.machines)
+            counts.runs += sum(machine.runs for machine in self.machines)
+            return counts
 
+    @abstractmethod
+    def _take_idle(self, key: str) -> Machine | None:
+        """Return an idle VM that may serve a key; under the lock."""
+
+    @abstractmethod
+    def _evict(self) -> Machine | None:
+        """Take an idle VM that makes room for another key's; under the lock."""
+
+    @abstractmethod
     def _give(self, key: str, machine: Machine) -> None:
-        raise NotImplementedError
+        """Take a VM back from a caller."""
 
+    @abstractmethod
     def _destroy_idle(self) -> None:
-        raise NotImplementedError
+        """Destroy all idle VMs: the shelf was closed."""
 
-    def _wake_one(self) -> None:
-        pass  # there is room for one more VM; under the lock
+    def _take(self, key: str) -> Machine:
+        evicted = waiter = None
+        with self._changed:
+            if self._is_closed:
+                raise self._closed()
+            machine = None if self._waiters else self._take_idle(key)
+            if machine is not None:
+                return machine
+            if self._count < self._size:
+                self._count += 1
+            elif (evicted := self._evict()) is None:
+                waiter = _Waiter(key)
+                self._waiters.append(waiter)
+                # one may have come back before anyone could see us wait
+                self._hand_over()
+        if waiter is not None:
+            machine = waiter.wait()
+            if machine is not None:
+                return machine
+            if not waiter.has_place:
+                raise self._closed()
+        elif evicted is not None:
+            self._destroy(evicted, keeps_place=True)
+        return self._create()
+
+    def _hand_over(self) -> None:
+        # First come, first served, under the lock. Left to chance the giver, who is
+        # awake, would take its VM again, and again.
+        while self._waiters:
+            machine = self._take_idle(self._waiters[0].key)
+            if machine is None:
+                return
+            self._waiters.popleft().wake(machine, has_place=True)
+
+    def _free_place(self) -> None:
+        # under the lock
+        if self._waiters:
+            self._waiters.popleft().wake(None, has_place=True)
+        else:
+            self._count -= 1
+            self._changed.notify_all()
 
     def _call(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         packed = encode_groups(groups)
@@ -178,13 +247,16 @@ class Shelf:
                 results = machine.call(groups, packed)
             except (VmCrashedError, FrameError) as error:
                 failure = error
-                self.counts.crashes += 1
+                with self._changed:
+                    self.counts.crashes += 1
                 _log.warning("a VM is replaced: %s", error)
-                blamed = machine.crashed_run
+                blamed, was_killed = machine.crashed_run, machine.was_killed
                 self._destroy(machine)
                 if blamed is not None:
-                    # it would end the next one, too
-                    self.quarantine.strike(blamed[0], self.program.strikes)
+                    # one that had to be killed would end the next VM, too; another
+                    # may have died of something else
+                    strikes = self.program.strikes if was_killed else 1
+                    self.quarantine.strike(blamed[0], strikes)
                     raise BlamedRunError(*blamed) from error
             except BaseException:
                 self._destroy(machine)
@@ -217,16 +289,14 @@ class Shelf:
             machine = self._make(self.program)
         except BaseException:
             with self._changed:
-                self._count -= 1
-                self._wake_one()
-                self._changed.notify_all()
+                self._free_place()
             raise
         with self._changed:
             self.machines.append(machine)
             self.counts.created += 1
         return machine
 
-    def _destroy(self, machine: Machine) -> None:
+    def _destroy(self, machine: Machine, *, keeps_place: bool = False) -> None:
         self._forget(machine)
         try:
             machine.destroy()
@@ -238,28 +308,29 @@ class Shelf:
             counts.destroyed += 1
             counts.calls += machine.calls
             counts.runs += machine.runs
-            self._count -= 1
-            self._wake_one()
-            self._changed.notify_all()
+            if not keeps_place:
+                self._free_place()
 
     def _closed(self) -> VmClosedError:
         return VmClosedError("the VM pool is closed: open a new one")
 
 
 class _Waiter:
-    __slots__ = ("_lock", "_machine")
+    __slots__ = ("_lock", "_machine", "has_place", "key")
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.has_place = False
         self._lock = threading.Lock()
         self._lock.acquire()
         self._machine: Machine | None = None
 
-    def wake(self, machine: Machine | None) -> None:
-        self._machine = machine
+    def wake(self, machine: Machine | None, *, has_place: bool) -> None:
+        # with a VM, with a place for a new one, or with neither: the shelf is closed
+        self._machine, self.has_place = machine, has_place
         self._lock.release()
 
     def wait(self) -> Machine | None:
-        # None: look again, there may be room for a new one
         self._lock.acquire()
         return self._machine
 
@@ -267,20 +338,9 @@ class _Waiter:
 class SharedShelf(Shelf):
     """VMs that take any device's runs; state is handed in with them."""
 
-    def __init__(
-        self,
-        program: CompiledProgram,
-        size: int,
-        max_runs: int,
-        make: Callable[[CompiledProgram], Machine],
-        forget: Callable[[Machine], None],
-    ) -> None:
-        """Start empty; see ``Shelf``."""
-        super().__init__(program, size, max_runs, make, forget)
+    def _open(self) -> None:
         self.idle: list[Machine] = []
         """The last one was used last."""
-        self._waiters: deque[_Waiter] = deque()  # under the lock; first come, first served
-        self._calls_seen: dict[Machine, int] = {}
 
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch; see ``Shelf``."""
@@ -303,30 +363,24 @@ class SharedShelf(Shelf):
                     continue  # somebody took it meanwhile
                 self._destroy(machine)
 
-    def _take(self, key: str) -> Machine:  # noqa: ARG002 - the policy has one key
+    def _take(self, key: str) -> Machine:
+        try:
+            return self.idle.pop()  # the hot path: no lock
+        except IndexError:
+            return super()._take(key)
+
+    def _take_idle(self, key: str) -> Machine | None:  # noqa: ARG002 - the policy has one key
         try:
             return self.idle.pop()
         except IndexError:
-            pass
-        while True:
-            with self._changed:
-                if self._is_closed:
-                    raise self._closed()
-                if self._count < self._size:
-                    self._count += 1
-                    break
-                waiter = _Waiter()
-                self._waiters.append(waiter)
-                self._hand_over()  # it may have come back before anyone could see us wait
-            machine = waiter.wait()
-            if machine is not None:
-                return machine
-        return self._create()
+            return None
+
+    def _evict(self) -> Machine | None:
+        return None
 
     def _give(self, key: str, machine: Machine) -> None:  # noqa: ARG002 - same
-        # Handed to whoever waits: from the list the giver, who is awake, would take it
-        # again, and again. A waiter queues up, then looks at the list: if it did not
-        # see this VM, it is seen here.
+        # a waiter queues up, then looks at the list: if it did not see this VM, it is
+        # seen here
         self.idle.append(machine)
         if self._waiters:
             with self._changed:
@@ -334,45 +388,16 @@ class SharedShelf(Shelf):
         if self._is_closed:
             self._destroy_idle()
 
-    def _hand_over(self) -> None:
-        while self._waiters:
-            try:
-                machine = self.idle.pop()
-            except IndexError:
-                return
-            self._waiters.popleft().wake(machine)
-
-    def _wake_one(self) -> None:
-        if self._waiters:
-            self._waiters.popleft().wake(None)
-
     def _destroy_idle(self) -> None:
-        with self._changed:
-            while self._waiters:
-                self._wake_one()
-        while True:
-            try:
-                machine = self.idle.pop()
-            except IndexError:
-                return
+        while (machine := self._take_idle("")) is not None:
             self._destroy(machine)
 
 
 class DeviceShelf(Shelf):
     """A VM per device, resident until others need its place."""
 
-    def __init__(
-        self,
-        program: CompiledProgram,
-        size: int,
-        max_runs: int,
-        make: Callable[[CompiledProgram], Machine],
-        forget: Callable[[Machine], None],
-    ) -> None:
-        """Start empty; see ``Shelf``."""
-        super().__init__(program, size, max_runs, make, forget)
+    def _open(self) -> None:
         self._idle: dict[str, Machine] = {}  # the first one was not used for longest
-        self._calls_seen: dict[Machine, int] = {}
 
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch, device by device; see ``Shelf``."""
@@ -391,33 +416,22 @@ class DeviceShelf(Shelf):
         for machine in machines:
             self._destroy(machine)
 
-    def _take(self, key: str) -> Machine:
-        evicted = None
-        with self._changed:
-            while True:
-                if self._is_closed:
-                    raise self._closed()
-                machine = self._idle.pop(key, None)
-                if machine is not None:
-                    return machine
-                if self._count < self._size:
-                    self._count += 1
-                    break
-                if self._idle:
-                    evicted = self._idle.pop(next(iter(self._idle)))
-                    self._count += 1  # the evicted one is counted until it is gone
-                    break
-                self._changed.wait()
-        if evicted is not None:
-            self._destroy(evicted)
-        return self._create()
+    def _take_idle(self, key: str) -> Machine | None:
+        return self._idle.pop(key, None)
+
+    def _evict(self) -> Machine | None:
+        return self._idle.pop(next(iter(self._idle))) if self._idle else None
 
     def _give(self, key: str, machine: Machine) -> None:
         with self._changed:
             is_kept = not self._is_closed and key not in self._idle
             if is_kept:
                 self._idle[key] = machine
-                self._changed.notify()
+                self._hand_over()
+                # who waits longest is another device: this VM makes room for its own
+                is_kept = not self._waiters or self._idle.get(key) is not machine
+                if not is_kept:
+                    del self._idle[key]
         if not is_kept:
             self._destroy(machine)
 

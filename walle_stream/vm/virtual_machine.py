@@ -225,6 +225,11 @@ class VirtualMachine:
     def crashed_run(self) -> None:
         """Nobody: what ends an interpreter's call is never one run."""
 
+    @property
+    def was_killed(self) -> bool:
+        """Never: an interpreter cannot be killed."""
+        return False
+
     def stop_run(self, *, for_memory: bool = False) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.
 

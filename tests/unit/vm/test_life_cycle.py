@@ -1,5 +1,7 @@
 """VMs come and go: private ones, warm ones, new versions, idle and worn-out ones."""
 
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -217,3 +219,53 @@ def run(ctx, page):
         assert run.emits[0][0] == (
             b'{"mean":3,"price":"3.30","day":"Thursday","parsed":2024,"text":"hello"}'
         )
+
+
+def test_a_device_that_waits_comes_before_those_who_come_again(page: Any) -> None:
+    with (
+        VmPool({"t": program(isolation="device")}, PoolLimits(device_vms=1)) as pool,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        shelf, is_over = pool._shelves["t"], threading.Event()
+
+        def work(name: str) -> int:
+            after = 0
+            while not is_over.is_set():
+                is_waited_for = bool(shelf._waiters)
+                pool.run("t", groups_of(page, name))
+                after += is_waited_for
+            return after
+
+        futures = [threads.submit(work, name) for name in ("a", "b")]
+        for _ in range(5):
+            assert pool.run("t", groups_of(page, "c"))[0].state == {"n": b"2"}
+        is_over.set()
+        assert sum(future.result() for future in futures) > 0
+        assert pool.counts.calls >= 5
+
+
+LOOPS = """
+def run(ctx, page):
+    while page.trigger.get("loops"): pass
+    ctx.emit({"d": ctx.device_id})
+"""
+
+
+def test_a_process_that_somebody_else_kills_is_one_strike(page: Any) -> None:
+    limits = RunLimits(wall_time_ms=60_000, strikes=2)
+    task = TaskProgram("t", "v", LOOPS, "t.py", limits=limits, isolation="process")
+    groups: Any = [
+        (name, {}, [(1, 0, page({"loops": 1} if name == "b" else None))]) for name in "abc"
+    ]
+    with VmPool({"t": task}, 1) as pool, ThreadPoolExecutor(1) as threads:
+        future = threads.submit(pool.run, "t", groups)
+        for number in (1, 2):
+            while not future.done():
+                machines = pool._shelves["t"].machines
+                at_hand = machines[0].run_at_hand if machines else None
+                if at_hand is not None and at_hand[0] == "b" and pool.counts.created == number:
+                    os.kill(machines[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+                    break
+        results = future.result()
+        assert [group.runs[0].error for group in results] == ["", "Quarantined", ""]
+        assert (pool.counts.crashes, pool.counts.created) == (2, 3)

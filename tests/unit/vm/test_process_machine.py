@@ -218,7 +218,7 @@ def test_kill_names_the_run(open_machine: Any, call: Any) -> None:
     machine.kill("the test said so")
     thread.join(10)
     assert "the test said so" in str(errors[0])
-    assert machine.killed_run == ("d1", 1)
+    assert machine.crashed_run == ("d1", 1)
     machine.kill("twice")
 
 
@@ -265,7 +265,7 @@ def test_a_loop_in_c_is_killed_before_the_watchdog_gives_up(open_machine: Any, c
         call(machine, {"x": 0}, {"x": 1})
     watchdog.close()
     assert seen == ["stop"]
-    assert machine.killed_run == ("d1", 1)
+    assert machine.crashed_run == ("d1", 1)
 
 
 def test_a_stop_between_runs_stops_nothing(open_machine: Any, call: Any) -> None:

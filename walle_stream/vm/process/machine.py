@@ -239,9 +239,9 @@ class ProcessMachine:
         return self.run_at_hand
 
     @property
-    def killed_run(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run that was at hand when the child was killed."""
-        return self._killed_run
+    def was_killed(self) -> bool:
+        """Whether the host had to end it: the run did not obey."""
+        return self._killed is not None
 
     @property
     def measures(self) -> tuple[str, ...]:
