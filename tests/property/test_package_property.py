@@ -18,15 +18,7 @@ pytestmark = pytest.mark.vm
 
 MUTATIONS = 500
 SOURCE = "import struct\n\ndef run(ctx, page):\n    ctx.emit({'n': len(page.events)})\n"
-LIMITS = PackagedLimits(
-    output_bytes=1000,
-    emits=10,
-    log_lines=5,
-    wall_time_ms=2000,
-    strikes=2,
-    steps=0,
-    state_bytes=9999,
-)
+LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 TASK = PackagedTask("t", "1", 1, "t.py", (("page_exit",),), ("item",), {"k": [1]}, LIMITS)
 
 

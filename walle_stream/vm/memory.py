@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.vm.shelf import Machine
+from walle_stream.vm.machine import Machine
 
 LOOK_EVERY_S: Final = 0.05
 """How often the watchdog looks."""

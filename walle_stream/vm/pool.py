@@ -19,11 +19,12 @@ import msgspec
 
 from walle_stream.errors import VmClosedError, VmError, VmStartError
 from walle_stream.vm.interpreters import ensure_supported
+from walle_stream.vm.machine import Machine
 from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.vm.services import HostServices
-from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, Machine, SharedShelf, Shelf
+from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, SharedShelf, Shelf
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog, Watched
 

@@ -5,13 +5,9 @@ by the host from the guest's frame (``walle_stream.vm.frames``).
 """
 
 from collections.abc import Sequence
-from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-
-serials: Final = count(1)
-"""Numbers of this process's VMs."""
 
 type RunInput = tuple[int, int, tuple[Any, ...]]
 """(trigger position, clock_ms, page); the page as in ``guest.layout``."""

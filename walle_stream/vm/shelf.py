@@ -20,16 +20,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from walle_stream.errors import FrameError, VmClosedError, VmCrashedError, VmError
 from walle_stream.vm.frames import encode_groups
+from walle_stream.vm.machine import Machine
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.quarantine import Quarantine
 from walle_stream.vm.results import DeviceGroup, GroupResult
-from walle_stream.vm.watchdog import Watched
 
 _log = logging.getLogger(__name__)
 
@@ -41,43 +41,6 @@ _ATTEMPTS: Final = 2
 
 class BlamedRunError(Exception):
     """A run ended its VM; its device's task is quarantined now: run the others again."""
-
-
-class Machine(Watched, Protocol):
-    """A VM as a shelf sees it: an interpreter's thread or a process."""
-
-    serial: int
-    """Which VM of this process."""
-    calls: int
-    """Batches that came back."""
-    runs: int
-    """Runs in those batches, failed ones included."""
-    is_worn: bool
-    """Whether it should not be used again after this call."""
-    was_stopped: bool
-    """Whether a run was asked to stop; whoever looks sets it back."""
-
-    def stop_run(self, *, for_memory: bool = False) -> bool:
-        """Ask the guest to stop the run at hand."""
-        ...
-
-    @property
-    def crashed_run(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run that ended the VM, if it was one."""
-        ...
-
-    @property
-    def was_killed(self) -> bool:
-        """Whether the host had to end it: the run did not obey."""
-        ...
-
-    def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
-        """Run a batch; blocks until the guest is done."""
-        ...
-
-    def destroy(self) -> None:
-        """End it and wait for its end; may be called twice."""
-        ...
 
 
 class ShelfCounts(msgspec.Struct):

@@ -40,8 +40,9 @@ from walle_stream.vm.guest.layout import (
 )
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.looking import look_count
+from walle_stream.vm.machine import Machine
 from walle_stream.vm.program import CompiledProgram
-from walle_stream.vm.results import DeviceGroup, GroupResult, serials
+from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -79,8 +80,8 @@ _MAGIC: Final = int.from_bytes(MAGIC, "little")
 _NOT_SAID: Final = "without a word"
 
 
-class VirtualMachine:
-    """A VM. One caller at a time, in any thread."""
+class VirtualMachine(Machine):
+    """A VM in an interpreter of its own. One caller at a time, in any thread."""
 
     def __init__(
         self, program: CompiledProgram | None = None, services: HostServices | None = None
@@ -95,21 +96,10 @@ class VirtualMachine:
             VmStartError: The interpreter could not be made or did not start.
             ScriptError: The script's body raised.
         """
-        self._program = program or _NO_PROGRAM
+        super().__init__(program or _NO_PROGRAM)
         self._services = services or HostServices()
         self._is_bound = threading.Event()
         self._number = 0
-        self.serial = next(serials)
-        """Which VM of this process."""
-        self.calls = 0
-        """Batches that came back."""
-        self.runs = 0
-        """Runs in those batches, failed ones included."""
-        self.was_stopped = False
-        """Whether a run was asked to stop; whoever looks sets it back."""
-        self.is_worn = False
-        """Whether it should not be used again after this call."""
-        self._groups: Sequence[DeviceGroup] = ()
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
         self._looks = range(look_count())
         self._pause = self._paused = 0
@@ -174,9 +164,7 @@ class VirtualMachine:
             raise FrameError(f"task {self._program.task!r}: a result frame has status {status}")
         heads = self._heads
         results = decode_behind_header(groups, self._outbox, heads[2], heads[3])
-        self.calls += 1
-        for group in groups:
-            self.runs += len(group[2])
+        self._count(groups)
         if len(self._inbox) > KEPT_BUFFER_BYTES or len(self._outbox) > KEPT_BUFFER_BYTES:
             self._resize(BUFFER_BYTES, BUFFER_BYTES)
         return results
@@ -205,30 +193,6 @@ class VirtualMachine:
     def run_number(self) -> int:
         """Number of the run at hand, ascending for the VM's life; 0 when idle."""
         return int(self._at_hand[0])
-
-    @property
-    def task(self) -> str:
-        """The task it is bound to."""
-        return self._program.task
-
-    @property
-    def run_at_hand(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run at hand, None between runs."""
-        left = self.run_number - self.runs - 1  # loading the script counts as the first
-        for device_id, _, runs in self._groups:
-            if 0 < left <= len(runs):
-                return device_id, runs[left - 1][0]
-            left -= len(runs)
-        return None
-
-    @property
-    def crashed_run(self) -> None:
-        """Nobody: what ends an interpreter's call is never one run."""
-
-    @property
-    def was_killed(self) -> bool:
-        """Never: an interpreter cannot be killed."""
-        return False
 
     def stop_run(self, *, for_memory: bool = False) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.

@@ -42,15 +42,7 @@ def run(ctx, page):
     ctx.emit({"item": page.trigger.item, "gap": ctx.config["gap"]})
 '''
 CONFIG = {"zeta": [1, 2.5, None, True], "gap": 5, "ünï": {"b": "x", "a": 2**63}}
-LIMITS = PackagedLimits(
-    output_bytes=1000,
-    emits=10,
-    log_lines=5,
-    wall_time_ms=2000,
-    strikes=2,
-    steps=0,
-    state_bytes=9999,
-)
+LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 
 
 def loads(data):

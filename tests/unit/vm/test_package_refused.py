@@ -24,15 +24,7 @@ from walle_stream.vm.package.reader import (
 )
 
 SOURCE = "def run(ctx, page):\n    ctx.emit({})\n"
-LIMITS = PackagedLimits(
-    output_bytes=1000,
-    emits=10,
-    log_lines=5,
-    wall_time_ms=2000,
-    strikes=2,
-    steps=0,
-    state_bytes=9999,
-)
+LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 TASK = PackagedTask("t", "v1", 1, "t.py", (("page_exit",),), None, {}, LIMITS)
 OTHER_TAG = "cpython-313" if CURRENT_TAG == "cpython-314" else "cpython-314"
 MODULES = f"code/{CURRENT_TAG}/modules.bin"

@@ -6,6 +6,7 @@ where no steps are counted and nobody says stop.
 """
 
 import sys
+from collections.abc import Callable
 from types import CodeType
 from typing import Final
 
@@ -48,12 +49,9 @@ class Stopper:
         self.is_for_memory = False
         """Whether the last run that was told to stop was told so for its memory."""
         if max_steps:
-            monitoring = sys.monitoring
-            monitoring.use_tool_id(_STEP_TOOL, _TOOL_NAME)
-            events = monitoring.events
-            for event in (events.JUMP, events.PY_START, events.PY_RESUME):
-                monitoring.register_callback(_STEP_TOOL, event, self._on_step)
-            self._count_in(code, events.JUMP | events.PY_START | events.PY_RESUME)
+            events = sys.monitoring.events
+            given = (events.JUMP, events.PY_START, events.PY_RESUME)
+            self._count_in(code, _begin(_STEP_TOOL, given, self._on_step))
 
     def begin_run(self) -> None:
         """Count from zero; only where steps are counted."""
@@ -79,12 +77,9 @@ class Stopper:
             self.is_for_memory = for_memory
             self.stopping = number
             self._is_on = True
-            monitoring = sys.monitoring
-            monitoring.use_tool_id(_STOP_TOOL, _TOOL_NAME)
-            events = monitoring.events
-            for event in (events.LINE, events.JUMP, events.PY_START):
-                monitoring.register_callback(_STOP_TOOL, event, self._on_event)
-            monitoring.set_events(_STOP_TOOL, events.LINE | events.JUMP | events.PY_START)
+            events = sys.monitoring.events
+            given = (events.LINE, events.JUMP, events.PY_START)
+            sys.monitoring.set_events(_STOP_TOOL, _begin(_STOP_TOOL, given, self._on_event))
 
     def release(self) -> bool:
         """Stop stopping: the run has ended.
@@ -118,3 +113,11 @@ class Stopper:
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 self._count_in(constant, events)
+
+
+def _begin(tool: int, events: tuple[int, ...], callback: Callable[..., object]) -> int:
+    # the set of the events
+    sys.monitoring.use_tool_id(tool, _TOOL_NAME)
+    for event in events:
+        sys.monitoring.register_callback(tool, event, callback)
+    return sum(events)

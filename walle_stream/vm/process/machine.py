@@ -38,6 +38,7 @@ from walle_stream.vm.guest.layout import (
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
+from walle_stream.vm.machine import Machine
 from walle_stream.vm.process.child import CONTROL, CONTROL_BYTES, STOP_SIGNAL, TEXT_AT
 from walle_stream.vm.process.guard import MEASURES, GuardSettings
 from walle_stream.vm.process.memory import SharedMemory
@@ -45,7 +46,7 @@ from walle_stream.vm.process.settings import ProcessSettings, warn_of_missing
 from walle_stream.vm.process.start import start_child
 from walle_stream.vm.process.users import return_uid, take_uid
 from walle_stream.vm.program import CompiledProgram
-from walle_stream.vm.results import DeviceGroup, GroupResult, serials
+from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -72,7 +73,7 @@ _WORDS_MAX_CHARACTERS: Final = 500
 _WORDS_SHARE: Final = 16
 
 
-class ProcessMachine:
+class ProcessMachine(Machine):
     """A VM in a process. One caller at a time, in any thread."""
 
     def __init__(
@@ -99,22 +100,11 @@ class ProcessMachine:
             raise VmStartError(
                 f"task {program.task!r}: no such measures: {sorted(unknown)}; there are {MEASURES}"
             )
-        self._program = program
+        super().__init__(program)
         self._settings = settings
         self._services = services or HostServices()
         self._header = ResultHeader(0, 0, 0, 0)
         self._number = 0
-        self.serial = next(serials)
-        """Which VM of this process."""
-        self.calls = 0
-        """Batches that came back."""
-        self.runs = 0
-        """Runs in those batches, failed ones included."""
-        self.was_stopped = False
-        """Whether a run was asked to stop; whoever looks sets it back."""
-        self.is_worn = False
-        """Whether it should not be used again; a process is replaced when it ends."""
-        self._groups: Sequence[DeviceGroup] = ()
         self._lock = threading.Lock()
         self._call_lock = threading.Lock()
         self._is_ending = False
@@ -186,8 +176,7 @@ class ProcessMachine:
             results = decode_behind_header(
                 groups, self._outbox.view, header.word_count, header.body_bytes
             )
-            self.calls += 1
-            self.runs += sum(len(runs) for _, _, runs in groups)
+            self._count(groups)
             self._groups = ()
             for memory in (self._inbox, self._outbox):
                 if len(memory.view) > KEPT_BUFFER_BYTES:
@@ -257,21 +246,6 @@ class ProcessMachine:
     def run_number(self) -> int:
         """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
         return 0 if self._killed is not None else int(self._runs[0])
-
-    @property
-    def task(self) -> str:
-        """The task it is bound to."""
-        return self._program.task
-
-    @property
-    def run_at_hand(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run at hand, None between runs."""
-        left = self.run_number - self.runs - 1  # loading the script counts as the first
-        for device_id, _, runs in self._groups:
-            if 0 < left <= len(runs):
-                return device_id, runs[left - 1][0]
-            left -= len(runs)
-        return None
 
     def stop_run(self, *, for_memory: bool = False) -> bool:  # noqa: ARG002 - the system limits it
         """Stop the run at hand: it fails, the call goes on; any thread.
