@@ -4,6 +4,7 @@ Every error that leaves the library is one of these. The tree (a test holds it
 against the classes)::
 
     WalleError
+    ├─ FunctionError(ValueError)
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
@@ -68,6 +69,16 @@ class WalleError(Exception):
     def __str__(self) -> str:
         """Return the message, never the tuple of all fields."""
         return self.message
+
+
+class FunctionError(WalleError, ValueError):
+    """A function that a pipeline names, a service or a model, cannot be imported.
+
+    Correct the file or module named, or the pipeline's ``spec.services`` and
+    ``spec.models``.
+    """
+
+    exit_code: ClassVar[int] = 3
 
 
 class MetricsAddressError(WalleError, ValueError):

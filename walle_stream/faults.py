@@ -27,6 +27,8 @@ CRASH_POINTS: Final = (
     "ack.before",
     "cloud.before",
     "cloud.after",
+    "reply.before",
+    "reply.after",
     "close.before",
 )
 """Every point, in the order in which a batch passes them."""

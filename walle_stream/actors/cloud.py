@@ -4,12 +4,13 @@ Exactly-once is decided in its store: features, what has been seen of each
 device and the tunnel's position commit in one write batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from walle_stream.actors.actor import Actor
+from walle_stream.actors.cloud_calls import CallStore, CloudCalls, Service
 from walle_stream.ports import DownlinkSender, UplinkReceiver
 from walle_stream.types import partition_of
 
@@ -27,7 +28,7 @@ class CloudStats(Protocol):
     frames_refused: int
 
 
-class CloudStore(Protocol):
+class CloudStore(CallStore, Protocol):
     """Where the cloud side keeps features. One thread, the cloud actor's."""
 
     @property
@@ -75,6 +76,7 @@ class CloudActor(Actor):
         sender: DownlinkSender,
         partition_count: int,
         close_tunnel: Callable[[], None],
+        services: Mapping[str, Service] | None = None,
     ) -> None:
         """Take over the cloud side.
 
@@ -85,12 +87,14 @@ class CloudActor(Actor):
             partition_count: Of the devices' data directory.
             close_tunnel: Called after a failure: senders that wait for room
                 must learn that nobody will make any.
+            services: Answer the devices' calls, by name.
         """
         self._close_tunnel = close_tunnel
         self._sender = sender
         self._partition_count = partition_count
         self._store = store
         self._receiver = receiver
+        self._calls = CloudCalls(store, sender, services or {}, partition_count)
 
     def on_message(self, message: Any) -> Any:
         """Answer ``Drain`` and ``Send``.
@@ -112,8 +116,13 @@ class CloudActor(Actor):
         return super().on_failure(error)
 
     def on_idle(self) -> None:
-        """Merge what has arrived, then let the tunnel forget it."""
+        """Merge what has arrived, let the tunnel forget it, then see to the calls."""
         store, receiver = self._store, self._receiver
         while frames := receiver.receive(store.position, MERGE_MAX_BYTES):
             store.merge(frames)
             receiver.release(store.position)
+        self._calls.step()
+
+    def on_stop(self) -> None:
+        """Wait for the services at hand."""
+        self._calls.close()

@@ -6,7 +6,8 @@ inside: activated by their first event, passivated when others are more recent.
 """
 
 from collections.abc import Callable
-from typing import Any
+from threading import Event as Flag
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +16,9 @@ from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import SourceBatch
+
+SETTLE_POLL_S: Final = 0.005
+"""How often replies are looked for, while nothing else is left to do."""
 
 
 class Deliver(msgspec.Struct):
@@ -31,6 +35,12 @@ class GetOffsets(msgspec.Struct):
 
 class GetStatus(msgspec.Struct):
     """Question: the partition hosts' figures, for reports and metrics."""
+
+
+class Settle(msgspec.Struct):
+    """Question: wait for the replies to open calls; answers how many are missing."""
+
+    timeout_s: float
 
 
 class Close(msgspec.Struct):
@@ -90,6 +100,8 @@ class DeviceHost(Actor):
             }
         if isinstance(message, GetStatus):
             return [partition.status() for partition in self._partitions.values()]
+        if isinstance(message, Settle):
+            return self._settle(monotonic_ms() + message.timeout_s * 1000.0)
         if isinstance(message, Close):
             deadline_ms = monotonic_ms() + message.flush_timeout_s * 1000.0
             for partition in self._partitions.values():
@@ -101,8 +113,16 @@ class DeviceHost(Actor):
 
     def on_idle(self) -> None:
         """Let the partitions take acknowledgements and downlink messages."""
-        for partition in self._partitions.values():
-            partition.idle()
+        for number, partition in self._partitions.items():
+            self._supervisors[number].run(partition.idle)
+
+    def _settle(self, deadline_ms: float) -> int:
+        while True:
+            self.on_idle()
+            missing = sum(partition.open_calls for partition in self._partitions.values())
+            if not missing or monotonic_ms() >= deadline_ms:
+                return missing
+            Flag().wait(SETTLE_POLL_S)
 
     def on_stop(self) -> None:
         """Close what a failure left open; commits nothing."""

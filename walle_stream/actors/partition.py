@@ -16,26 +16,24 @@ from typing import Final
 import msgspec
 
 from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
+from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, Downlink, SourceBatch
+from walle_stream.ports import DeadLetter, Downlink, SourceBatch, SourceCounts
 from walle_stream.stream.machine import PartitionMachine, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
-from walle_stream.wire.envelope import decode_downlink
+from walle_stream.wire.calls import encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
 _script_log = logging.getLogger("walle_stream.script")
-
-MESSAGES_MAX_BYTES: Final = 256 * 1024
-"""Most bytes of downlink messages taken in one commit."""
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
@@ -51,6 +49,8 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     policy: SequencePolicy
     compression: str = "zstd"
     active_devices: int = ACTIVE_DEVICES_DEFAULT
+    incarnation: str = ""
+    """Of the data directory."""
 
 
 class PartitionStatus(msgspec.Struct):
@@ -110,6 +110,7 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
+        self._exchange = CloudExchange(self.number, rows, self._downlink, self._plan.incarnation)
         self._session = self._open_session(rows)
 
     # A turn
@@ -124,51 +125,63 @@ class PartitionHost:
         Raises:
             WalleError: Nothing of the batch was committed.
         """
-        machine, rows = self._machine, self._opened()
         if batch.offset == self.offset:
             # tried again after a commit that failed at the disk's flush, but stands in the log
             return
-        for device_id in machine.absent(batch.events, is_end=batch.is_end):
-            machine.activate(device_id, *rows.device(device_id))
-        runs = machine.handle(batch.events, is_end=batch.is_end)
-        dead_letters = list(batch.dead_letters)
-        dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
+        head = self._next_head()
+        head.is_ended = batch.is_end
+        inbound = self._exchange.take(head, self._plan.triggers)
+        exits = self._turn(batch, head, inbound, batch.offset)
+        self.run_events += len(batch.events)
+        if exits:
+            self.latencies.add(monotonic_ms() - delivered_ms, exits)
+
+    def _next_head(self) -> PartitionHead:
         # commit into a copy: a failed commit must leave the counters as they were
-        head = msgspec.structs.replace(
+        return msgspec.structs.replace(
             self._head, counters=msgspec.structs.replace(self._head.counters)
         )
-        results = self._run_tasks(runs, head.counters, dead_letters) if runs else []
+
+    def _turn(
+        self, batch: SourceBatch, head: PartitionHead, inbound: Inbound, offset: bytes | None
+    ) -> int:
+        # returns how many pages ended by an exit
+        machine, rows, replies = self._machine, self._opened(), inbound.replies
+        for device_id in machine.absent(batch.events, is_end=batch.is_end, replies=replies):
+            machine.activate(device_id, *rows.device(device_id))
+        runs = machine.handle(batch.events, is_end=batch.is_end, replies=replies)
+        dead_letters = [*batch.dead_letters, *inbound.dead_letters]
+        dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
+        calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
+        results = self._run_tasks(runs, calls, head.counters, dead_letters) if runs else []
         records = [
             FeatureRecord(run.device_id, run.task, self._plan.versions[run.task], number, *emit)
             for run, number, emit in machine.complete(results)
         ]
         exits = machine.counts.page_sequences
         self._count(head, batch, records)
-        frames = self._commit(head, batch, records, dead_letters)
-        self.run_events += len(batch.events)
-        if exits:
-            self.latencies.add(monotonic_ms() - delivered_ms, exits)
+        bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
+        if calls:
+            asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
+            head.counters.calls += len(asked)
+            bodies.extend(encode_calls(asked, self._plan.compression))
+        frames = self._commit(head, offset, records, bodies, dead_letters)
         for frame in frames:
             self._session.offer(*frame)
         self._states.forget(machine.passivate(self._plan.active_devices))
+        return exits
 
     def _run_tasks(
-        self, runs: list[RunTask], counters: Counters, dead_letters: list[DeadLetter]
+        self,
+        runs: list[RunTask],
+        calls: list[tuple[RunTask, list[tuple[str, bytes]]]],
+        counters: Counters,
+        dead_letters: list[DeadLetter],
     ) -> list[tuple[RunTask, list[tuple[bytes, bytes]]]]:
-        by_task: dict[str, dict[str, list[RunTask]]] = {}
-        for run in runs:
-            by_device = by_task.get(run.task)
-            if by_device is None:
-                by_device = by_task[run.task] = {}
-            device_runs = by_device.get(run.device_id)
-            if device_runs is None:
-                by_device[run.device_id] = [run]
-            else:
-                device_runs.append(run)
         results: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
         states, rows = self._states, self._opened()
         crash_point("vm.before")
-        for task, by_device in by_task.items():
+        for task, by_device in _by_task(runs).items():
             states_of = states.of_task(task)
             groups = [
                 (
@@ -189,6 +202,8 @@ class PartitionHost:
                         _log_script(run, result.logs)
                     if result.ok:
                         results.append((run, result.emits))
+                        if result.calls:
+                            calls.append((run, result.calls))
                     else:
                         counters.task_failures += 1
                         _log_failure(run, result)
@@ -220,64 +235,48 @@ class PartitionHost:
         counters.encoded_bytes += sum(len(record.encoding) for record in records)
         counters.commits += 1
         head.watermark_ms = self._machine.watermark_ms
-        head.is_ended = batch.is_end
 
     def _commit(
         self,
         head: PartitionHead,
-        batch: SourceBatch,
+        offset: bytes | None,
         records: list[FeatureRecord],
+        bodies: list[bytes],
         dead_letters: list[DeadLetter],
     ) -> list[tuple[int, bytes]]:
         rows, machine = self._opened(), self._machine
         frames = []
-        for part in split_records(records):
-            frames.append((head.next_frame, encode_body(part, self._plan.compression)))
+        for body in bodies:
+            frames.append((head.next_frame, body))
             head.next_frame += 1
             head.counters.uplink_frames += 1
-            head.counters.uplink_bytes += self._session.size_bytes(frames[-1][1])
+            head.counters.uplink_bytes += self._session.size_bytes(body)
         for delta in machine.delta():
             rows.put_device(delta)
         rows.put_features(records)
         rows.put_outbox(frames, self._session.collect())
         rows.put_dead_letters(head, dead_letters)
-        self._take_messages(head)
-        rows.commit(head, batch.offset)
-        self._downlink.release(self.number, head.downlink_position)
+        rows.commit(head, offset)
+        self._exchange.release(head)
         machine.mark_committed()
-        self._head, self.offset = head, batch.offset
+        self._head, self.offset = head, offset
         return frames
-
-    def _take_messages(self, head: PartitionHead) -> int:
-        # the position commits with the messages: none is lost, none comes twice
-        messages = self._downlink.receive(self.number, head.downlink_position, MESSAGES_MAX_BYTES)
-        for position, data in messages:
-            envelope = decode_downlink(data)
-            message = msgspec.json.encode(
-                {
-                    "kind": envelope.kind,
-                    "payload": msgspec.Raw(envelope.payload),
-                }
-            )
-            self._opened().put_message(envelope.device_id, envelope.sequence_number, message)
-            head.downlink_position = position
-        head.counters.messages += len(messages)
-        return len(messages)
 
     # Between turns
 
     def idle(self) -> None:
         """Take acknowledgements, and messages that came down meanwhile."""
         self._session.pump()
-        head = msgspec.structs.replace(
-            self._head, counters=msgspec.structs.replace(self._head.counters)
-        )
-        if self._take_messages(head):
-            rows = self._opened()
-            rows.put_outbox((), self._session.collect())
-            rows.commit(head, self.offset)
-            self._downlink.release(self.number, head.downlink_position)
-            self._head = head
+        head = self._next_head()
+        inbound = self._exchange.take(head, self._plan.triggers)
+        if inbound.count:
+            nothing = SourceBatch(self.number, [], b"", SourceCounts(), [])
+            self._turn(nothing, head, inbound, self.offset)
+
+    @property
+    def open_calls(self) -> int:
+        """Calls of the cloud whose replies are on their way."""
+        return self._head.counters.calls - self._head.counters.replies
 
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.
@@ -317,6 +316,20 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
+
+
+def _by_task(runs: list[RunTask]) -> dict[str, dict[str, list[RunTask]]]:
+    by_task: dict[str, dict[str, list[RunTask]]] = {}
+    for run in runs:
+        by_device = by_task.get(run.task)
+        if by_device is None:
+            by_device = by_task[run.task] = {}
+        device_runs = by_device.get(run.device_id)
+        if device_runs is None:
+            by_device[run.device_id] = [run]
+        else:
+            device_runs.append(run)
+    return by_task
 
 
 def _log_failure(run: RunTask, result: RunResult) -> None:

@@ -25,6 +25,7 @@ from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
 _U64: Final = Struct(">Q")
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
+_decode_call = RowDecoder(tuple[str, str, str], "call").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
@@ -165,6 +166,26 @@ class PartitionRows:
     def put_message(self, device_id: str, sequence_number: int, message: bytes) -> None:
         """Write a downlink message of a device."""
         self._begun().put(DeviceKeys(device_id).message(sequence_number), message)
+
+    def put_call(self, device_id: str, number: int, call: tuple[str, str, str]) -> None:
+        """Write a call of the cloud that waits for its reply.
+
+        Args:
+            device_id: Who called.
+            number: Of the device's calls.
+            call: Task, name of the call, service.
+        """
+        self._begun().put(self._device_keys(device_id).call(number), encode_row(call))
+
+    def take_call(self, device_id: str, number: int) -> tuple[str, str, str] | None:
+        """Return a call that waits and delete it, None when there is none."""
+        transaction = self._begun()
+        key = DeviceKeys(device_id).call(number)
+        row = transaction.get(key)
+        if row is None:
+            return None
+        transaction.delete(key)
+        return _decode_call(row)
 
     def commit(self, head: PartitionHead, offset: bytes | None) -> None:
         """Write everything in ONE write batch; blocks.

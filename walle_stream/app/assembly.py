@@ -14,6 +14,7 @@ from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.connectors import ConnectorModels, load_connector
+from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs import load_program
 from walle_stream.ports import SourceReader
@@ -39,10 +40,13 @@ LOCK_TIMEOUT_S: Final = 5.0
 class _LazyEvaluator:
     # numpy costs 0.1 s of every start: most pipelines have no tensors
 
+    def __init__(self, models: Mapping[str, Callable[..., Any]]) -> None:
+        self._models = models
+
     def evaluate(self, graph: Graph) -> list[Constant]:
         from walle_stream.engine.minimal import MinimalEvaluator  # noqa: PLC0415 - see above
 
-        return MinimalEvaluator().evaluate(graph)
+        return MinimalEvaluator(self._models).evaluate(graph)
 
 
 class Assembly:
@@ -60,6 +64,8 @@ class Assembly:
         self._loaded = loaded
         self._spec = loaded.pipeline.spec
         self.programs = programs
+        self._services = load_functions("services", self._spec.services)
+        self._models = load_functions("models", self._spec.models)
         self._source = load_connector(self._spec.source.connector).open(loaded.source)
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -118,7 +124,7 @@ class Assembly:
             PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
-            HostServices(_LazyEvaluator()),
+            HostServices(_LazyEvaluator(self._models)),
         )
         stack.callback(self.pool.close)
         self._plan = self._make_plan()
@@ -138,6 +144,7 @@ class Assembly:
             self._tunnel.downlink_sender,
             self.partition_count,
             self._tunnel.close,
+            self._services,
         )
 
     def mark_open(self) -> None:
@@ -203,6 +210,7 @@ class Assembly:
             ),
             compression=spec.tunnel.compression,
             active_devices=spec.runtime.active_devices,
+            incarnation=self._data_dir.meta.incarnation,
         )
 
 

@@ -16,7 +16,14 @@ import msgspec
 
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.cloud import Drain
-from walle_stream.actors.device_host import Close, Deliver, DeviceHost, GetOffsets, GetStatus
+from walle_stream.actors.device_host import (
+    Close,
+    Deliver,
+    DeviceHost,
+    GetOffsets,
+    GetStatus,
+    Settle,
+)
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
@@ -33,6 +40,9 @@ _log = logging.getLogger(__name__)
 
 FINISH_TIMEOUT_S = 10.0
 """Longest wait for the runs at hand after a stop was asked for."""
+
+REPLIES_TIMEOUT_S = 10.0
+"""Longest wait for the replies to calls, at the source's natural end."""
 
 FLUSH_TIMEOUT_S = 5.0
 """Longest wait for acknowledgements at the end of a run."""
@@ -111,6 +121,7 @@ class LocalRun:
             stack.callback(reader.close)
             self.is_ready = True
             self._read(reader, on_progress or (lambda _ratio, _events: None))
+            self._settle()
             statuses = self._close_hosts()
             cloud = self._close_cloud()
         return self._report(
@@ -173,6 +184,23 @@ class LocalRun:
     def _check_cloud(self) -> None:
         if self._cloud is not None and self._cloud.failure is not None:
             raise self._cloud.failure
+
+    def _settle(self) -> None:
+        # after a stop, or a limit, the next run takes the replies
+        if self._stopped_by != "end":
+            return
+        deadline_ms = monotonic_ms() + REPLIES_TIMEOUT_S * 1000.0
+        missing = 0
+        for host in self._hosts:
+            left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
+            missing += self._ask(host, Settle(left_s))
+            self._check_cloud()
+        if missing:
+            _log.warning(
+                "%d calls of services have no reply after %g s: the next run takes them",
+                missing,
+                REPLIES_TIMEOUT_S,
+            )
 
     def _close_hosts(self) -> list[PartitionStatus]:
         statuses: list[PartitionStatus] = []

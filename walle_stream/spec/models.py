@@ -7,7 +7,7 @@ them.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StringConstraints,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 
@@ -187,6 +188,30 @@ class TaskReference(Strict):
     file: PathField | None = Field(default=None, description="A file that holds one Task.")
 
 
+class FunctionReference(Strict):
+    """A Python function of the user: in a file, or importable."""
+
+    file: PathField | None = Field(
+        default=None, description="Python file; left out when function is package.module:NAME."
+    )
+    function: Annotated[
+        str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
+    ] = Field(description="NAME in the file, or package.module:NAME.")
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Self:
+        if (":" in self.function) == (self.file is not None):
+            raise ValueError(
+                "expected `file` and a NAME as `function`, or package.module:NAME as `function` "
+                f"without `file`, found {self.function!r}"
+            )
+        return self
+
+
+FunctionName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
+"""What scripts call a service or a model."""
+
+
 class OutboxSpec(Strict):
     """Bounds of what waits to be sent."""
 
@@ -266,6 +291,14 @@ class PipelineSpec(Strict):
     )
     tasks: tuple[TaskReference, ...] = Field(min_length=1, description="What runs.")
     tunnel: TunnelSpec = Field(default_factory=TunnelSpec, description="The way to the cloud.")
+    services: dict[FunctionName, FunctionReference] = Field(
+        default_factory=dict,
+        description="Of the cloud, for ctx.call_cloud: by name, a function of a ServiceCall.",
+    )
+    models: dict[FunctionName, FunctionReference] = Field(
+        default_factory=dict,
+        description="Of the host, for ctx.run_model: by name, a function of numpy arrays.",
+    )
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec, description="How it runs.")
     state: StateSpec = Field(default_factory=StateSpec, description="How state is kept.")
 

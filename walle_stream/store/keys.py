@@ -12,6 +12,7 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x10 DEVICE \x00 \x03 u16 len TASK KEY       task state, JSON made by the guest
     \x10 DEVICE \x00 \x04 u16 len TASK u64 seq   feature row
     \x10 DEVICE \x00 \x05 u64 seq                downlink message, JSON
+    \x10 DEVICE \x00 \x06 u64 number             call of the cloud without a reply
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
@@ -36,6 +37,7 @@ page            MessagePack ``[1, row]``; never written again, because pages
                 that are re-written whole decide the throughput
 state           JSON, never looked into by the host
 feature         MessagePack ``[1, [task version, feature, encoding]]``
+call            MessagePack ``[1, [task, name of the call, service]]``
 ==============  ==============================================================
 
 Why two kinds of version: ``FORMAT_VERSION`` changes with this page (keys move,
@@ -55,6 +57,7 @@ FORMAT_VERSION: Final = 1
 """Version of this layout; a database of another one is refused."""
 
 TABLE_VERSIONS: Final[Mapping[str, int]] = {
+    "call": 1,
     "dead_letter": 1,
     "deadline": 1,
     "device": 1,
@@ -83,6 +86,7 @@ TABLE_PAGE: Final = 2
 TABLE_STATE: Final = 3
 TABLE_FEATURE: Final = 4
 TABLE_MESSAGE: Final = 5
+TABLE_CALL: Final = 6
 
 _U64: Final = Struct(">Q")
 _PAGE_ROW: Final = Struct(">QI")
@@ -169,6 +173,14 @@ class DeviceKeys:
             sequence_number: 0 to 2**64 - 1.
         """
         return self.base + b"\x05" + _number(sequence_number)
+
+    def call(self, number: int) -> bytes:
+        """Return the key of a call without a reply.
+
+        Args:
+            number: 0 to 2**64 - 1.
+        """
+        return self.base + b"\x06" + _number(number)
 
 
 def outbox_key(number: int) -> bytes:

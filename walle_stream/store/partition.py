@@ -260,13 +260,14 @@ class PartitionStore:
                 f"{FORMAT_VERSION}: use the version of walle_stream that wrote it, or a new "
                 "--data-dir"
             )
+        known = msgspec.json.encode(TABLE_VERSIONS)
         if tables is not None:
             _check_tables(self.path, tables)
-        elif not self.is_read_only:
+        if tables != known and not self.is_read_only:
             self.write_rows(
                 {
                     FORMAT_KEY: str(FORMAT_VERSION).encode(),
-                    TABLES_KEY: msgspec.json.encode(TABLE_VERSIONS),
+                    TABLES_KEY: known,
                 }
             )
 
@@ -286,8 +287,9 @@ def _check_tables(path: Path, row: bytes) -> None:
             f"{path} has a damaged row of table versions ({error}): restore it from a copy or use "
             "a new --data-dir"
         ) from error
-    for table in sorted(versions.keys() | TABLE_VERSIONS.keys()):
-        stored, known = versions.get(table), TABLE_VERSIONS.get(table)
+    # a table that is new in this version is empty in an older one's database
+    for table, stored in sorted(versions.items()):
+        known = TABLE_VERSIONS.get(table)
         if stored != known:
             raise FormatVersionError(
                 f"{path} has table {table!r} in version {stored}, this version reads {known}: use "

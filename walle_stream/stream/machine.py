@@ -13,17 +13,21 @@ is at most ``TURN_EVENTS`` of them, so that a hot device cannot starve others.
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from walle_stream.events import Event
-from walle_stream.stream.pages import OpenPage, PageInput, page_input
+from walle_stream.stream.pages import OpenPage, PageInput, ReplyInput, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
 from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor, TriggerTrie
 
 TURN_EVENTS: Final = 64
 """Most events of one device in one turn."""
+
+REPLY_POSITION: Final = 1 << 40
+"""Replies have their calls' numbers behind this as positions: when one arrives is
+left to chance, and must not be seen in the positions of events."""
 
 
 class RunTask(msgspec.Struct, gc=False):
@@ -36,7 +40,17 @@ class RunTask(msgspec.Struct, gc=False):
     from 1; orders the device's features and seeds the guest's random."""
     clock_ms: int
     """The guest's clock: event time of the waking event."""
-    page: PageInput
+    page: PageInput | ReplyInput
+
+
+class Reply(NamedTuple):
+    """An answer of the cloud: an event of its device that wakes one task."""
+
+    device_id: str
+    task: str
+    number: int
+    """Of the call."""
+    given: ReplyInput
 
 
 class StreamCounts(msgspec.Struct):
@@ -62,6 +76,7 @@ class DeviceSnapshot(msgspec.Struct, array_like=True):
     deadline_ms: int | None
     sequence: Any
     """``DeviceSequence.export()``: plain tuples."""
+    next_call: int = 1
 
 
 class DeviceDelta(msgspec.Struct, gc=False):
@@ -76,7 +91,7 @@ class DeviceDelta(msgspec.Struct, gc=False):
 
 
 class _Device:
-    __slots__ = ("cursor", "device_id", "next_number", "position", "sequence")
+    __slots__ = ("cursor", "device_id", "next_call", "next_number", "position", "sequence")
 
     def __init__(self, device_id: str, sequence: DeviceSequence) -> None:
         self.device_id = device_id
@@ -84,6 +99,7 @@ class _Device:
         self.cursor: Cursor = EMPTY_CURSOR
         self.position = 0
         self.next_number = 1
+        self.next_call = 1
 
 
 class PartitionMachine:
@@ -121,19 +137,22 @@ class PartitionMachine:
 
     # Activation and passivation
 
-    def absent(self, events: Iterable[Event], *, is_end: bool = False) -> list[str]:
+    def absent(
+        self, events: Iterable[Event], *, is_end: bool = False, replies: Iterable[Reply] = ()
+    ) -> list[str]:
         """Return the devices that a batch needs and that are not in memory.
 
         Args:
             events: The batch that ``handle`` will get next.
             is_end: Whether the source's natural end follows it.
+            replies: Those that ``handle`` will get.
 
         Returns:
-            Device ids, each once: those with events, then those whose timers
+            Device ids, each once: those with replies or events, then those whose timers
             the batch's watermark makes due.
         """
         devices = self._devices
-        needed: dict[str, None] = {}
+        needed = {reply.device_id: None for reply in replies if reply.device_id not in devices}
         watermark = self.watermark_ms
         for event in events:
             if event.device_id not in devices:
@@ -171,6 +190,7 @@ class PartitionMachine:
             device.cursor = self.trie.import_cursor(snapshot.cursor)
             device.position = snapshot.position
             device.next_number = snapshot.next_number
+            device.next_call = snapshot.next_call
         self._devices[device_id] = device
 
     def arm(self, device_id: str, deadline_ms: int) -> None:
@@ -197,13 +217,17 @@ class PartitionMachine:
 
     # A batch
 
-    def handle(self, events: Sequence[Event], *, is_end: bool = False) -> list[RunTask]:
+    def handle(
+        self, events: Sequence[Event], *, is_end: bool = False, replies: Iterable[Reply] = ()
+    ) -> list[RunTask]:
         """Take a batch and return the task runs that it woke.
 
         Args:
             events: Events of this partition in its order; every device is in
                 memory (see ``absent``).
             is_end: The source's natural end follows: every timer fires.
+            replies: Come behind the events. Their clock is the partition's
+                watermark: how far time has come.
 
         Returns:
             Commands; for one device in the order of their positions.
@@ -231,6 +255,10 @@ class PartitionMachine:
                     rest[device_id] = mailbox
             mailboxes, first = rest, first + TURN_EVENTS
         self._fire_timers(watermark, is_end=is_end)
+        for device_id, task, number, given in replies:
+            self._touch(device_id)
+            position = REPLY_POSITION + number
+            self._runs.append(RunTask(device_id, task, position, max(watermark, 0), given))
         return self._runs
 
     def complete(
@@ -255,6 +283,26 @@ class PartitionMachine:
                     device.next_number += 1
         return numbered
 
+    def complete_calls[C](
+        self, calls: Iterable[tuple[RunTask, Sequence[C]]]
+    ) -> list[tuple[RunTask, int, str, C]]:
+        """Number the calls of the cloud that the runs made, per device.
+
+        Args:
+            calls: Of runs of the batch, in any order.
+
+        Returns:
+            (run, number, name of the call, call), in the order of ``complete``.
+        """
+        numbered = []
+        for run, made in sorted(calls, key=_run_order):
+            device = self._devices[run.device_id]
+            for index, call in enumerate(made, 1):
+                # the name is what the guest's ``call_cloud`` returned
+                numbered.append((run, device.next_call, f"{run.position}.{index}", call))
+                device.next_call += 1
+        return numbered
+
     def delta(self) -> list[DeviceDelta]:
         """Return what the commit of this batch writes, per touched device."""
         deltas = []
@@ -267,6 +315,7 @@ class PartitionMachine:
                 self.trie.export_cursor(device.cursor) if device.cursor else [],
                 sequence.next_deadline_ms,
                 sequence.export(),
+                device.next_call,
             )
             deltas.append(DeviceDelta(device.device_id, snapshot, new_rows, closed_pages))
         return deltas

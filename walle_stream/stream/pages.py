@@ -18,6 +18,10 @@ type PageInput = tuple[str, str, str, int | None, EventRow | None, list[EventRow
 the waking event means the last one, which is what we always hand over."""
 
 
+type ReplyInput = list[Any]
+"""[call, service, error, JSON bytes]: what a task that the cloud answers is woken with."""
+
+
 class OpenPage:
     """One visit of a page, from its enter on."""
 

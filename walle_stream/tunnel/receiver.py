@@ -84,5 +84,7 @@ class MergeCounts(msgspec.Struct):
     duplicates_dropped: int = 0
     gaps: int = 0
     frames: int = 0
+    calls: int = 0
+    """Of services, by devices."""
     frames_refused: int = 0
     """Of an older epoch, or malformed."""

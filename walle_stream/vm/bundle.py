@@ -27,6 +27,7 @@ _MODULES: Final = (
     "codec",
     "events",
     "page",
+    "reply",
     "state",
     "tensors",
     "context",

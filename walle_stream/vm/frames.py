@@ -19,6 +19,7 @@ from walle_stream.vm.guest.layout import (
     FEW_WORDS,
     HEADER,
     MAGIC,
+    RUN_CALLED,
     RUN_DONE,
     RUN_FAILED,
     RUN_SILENT,
@@ -141,7 +142,7 @@ def decode_behind_header(
         raise FrameError(f"a result frame is malformed: {error}") from error
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> list[GroupResult]:  # noqa: C901 - the hot loop
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
     # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
@@ -171,6 +172,10 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> li
             if code == RUN_DONE:
                 runs.append(RunResult(True, emits, logs))  # noqa: FBT003 - hot, keywords cost
                 continue
+            if code == RUN_CALLED:
+                calls, at, end = _cut_calls(words, at, body, end)
+                runs.append(RunResult(True, emits, logs, calls=calls))  # noqa: FBT003 - as above
+                continue
             if code != RUN_FAILED or emits:
                 raise FrameError(f"a result frame is malformed: run code {code}")
             start, middle = end, end + words[at]
@@ -196,6 +201,20 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> li
             f"a result frame does not add up: its words say {end} bytes, its body has {len(body)}"
         )
     return results
+
+
+def _cut_calls(
+    words: Sequence[int], at: int, body: bytes, end: int
+) -> tuple[list[tuple[str, bytes]], int, int]:
+    calls = []
+    count = words[at]
+    at += 1
+    for _ in range(count):
+        start, middle = end, end + words[at]
+        end = middle + words[at + 1]
+        at += 2
+        calls.append((body[start:middle].decode(), body[middle:end]))
+    return calls, at, end
 
 
 def _cut_lines(

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-type RunInput = tuple[int, int, tuple[Any, ...]]
-"""(trigger position, clock_ms, page); the page as in ``guest.layout``."""
+type RunInput = tuple[int, int, tuple[Any, ...] | list[Any]]
+"""(trigger position, clock_ms, page); the page, or a list for a reply of the cloud,
+as in ``guest.layout``."""
 
 type DeviceGroup = tuple[str, dict[str, bytes], Sequence[RunInput]]
 """(device_id, state, runs in the order of their positions). No list or dict may
@@ -28,6 +29,8 @@ class RunResult(msgspec.Struct, gc=False):
     """(level, text)."""
     error: str = ""
     """Class of the exception, when the run failed."""
+    calls: list[tuple[str, bytes]] = []
+    """(service, question as JSON), in the order of ``ctx.call_cloud``."""
     message: str = ""
     """``file:line: class: text``, when the run failed."""
 

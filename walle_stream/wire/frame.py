@@ -1,8 +1,6 @@
 """The body of an uplink frame: the features of one commit of one partition.
 
-Layout version 1, integers little-endian::
-
-    u8 version  u8 codec  u32 size of the payload  u32 crc32 of what follows  PAYLOAD as coded
+Layout version 1, integers little-endian, behind the header of ``wire.payload``::
 
     payload:  u16 count of names { u16 length, UTF-8 }      tasks and versions, interned
               u32 count of records {
@@ -17,32 +15,25 @@ Features are JSON bytes made in the guest; nothing here looks inside them.
 """
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
 import msgspec
-import zstandard
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.payload import pack_payload, unpack_payload
 
 BODY_VERSION: Final = 1
 """Version of the body's layout."""
 
-BODY_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Largest payload a receiver unpacks."""
-
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
 
-_HEADER: Final = Struct("<BBII")
 _COUNT: Final = Struct("<I")
 _SHORT: Final = Struct("<H")
 _RECORD: Final = Struct("<HHQIH")
 _SAME_DEVICE: Final = 0xFFFF
-
-_CODECS: Final = {"none": 0, "zlib": 1, "zstd": 2}
 
 
 class FeatureRecord(msgspec.Struct, gc=False):
@@ -89,9 +80,6 @@ def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:
         EnvelopeError: A field is longer than the layout allows, or the
             compression is unknown.
     """
-    codec = _CODECS.get(compression)
-    if codec is None:
-        raise EnvelopeError(f"unknown compression {compression!r}: use {', '.join(_CODECS)}")
     names: dict[str, int] = {}
     parts: list[bytes] = []
     append, pack = parts.append, _RECORD.pack
@@ -123,14 +111,7 @@ def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:
     except struct.error as error:
         raise EnvelopeError(f"a feature does not fit into a frame: {error}") from error
     payload = b"".join([*head, _COUNT.pack(len(records)), *parts])
-    if codec == _CODECS["zstd"]:
-        # a compressor is not shareable between threads, a new one costs 10 us
-        packed = zstandard.ZstdCompressor(level=1).compress(payload)
-    elif codec == _CODECS["zlib"]:
-        packed = zlib.compress(payload, 1)
-    else:
-        packed = payload
-    return _HEADER.pack(BODY_VERSION, codec, len(payload), zlib.crc32(packed)) + packed
+    return pack_payload(BODY_VERSION, payload, compression)
 
 
 def decode_body(body: bytes) -> list[FeatureRecord]:
@@ -142,39 +123,11 @@ def decode_body(body: bytes) -> list[FeatureRecord]:
     Raises:
         EnvelopeError: They are cut, altered or of another version.
     """
-    payload = _unpack(body)
+    payload = unpack_payload(BODY_VERSION, body)
     try:
         return _records(payload)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise EnvelopeError(f"a frame's payload is malformed: {error}") from error
-
-
-def _unpack(body: bytes) -> bytes:
-    if len(body) < _HEADER.size:
-        raise EnvelopeError(f"a frame of {len(body)} bytes is cut")
-    version, codec, size, checksum = _HEADER.unpack_from(body)
-    if version != BODY_VERSION:
-        raise EnvelopeError(f"a frame has body version {version}, this side reads {BODY_VERSION}")
-    if size > BODY_MAX_BYTES:
-        raise EnvelopeError(f"a frame claims {size} bytes, at most {BODY_MAX_BYTES} are allowed")
-    packed = body[_HEADER.size :]
-    if zlib.crc32(packed) != checksum:
-        raise EnvelopeError("a frame was altered: its checksum does not match")
-    try:
-        if codec == _CODECS["zstd"]:
-            payload = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size or 1)
-        elif codec == _CODECS["zlib"]:
-            unpacker = zlib.decompressobj()
-            payload = unpacker.decompress(packed, size or 1)
-        elif codec == _CODECS["none"]:
-            payload = packed
-        else:
-            raise EnvelopeError(f"a frame has unknown compression {codec}")
-    except (zstandard.ZstdError, zlib.error) as error:
-        raise EnvelopeError(f"a frame cannot be decompressed: {error}") from error
-    if len(payload) != size:
-        raise EnvelopeError(f"a frame claims {size} bytes, but holds {len(payload)}")
-    return payload
 
 
 def _records(payload: bytes) -> list[FeatureRecord]:

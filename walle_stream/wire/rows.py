@@ -48,6 +48,12 @@ class Counters(msgspec.Struct, omit_defaults=False):
     dead_letters: int = 0
     messages: int = 0
     """Downlink messages taken."""
+    calls: int = 0
+    """Of the cloud, by ``ctx.call_cloud``."""
+    replies: int = 0
+    """To calls; what is missing is on its way."""
+    dropped_messages: int = 0
+    """Downlink messages that answer no open call, or were malformed."""
     commits: int = 0
 
     def add(self, other: "Counters") -> None:

@@ -5,6 +5,8 @@ Keys, integers big-endian::
     \x00 position | counts | format        single rows
     \x01 INCARNATION u32 partition         highest epoch, u64
     \x02 DEVICE                            DeviceSeen, MessagePack
+    \x03 DEVICE                            DeviceSeen of its calls, MessagePack
+    \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
     \x10 DEVICE \x00 u32 generation u64 seq   (task, version, feature, encoding), MessagePack
 
 Features, receiver state and the tunnel's position commit in ONE write batch:
@@ -23,6 +25,7 @@ from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
 from walle_stream.store.rocks import map_rocks_errors, open_rocks
 from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
+from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
 
@@ -37,6 +40,7 @@ _CACHE_DEVICES: Final = 50_000
 _encode = msgspec.msgpack.Encoder().encode
 _decode_seen = msgspec.msgpack.Decoder(DeviceSeen).decode
 _decode_feature = msgspec.msgpack.Decoder(tuple[str, str, bytes, bytes]).decode
+_decode_call = msgspec.msgpack.Decoder(OpenCall).decode
 _decode_counts = msgspec.msgpack.Decoder(MergeCounts).decode
 
 
@@ -88,12 +92,14 @@ class FeatureStore:
         batch = WriteBatch(raw_mode=True)
         counts = msgspec.structs.replace(self.stats)
         touched: dict[str, DeviceSeen] = {}
+        callers: dict[str, DeviceSeen] = {}
         position = self.position
         for position, data in frames:  # noqa: B007 - the last one is written below
             counts.frames += 1
             try:
                 envelope = decode_uplink(data)
-                records = decode_body(envelope.body)
+                calls = decode_calls(envelope.body)
+                records = decode_body(envelope.body) if calls is None else []
             except EnvelopeError:
                 counts.frames_refused += 1
                 continue
@@ -104,9 +110,14 @@ class FeatureStore:
                 b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
                 _U64.pack(envelope.epoch),
             )
-            self._merge_records(batch, records, envelope.incarnation, touched, counts)
+            if calls is None:
+                self._merge_records(batch, records, envelope.incarnation, touched, counts)
+            else:
+                self._merge_calls(batch, calls, envelope.incarnation, callers, counts)
         for device_id, seen in touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
+        for device_id, seen in callers.items():
+            batch.put(b"\x03" + device_id.encode(), _encode(seen))
         batch.put(b"\x00position", _U64.pack(position))
         batch.put(b"\x00counts", _encode(counts))
         crash_point("cloud.before")
@@ -117,6 +128,28 @@ class FeatureStore:
         if len(self._seen) > _CACHE_DEVICES:
             self._seen.clear()
         return counts
+
+    @property
+    def last_call(self) -> int:
+        """Number of the last call that arrived."""
+        return self.stats.calls
+
+    def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
+        """Return calls that wait for their reply; see ``CallStore.open_calls``."""
+        found: list[tuple[int, OpenCall]] = []
+        with map_rocks_errors(self._path):
+            iterator = self._database.iter()
+            iterator.seek(b"\x04" + _U64.pack(after + 1))
+            while iterator.valid() and iterator.key()[:1] == b"\x04" and len(found) < limit:
+                number = int(_U64.unpack(iterator.key()[1:])[0])
+                found.append((number, _decode_call(iterator.value())))
+                iterator.next()
+        return found
+
+    def close_call(self, number: int) -> None:
+        """Forget a call whose reply was sent; see ``CallStore.close_call``."""
+        with map_rocks_errors(self._path):
+            self._database.delete(b"\x04" + _U64.pack(number))
 
     def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
         """Iterate over features by device and sequence number.
@@ -183,6 +216,32 @@ class FeatureStore:
                 _encode((record.task, record.task_version, record.feature, record.encoding)),
             )
         counts.features += merged
+
+    def _merge_calls(
+        self,
+        batch: WriteBatch,
+        calls: list[CloudCall],
+        incarnation: str,
+        callers: dict[str, DeviceSeen],
+        counts: MergeCounts,
+    ) -> None:
+        for call in calls:
+            seen = callers.get(call.device_id)
+            if seen is None:
+                # seldom enough to need no cache
+                with map_rocks_errors(self._path):
+                    stored = self._database.get(b"\x03" + call.device_id.encode())
+                seen = callers[call.device_id] = (
+                    _decode_seen(stored) if stored else DeviceSeen([], [])
+                )
+            verdict, _ = seen.judge(incarnation, call.number)
+            if verdict is Verdict.SEEN:
+                counts.duplicates_dropped += 1
+                continue
+            if verdict is Verdict.GAP:
+                counts.gaps += 1
+            counts.calls += 1
+            batch.put(b"\x04" + _U64.pack(counts.calls), _encode(OpenCall(incarnation, call)))
 
     def _device(self, device_id: str) -> DeviceSeen:
         seen = self._seen.get(device_id)

@@ -80,7 +80,7 @@ def test_other_layout_version_is_refused(place: Path, version: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("versions", "table"),
-    [(b'{"state":2}', "dead_letter"), (b"{}", "dead_letter"), (None, "zzz")],
+    [(b'{"state":2}', "state"), (None, "zzz")],
 )
 def test_other_table_version_is_refused_by_name(
     place: Path, versions: bytes | None, table: str
@@ -90,6 +90,14 @@ def test_other_table_version_is_refused_by_name(
     write(place, {keys.TABLES_KEY: versions or row[:-1] + b',"zzz":1}'})
     with pytest.raises(FormatVersionError, match=f"'{table}'"):
         PartitionStore.open(place)
+
+
+def test_a_table_that_is_new_in_this_version_is_added(place: Path) -> None:
+    write(place, {keys.TABLES_KEY: b'{"state":1}'})
+    with PartitionStore.open(place, read_only=True) as store:
+        assert store.get(keys.TABLES_KEY) == b'{"state":1}'
+    with PartitionStore.open(place) as store:
+        assert b'"call":1' in (store.get(keys.TABLES_KEY) or b"")
 
 
 def test_damaged_table_versions_are_corruption(place: Path) -> None:

@@ -12,13 +12,16 @@ from typing import Any, Final
 
 from walle_stream.vm.guest.codec import encode_json
 from walle_stream.vm.guest.state import State
-from walle_stream.vm.guest.tensors import Ask, Tensor, concatenate, evaluate, make_tensor
+from walle_stream.vm.guest.tensors import Ask, Tensor, concatenate, evaluate, make_tensor, run_model
 
 LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
 
 ENCODING_MAX_BYTES: Final = 65_535
 """Longest encoding: its length travels in 16 bits."""
+
+SERVICE_MAX_BYTES: Final = 200
+"""Longest name of a service."""
 
 type Limits = tuple[int, int, int, int, int, int, int]
 """Bounds of one run: output bytes, emits, log lines, wall time in milliseconds;
@@ -132,6 +135,7 @@ class Context:
     """
 
     __slots__ = (
+        "_called_",
         "_clock_ms_",
         "_emitted_",
         "_log_",
@@ -152,7 +156,7 @@ class Context:
     # made by the run's first look
     _made_config_: dict[str, Any]
     _random_: Random
-    _output_bytes_: int
+    _called_: list[bytes]  # service, question, service, question, ...
 
     def __init__(self, device_id: str, position: int, clock_ms: int, state: State) -> None:
         """Begin a run.
@@ -170,6 +174,7 @@ class Context:
         self._position_ = position
         self._clock_ms_ = clock_ms
         self._log_: Log | None = None
+        self._output_bytes_ = 0
         self._emitted_: list[bytes] = []  # feature, encoding, feature, encoding, ...
 
     @property
@@ -254,6 +259,22 @@ class Context:
         """
         return concatenate(self._ask_, tensors, axis)
 
+    def run_model(self, model: str, *inputs: object, output: int = 0) -> Tensor:
+        """Run a model that the host holds, as part of a tensor expression.
+
+        Computes nothing until asked; a model whose outputs are asked for in one
+        crossing runs once.
+
+        Args:
+            model: A name of the pipeline's ``spec.models``.
+            *inputs: Tensors, or what ``tensor`` takes.
+            output: Which of the model's outputs, from 0.
+
+        Raises:
+            TypeError: An input is no tensor and no numbers.
+        """
+        return run_model(self._ask_, plain_text(model), inputs, output)
+
     def evaluate(self, *tensors: Tensor) -> None:
         """Let the host compute tensors, all in one crossing.
 
@@ -299,14 +320,58 @@ class Context:
             )
         emitted, limits = self._emitted_, self._limits_
         size_bytes = len(body) + len(encoding)
-        if emitted:
-            size_bytes += self._output_bytes_
+        size_bytes += self._output_bytes_
         if size_bytes > limits[0]:
             raise ValueError(f"a run may emit {limits[0]} bytes (limits.outputBytes)")
         if len(emitted) >= 2 * limits[1]:
             raise ValueError(f"a run may emit {limits[1]} features (limits.emits)")
         self._output_bytes_ = size_bytes
         emitted += (body, encoding)
+
+    def call_cloud(self, service: str, question: dict[str, Any]) -> str:
+        """Ask a service of the cloud, if the run succeeds; the answer is an event.
+
+        Nothing is waited for: the question travels as features do, whenever the
+        tunnel is up, and its answer comes as ``on_reply(ctx, reply)`` of this
+        task on this device, once. Without such a function it is dropped.
+
+        Args:
+            service: A name of the pipeline's ``spec.services``.
+            question: JSON values; encoded at once.
+
+        Returns:
+            The call's name, as ``reply.call`` will say it: the same when the
+            run is repeated, another one for every call of a task and device.
+
+        Raises:
+            TypeError: The service is no text, or the question no dict of JSON
+                values.
+            ValueError: An empty or very long name, NaN or infinity, invalid
+                text, or more bytes (``limits.outputBytes``) or calls
+                (``limits.emits``) than the task may send in one run.
+        """
+        if not isinstance(question, dict):
+            raise TypeError(f"a question is a dict, not {type(question).__name__}")
+        if not isinstance(service, str):
+            raise TypeError(f"a service is a name, not {type(service).__name__}")
+        name = plain_text(service).encode()
+        if not 0 < len(name) <= SERVICE_MAX_BYTES:
+            raise ValueError(f"a service's name has 1 to {SERVICE_MAX_BYTES} bytes")
+        body = encode_json(question)
+        limits = self._limits_
+        size_bytes = self._output_bytes_ + len(name) + len(body)
+        if size_bytes > limits[0]:
+            raise ValueError(f"a run may send {limits[0]} bytes (limits.outputBytes)")
+        try:
+            called = self._called_
+        except AttributeError:  # the run's first call
+            called = self._called_ = []
+            self.log  # noqa: B018 - a run with a log is looked at for calls, others are not
+        if len(called) >= 2 * limits[1]:
+            raise ValueError(f"a run may call {limits[1]} times (limits.emits)")
+        self._output_bytes_ = size_bytes
+        called += (name, body)
+        return f"{self._position_}.{len(called) // 2}"
 
 
 def bind_context(

@@ -10,7 +10,8 @@ Two shared buffers per VM, all integers little-endian.
     ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
           page: (page_id, page_instance, cause, enter_time_ms | None, waking row | None
-                 for the last one, [row, ...])
+                 for the last one, [row, ...]); for a reply of the cloud a list:
+                 [call, service, error, JSON bytes]
           row:  (id, kind, event_time_ms, ingest_time_ms, contents | None)
 
 Only plain values, written by the host, so the guest may unmarshal them.
@@ -31,10 +32,12 @@ of its runs::
 
     3
     1, emits, (feature bytes, encoding bytes) * emits, lines, (level, bytes) * lines
+    2, as 1, then calls, (service bytes, question bytes) * calls
     0, 0, lines, (level, bytes) * lines, class name bytes, message bytes
 
-the first for a run that succeeded without a word, the second for any other that
-succeeded, the third for one that failed; then per group::
+the first for a run that succeeded without a word, the third for one that calls the
+cloud, the second for any other that succeeded, the last for one that failed; then
+per group::
 
     changes, (key bytes, value bytes | 0xFFFFFFFF for "deleted") * changes
 
@@ -108,6 +111,9 @@ RUN_FAILED: Final = 0
 
 RUN_DONE: Final = 1
 """First word of a run that succeeded."""
+
+RUN_CALLED: Final = 2
+"""First word of a run that succeeded and calls the cloud."""
 
 RUN_SILENT: Final = 3
 """Only word of a run that succeeded, emitted nothing and logged nothing."""

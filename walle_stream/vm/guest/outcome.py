@@ -8,7 +8,7 @@ from types import TracebackType  # noqa: TC003 - the guest has no type checker
 from typing import Final
 
 from walle_stream.vm.guest.context import Context, Log, plain_text
-from walle_stream.vm.guest.layout import DELETED, RUN_DONE, RUN_FAILED, RUN_SILENT
+from walle_stream.vm.guest.layout import DELETED, RUN_CALLED, RUN_DONE, RUN_FAILED, RUN_SILENT
 from walle_stream.vm.guest.state import Overlay
 
 MESSAGE_MAX_CHARACTERS: Final = 2_000
@@ -30,12 +30,16 @@ def write_success(words: list[int], parts: list[bytes], context: Context) -> Non
     if not emitted and log is None:
         words.append(RUN_SILENT)
         return
-    words += (RUN_DONE, len(emitted) // 2, *map(len, emitted))
+    calls = () if log is None else getattr(context, "_called_", ())  # who calls has a log
+    words += (RUN_CALLED if calls else RUN_DONE, len(emitted) // 2, *map(len, emitted))
     parts += emitted
     if log is None:
         words.append(0)
     else:
         _write_lines(words, parts, log)
+    if calls:
+        words += (len(calls) // 2, *map(len, calls))
+        parts += calls
 
 
 def write_failure(

@@ -42,6 +42,7 @@ from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
 from walle_stream.vm.guest.page import Page
+from walle_stream.vm.guest.reply import Reply, ReplyInput
 from walle_stream.vm.guest.restricted import REPLACED_NAMES, SCRIPT_MODULE, make_builtins
 from walle_stream.vm.guest.state import Overlay, State, check_size, merge, state_bytes
 from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
@@ -286,7 +287,10 @@ class Session:
                         run = namespace["run"]
                     if old_version != state_version and state:
                         migrate(view, namespace.get("migrate"), state_version, old_version)
-                    run(context, Page(given))
+                    if given.__class__ is list:
+                        _take_reply(namespace, context, given)
+                    else:
+                        run(context, Page(given))
                     if stopper.stopping:
                         stopper.check()
                     overlay = view._overlay_
@@ -405,6 +409,12 @@ class Session:
         namespace["__builtins__"] = self._builtins
         namespace["print"] = log.print
         return namespace
+
+
+def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> None:
+    on_reply = namespace.get("on_reply")
+    if on_reply is not None:
+        on_reply(context, Reply(given))
 
 
 def _run_nothing(_context: Context, _page: Page) -> None:

@@ -320,6 +320,21 @@ def concatenate(ask: Ask, tensors: Iterable[Tensor], axis: int) -> Tensor:
     return Tensor(ask, "concat", tuple(tensors), {"axis": axis})
 
 
+def run_model(ask: Ask, model: str, inputs: Iterable[object], output: int) -> Tensor:
+    """Run a model of the host.
+
+    Args:
+        ask: Asks the host.
+        model: Its name.
+        inputs: Tensors, or what makes them.
+        output: Which of its outputs.
+    """
+    given = tuple(
+        each if isinstance(each, Tensor) else make_tensor(ask, each, None, None) for each in inputs
+    )
+    return Tensor(ask, "model", given, {"name": model, "output": output})
+
+
 def evaluate(ask: Ask, tensors: Iterable[Tensor]) -> None:
     """Let the host evaluate tensors, in one crossing; those with a value need none.
 

@@ -1,0 +1,145 @@
+"""The cloud side's answers to calls of devices.
+
+A call is a row of the cloud's store from the write batch that merged it until
+its reply is in the tunnel: a death between loses nothing. A death just after the
+reply was sent lets the service be asked again; the device takes one reply.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from walle_stream.faults import crash_point
+from walle_stream.ports import DownlinkSender
+from walle_stream.types import partition_of
+from walle_stream.wire.calls import OpenCall
+from walle_stream.wire.replies import REPLY_KIND, CloudReply, encode_reply
+
+_log = logging.getLogger(__name__)
+
+REPLY_MAX_BYTES: Final = 1024 * 1024
+"""Largest answer, as JSON."""
+
+_WORKERS: Final = 4
+_IN_HAND: Final = 64
+_ERROR_MAX_CHARACTERS: Final = 500
+
+
+class ServiceCall(msgspec.Struct, frozen=True):
+    """What a service is asked."""
+
+    device_id: str
+    task: str
+    task_version: str
+    question: dict[str, Any]
+    """As the script gave it."""
+    key: str
+    """The same when a call is put again after a crash: for services that keep something."""
+
+
+type Service = Callable[[ServiceCall], Any]
+"""Answers a call with a JSON value; run by one of several threads, may block."""
+
+
+class CallStore(Protocol):
+    """Where calls wait for their answers. One thread, the cloud actor's."""
+
+    @property
+    def last_call(self) -> int:
+        """Number of the last call that arrived, answered or not; 0 for none."""
+        ...
+
+    def open_calls(self, after: int, limit: int) -> Sequence[tuple[int, OpenCall]]:
+        """Return waiting calls in the order of arrival, each with its number.
+
+        Args:
+            after: Only those behind this number.
+            limit: Most calls.
+        """
+        ...
+
+    def close_call(self, number: int) -> None:
+        """Forget a call, because its reply is in the tunnel; blocks."""
+        ...
+
+
+class CloudCalls:
+    """Puts calls to services and sends replies, in the order of arrival."""
+
+    def __init__(
+        self,
+        store: CallStore,
+        sender: DownlinkSender,
+        services: Mapping[str, Service],
+        partition_count: int,
+    ) -> None:
+        """Begin with the calls that wait.
+
+        Args:
+            store: Where calls wait.
+            sender: The beginning of the tunnel's way down.
+            services: By name.
+            partition_count: Of the devices' data directory.
+        """
+        self._store = store
+        self._sender = sender
+        self._services = services
+        self._partition_count = partition_count
+        self._in_hand: deque[tuple[int, OpenCall, Future[bytes]]] = deque()
+        self._last = 0
+        self._executor: ThreadPoolExecutor | None = None
+
+    def step(self) -> None:
+        """Take up what waits and send what is answered; waits for no service."""
+        in_hand = self._in_hand
+        last, room = self._store.last_call, _IN_HAND - len(in_hand)
+        if last > self._last and room > 0:
+            found = self._store.open_calls(self._last, room)
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(_WORKERS, "walle-service")
+            for number, call in found:
+                in_hand.append((number, call, self._executor.submit(self._answer, call)))
+            self._last = found[-1][0] if len(found) == room else last
+        while in_hand and in_hand[0][2].done():
+            number, call, future = in_hand.popleft()
+            device_id = call.call.device_id
+            partition = partition_of(device_id, self._partition_count)
+            crash_point("reply.before")
+            self._sender.send(partition, device_id, REPLY_KIND, future.result())
+            crash_point("reply.after")
+            self._store.close_call(number)
+
+    def close(self) -> None:
+        """Wait for the services at hand; their calls go on waiting in the store."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+    def _answer(self, call: OpenCall) -> bytes:
+        given = call.call
+        reply = CloudReply(given.number, call.incarnation)
+        try:
+            value = msgspec.json.encode(self._ask(call))
+            if len(value) > REPLY_MAX_BYTES:
+                raise ValueError(f"{len(value)} bytes, at most {REPLY_MAX_BYTES} are allowed")  # noqa: TRY301 - told to the script as any other
+            reply.value = msgspec.Raw(value)
+        except Exception as error:  # noqa: BLE001 - a service's failure is the caller's to handle
+            ids = {"device_id": given.device_id, "task": given.task}
+            _log.warning("service %r failed: %s", given.service, error, extra=ids)
+            reply.error = f"{type(error).__name__}: {error}"[:_ERROR_MAX_CHARACTERS]
+        return encode_reply(reply)
+
+    def _ask(self, call: OpenCall) -> Any:
+        given = call.call
+        service = self._services.get(given.service)
+        if service is None:
+            known = ", ".join(sorted(self._services)) or "none"
+            raise LookupError(
+                f"there is no service {given.service!r} (spec.services): the pipeline has {known}"
+            )
+        question = msgspec.json.decode(given.question, type=dict[str, Any])
+        key = f"{call.incarnation}/{given.device_id}/{given.number}"
+        return service(ServiceCall(given.device_id, given.task, given.task_version, question, key))

@@ -1,0 +1,139 @@
+"""The exchange of a partition's devices with the cloud: calls up, messages down.
+
+A call is a row until its reply came: what answers no such row, because the cloud
+sent it twice or for a device that was reinstalled, is dropped and counted. Rows,
+replies taken and what they did commit together.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.errors import EnvelopeError
+from walle_stream.ports import DeadLetter, Downlink
+from walle_stream.stream.machine import Reply, RunTask
+from walle_stream.wire.calls import CloudCall
+from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink
+from walle_stream.wire.replies import REPLY_KIND, decode_reply
+from walle_stream.wire.rows import PartitionHead
+
+MESSAGES_MAX_BYTES: Final = 256 * 1024
+"""Most bytes of downlink messages taken in one commit."""
+
+type NumberedCall = tuple[RunTask, int, str, tuple[str, bytes]]
+"""(run, number, name, (service, question))."""
+
+
+class Inbound(msgspec.Struct):
+    """What came down and is taken with the next commit."""
+
+    replies: list[Reply]
+    dead_letters: list[DeadLetter]
+    count: int = 0
+    """Messages, whatever became of them."""
+
+
+class CloudExchange:
+    """Exchange of one partition. One thread, the device host's."""
+
+    def __init__(
+        self, number: int, rows: PartitionRows, downlink: Downlink, incarnation: str
+    ) -> None:
+        """Take over.
+
+        Args:
+            number: Which partition.
+            rows: Its database.
+            downlink: Where messages for its devices come from.
+            incarnation: Of the data directory.
+        """
+        self._number = number
+        self._rows = rows
+        self._downlink = downlink
+        self._incarnation = incarnation
+
+    def take(self, head: PartitionHead, tasks: Container[str]) -> Inbound:
+        """Take messages down, into rows of the commit at hand; never blocks.
+
+        Args:
+            head: Gets the position behind them and counts them.
+            tasks: Whose replies are taken; others' are dropped.
+
+        Returns:
+            The replies among them, each once.
+        """
+        inbound = Inbound([], [])
+        messages = self._downlink.receive(self._number, head.downlink_position, MESSAGES_MAX_BYTES)
+        for position, data in messages:
+            head.downlink_position = position
+            inbound.count += 1
+            try:
+                self._take(decode_downlink(data), head, tasks, inbound)
+            except EnvelopeError as error:
+                # refusing it for ever would stop the partition
+                head.counters.dropped_messages += 1
+                inbound.dead_letters.append(self._dead_letter(position, data, error))
+        head.counters.messages += inbound.count
+        return inbound
+
+    def release(self, head: PartitionHead) -> None:
+        """Let the tunnel forget what a commit took."""
+        self._downlink.release(self._number, head.downlink_position)
+
+    def put_calls(
+        self, calls: Sequence[NumberedCall], task_version: Mapping[str, str]
+    ) -> list[CloudCall]:
+        """Write calls as open, into rows of the commit at hand.
+
+        Args:
+            calls: Numbered by the machine.
+            task_version: By task.
+
+        Returns:
+            The same, as they travel.
+        """
+        for run, number, name, (service, _) in calls:
+            self._rows.put_call(run.device_id, number, (run.task, name, service))
+        return [
+            CloudCall(run.device_id, number, run.task, task_version[run.task], service, question)
+            for run, number, _, (service, question) in calls
+        ]
+
+    def _take(
+        self,
+        envelope: DownlinkEnvelope,
+        head: PartitionHead,
+        tasks: Container[str],
+        inbound: Inbound,
+    ) -> None:
+        if envelope.kind != REPLY_KIND:
+            message = {"kind": envelope.kind, "payload": msgspec.Raw(envelope.payload)}
+            self._rows.put_message(
+                envelope.device_id, envelope.sequence_number, msgspec.json.encode(message)
+            )
+            return
+        reply = decode_reply(envelope.payload)
+        call = None
+        if reply.incarnation == self._incarnation:
+            call = self._rows.take_call(envelope.device_id, reply.number)
+        if call is None:
+            head.counters.dropped_messages += 1
+            return
+        head.counters.replies += 1
+        task, name, service = call
+        if task in tasks:
+            given = [name, service, reply.error, bytes(reply.value)]
+            inbound.replies.append(Reply(envelope.device_id, task, reply.number, given))
+
+    def _dead_letter(self, position: int, data: bytes, error: EnvelopeError) -> DeadLetter:
+        return DeadLetter(
+            route="decode",
+            reason=str(error),
+            origin=f"downlink-{self._number}@{position}",
+            error=type(error).__name__,
+            raw=data[:1_024].decode("utf-8", "replace"),
+            digest=blake2b(data, digest_size=16).hexdigest(),
+        )

@@ -1,0 +1,64 @@
+"""Functions of the user that a pipeline names: services of the cloud, models of the host.
+
+They are the user's own code and run in this process without any guard, beside
+the framework; what runs in VMs are tasks.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from walle_stream.errors import FunctionError
+from walle_stream.spec.models import FunctionReference
+
+
+def load_functions(
+    kind: str, references: Mapping[str, FunctionReference]
+) -> dict[str, Callable[..., Any]]:
+    """Import functions; runs the bodies of their modules.
+
+    Args:
+        kind: ``services`` or ``models``, for errors.
+        references: By name.
+
+    Raises:
+        FunctionError: A file or module cannot be imported, or has no such function.
+    """
+    return {name: _load(f"spec.{kind}.{name}", each) for name, each in references.items()}
+
+
+def _load(place: str, reference: FunctionReference) -> Callable[..., Any]:
+    module_name, _, attribute = reference.function.rpartition(":")
+    try:
+        module = _from_file(reference.file) if reference.file else import_module(module_name)
+    except Exception as error:
+        where = reference.file or module_name
+        raise FunctionError(
+            f"{place}: {where} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        where = reference.file or module_name
+        raise FunctionError(f"{place}: {where} has no function {attribute!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _from_file(file: Path) -> Any:
+    name = f"walle_functions.{file.resolve()}"
+    found = sys.modules.get(name)
+    if found is not None:
+        return found
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look a class's module up by name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,86 @@
+"""Calls of services in the cloud, on their way up.
+
+A frame of calls is a body of version 2: behind the header of ``wire.payload`` a
+MessagePack array of ``CloudCall``.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.frame import FRAME_BYTES
+from walle_stream.wire.payload import pack_payload, unpack_payload
+
+CALLS_VERSION: Final = 2
+"""Version of a body that holds calls."""
+
+
+class CloudCall(msgspec.Struct, array_like=True, gc=False):
+    """A question of one task on one device."""
+
+    device_id: str
+    number: int
+    """Of the device's calls, contiguous from 1 per incarnation."""
+    task: str
+    task_version: str
+    service: str
+    """Who is asked."""
+    question: bytes
+    """JSON object made in a guest: not trusted."""
+
+
+class OpenCall(msgspec.Struct, array_like=True):
+    """A call that waits in the cloud's store."""
+
+    incarnation: str
+    """Of the caller's data directory."""
+    call: CloudCall
+
+
+_calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])
+
+
+def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes]:
+    """Encode the calls of a commit.
+
+    Args:
+        calls: Ascending in number for each device.
+        compression: As for ``pack_payload``.
+
+    Yields:
+        Bodies; usually one.
+    """
+    first = size_bytes = 0
+    for place, call in enumerate(calls):
+        size_bytes += len(call.question)
+        if size_bytes > FRAME_BYTES and place > first:
+            yield _encode(calls[first:place], compression)
+            first, size_bytes = place, len(call.question)
+    if first < len(calls):
+        yield _encode(calls[first:], compression)
+
+
+def decode_calls(body: bytes) -> list[CloudCall] | None:
+    """Decode a body that may hold calls.
+
+    Args:
+        body: Bytes from the tunnel, not trusted.
+
+    Returns:
+        None when the body is of another version.
+
+    Raises:
+        EnvelopeError: They are cut or altered.
+    """
+    if body[:1] != bytes((CALLS_VERSION,)):
+        return None
+    try:
+        return _calls_decoder.decode(unpack_payload(CALLS_VERSION, body))
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise EnvelopeError(f"a frame of calls is malformed: {error}") from error
+
+
+def _encode(calls: Sequence[CloudCall], compression: str) -> bytes:
+    return pack_payload(CALLS_VERSION, msgspec.msgpack.encode(calls), compression)

@@ -1,0 +1,81 @@
+"""What the bodies of all uplink frames have in common: version, compression, checksum.
+
+Layout, integers little-endian: ``u8 version  u8 codec  u32 size of the payload
+u32 crc32 of what follows  PAYLOAD as coded``. The version says what the payload
+is: ``wire.frame`` and ``wire.calls`` have one each.
+"""
+
+import zlib
+from struct import Struct
+from typing import Final
+
+import zstandard
+
+from walle_stream.errors import EnvelopeError
+
+BODY_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Largest payload a receiver unpacks."""
+
+_HEADER: Final = Struct("<BBII")
+_CODECS: Final = {"none": 0, "zlib": 1, "zstd": 2}
+
+
+def pack_payload(version: int, payload: bytes, compression: str) -> bytes:
+    """Compress a payload and put the header before it.
+
+    Args:
+        version: What the payload is.
+        payload: At most ``BODY_MAX_BYTES``.
+        compression: ``zstd``, ``zlib`` or ``none``.
+
+    Raises:
+        EnvelopeError: The compression is unknown.
+    """
+    codec = _CODECS.get(compression)
+    if codec is None:
+        raise EnvelopeError(f"unknown compression {compression!r}: use {', '.join(_CODECS)}")
+    if codec == _CODECS["zstd"]:
+        # a compressor is not shareable between threads, a new one costs 10 us
+        packed = zstandard.ZstdCompressor(level=1).compress(payload)
+    elif codec == _CODECS["zlib"]:
+        packed = zlib.compress(payload, 1)
+    else:
+        packed = payload
+    return _HEADER.pack(version, codec, len(payload), zlib.crc32(packed)) + packed
+
+
+def unpack_payload(version: int, body: bytes) -> bytes:
+    """Check a body and return its payload.
+
+    Args:
+        version: What the payload must be.
+        body: Bytes from the tunnel, not trusted.
+
+    Raises:
+        EnvelopeError: They are cut, altered or of another version.
+    """
+    if len(body) < _HEADER.size:
+        raise EnvelopeError(f"a frame of {len(body)} bytes is cut")
+    found, codec, size, checksum = _HEADER.unpack_from(body)
+    if found != version:
+        raise EnvelopeError(f"a frame has body version {found}, this side reads {version}")
+    if size > BODY_MAX_BYTES:
+        raise EnvelopeError(f"a frame claims {size} bytes, at most {BODY_MAX_BYTES} are allowed")
+    packed = body[_HEADER.size :]
+    if zlib.crc32(packed) != checksum:
+        raise EnvelopeError("a frame was altered: its checksum does not match")
+    try:
+        if codec == _CODECS["zstd"]:
+            payload = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size or 1)
+        elif codec == _CODECS["zlib"]:
+            unpacker = zlib.decompressobj()
+            payload = unpacker.decompress(packed, size or 1)
+        elif codec == _CODECS["none"]:
+            payload = packed
+        else:
+            raise EnvelopeError(f"a frame has unknown compression {codec}")
+    except (zstandard.ZstdError, zlib.error) as error:
+        raise EnvelopeError(f"a frame cannot be decompressed: {error}") from error
+    if len(payload) != size:
+        raise EnvelopeError(f"a frame claims {size} bytes, but holds {len(payload)}")
+    return payload
