@@ -61,9 +61,7 @@ def pipeline(folder, script, more):
     text = file.read_text()
     assert text.count("\n  tasks:") == 1
     file.write_text(text.replace("\n  tasks:", f"\n{more}\n  tasks:"))
-    names = [path for path in folder.glob("*.py") if path.name != "cloud.py"]
-    assert len(names) == 1
-    names[0].write_text(script)
+    (folder / "visit.py").write_text(script)
     return file
 
 
@@ -78,7 +76,11 @@ def test_a_call_is_answered_once_as_an_event(folder, tmp_path):
     rows = run_pipeline(pipeline(folder, SCRIPT, SPEC), tmp_path / "d")
     found = [row["feature"] for row in rows]
     asked = [each for each in found if "n" in each]
-    answered = {(row["device_id"], row["feature"]["reply"]): row["feature"] for row in rows if "reply" in row["feature"]}
+    answered = {
+        (row["device_id"], row["feature"]["reply"]): row["feature"]
+        for row in rows
+        if "reply" in row["feature"]
+    }
     assert asked
     for row in rows:
         if "n" in row["feature"]:
@@ -89,15 +91,20 @@ def test_a_call_is_answered_once_as_an_event(folder, tmp_path):
             assert other["value"] is None
             assert "there is no service 'absent'" in other["error"]
     # each answer below 64 is asked again
-    expected = sum(
-        1 + sum(1 for k in range(1, 8) if each["n"] * 2**k < 64) + 1 for each in asked
-    )
+    expected = sum(1 + sum(1 for k in range(1, 8) if each["n"] * 2**k < 64) + 1 for each in asked)
     assert len(answered) == expected == len(found) - len(asked)
     # exactly once: a second run has nothing to take
     assert run_pipeline(folder / "pipeline.yaml", tmp_path / "d") == rows
 
 
-POINTS = ("commit.before", "commit.after", "cloud.before", "cloud.after", "reply.before", "reply.after")
+POINTS = (
+    "commit.before",
+    "commit.after",
+    "cloud.before",
+    "cloud.after",
+    "reply.before",
+    "reply.after",
+)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -106,7 +113,7 @@ def test_replies_are_neither_lost_nor_doubled_by_kills(folder, tmp_path, point):
     expected = features(run_pipeline(file, tmp_path / "whole"))
     data_dir = tmp_path / "killed"
     kills = 0
-    for visit in (1, 2, 3, 5, 8, 13, 0):
+    for visit in (1, 2, 5, 0):
         command = [sys.executable, "-m", "walle_stream.cli", "run", str(file)]
         command += ["--data-dir", str(data_dir), "--set", "spec.runtime.batchEvents=2"]
         environ = {**os.environ, "WALLE_CRASH": f"{point}:{visit}"} if visit else dict(os.environ)
@@ -159,7 +166,8 @@ def test_models_of_the_host_are_part_of_tensor_expressions(folder, tmp_path, iso
     script = """
 def run(ctx, page):
     x = ctx.tensor([[1.0, 2.0, 3.0]])
-    low, high = (ctx.run_model("split", x * 2, output=k) for k in (0, 1))
+    twice = x * 2
+    low, high = (ctx.run_model("split", twice, output=k) for k in (0, 1))
     ctx.evaluate(low, high)
     ctx.emit({"low": low.tolist(), "high": (high + 1).tolist(), "runs": ctx.run_model("runs").item()})
     try:
@@ -194,10 +202,12 @@ def fails(x):
     rows = [row["feature"] for row in run_pipeline(file, tmp_path / "d")]
     firsts = [row for row in rows if "low" in row]
     assert all(row["low"] == [[2.0]] and row["high"] == [[5.0, 7.0]] for row in firsts)
-    assert sorted(row["runs"] for row in firsts)[0] == 1
+    assert min(row["runs"] for row in firsts) == 1
     errors = {row["error"] for row in rows if "error" in row}
     assert any("there is no model 'absent' (spec.models)" in each for each in errors)
-    assert any("model 'fails' of shapes (1, 3): ValueError: no such luck" in each for each in errors)
+    assert any(
+        "model 'fails' of shapes (1, 3): ValueError: no such luck" in each for each in errors
+    )
     assert any("model 'split' has 2 outputs, not a number 2" in each for each in errors)
 
 
@@ -210,7 +220,7 @@ def fails(x):
 )
 def test_functions_that_are_not_there_are_refused(folder, tmp_path, reference, words):
     file = pipeline(folder, SCRIPT, f"  services: {{double: {reference}}}")
-    with pytest.raises(FunctionError, match="spec.services.double") as caught:
+    with pytest.raises(FunctionError, match=r"spec\.services\.double") as caught:
         run_pipeline(file, tmp_path / "d")
     assert words in str(caught.value)
     assert not (tmp_path / "d").exists()

@@ -1,7 +1,7 @@
 """From a definition to the parts of a run.
 
 Loading reads and checks everything that can be wrong before anything is opened:
-the YAML, the connectors' keys, the scripts. Opening puts each part's closing on
+the YAML, the connectors' keys, the scripts and packages. Opening puts each part's closing on
 the caller's stack, in the order in which nothing is lost.
 """
 
@@ -16,17 +16,16 @@ from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
-from walle_stream.app.programs import load_program
+from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
 from walle_stream.ports import SourceReader
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
-from walle_stream.spec.models import Task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.package.reader import SUFFIX
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import TaskProgram, compile_program
 from walle_stream.vm.services import HostServices
 from walle_stream.wire.graph import Constant, Graph
 
@@ -52,18 +51,18 @@ class _LazyEvaluator:
 class Assembly:
     """The parts of one run. Load, open, ask for parts; use once."""
 
-    def __init__(self, loaded: LoadedPipeline, programs: Mapping[str, TaskProgram]) -> None:
+    def __init__(self, loaded: LoadedPipeline[ReadyTask], tasks: Sequence[ReadyTask]) -> None:
         """Keep what was checked; use ``load``.
 
         Args:
             loaded: The definition.
-            programs: The tasks' compiled scripts, by task.
+            tasks: Its tasks, in its order.
         """
         self.name = loaded.pipeline.metadata.name
         self.masked_values = loaded.masked_values
         self._loaded = loaded
         self._spec = loaded.pipeline.spec
-        self.programs = programs
+        self.tasks = tasks
         self._services = load_functions("services", self._spec.services)
         self._models = load_functions("models", self._spec.models)
         self._source = load_connector(self._spec.source.connector).open(loaded.source)
@@ -84,10 +83,17 @@ class Assembly:
             ScriptError: A script is.
         """
         loaded = load_pipeline(
-            file, overrides, connector_models=ConnectorModels(), look_for_scripts=True
+            file,
+            overrides,
+            connector_models=ConnectorModels(),
+            look_for_scripts=True,
+            read_package=unpack_task,
         )
-        programs = {task.metadata.name: _program(task) for task in loaded.tasks}
-        return cls(loaded, programs)
+        # what is wrong is said before anything is opened
+        tasks = [
+            task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
+        ]
+        return cls(loaded, tasks)
 
     def open(self, stack: ExitStack, options: RunOptions) -> None:
         """Open data directory, tunnel, cloud table and VMs; blocks.
@@ -120,7 +126,7 @@ class Assembly:
         )
         stack.callback(self._tunnel.close)
         self.pool = VmPool(
-            self.programs,
+            {task.name: task.program for task in self.tasks},
             PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
@@ -189,19 +195,16 @@ class Assembly:
         )
 
     def _make_plan(self) -> PartitionPlan:
-        spec, tasks = self._spec, self._loaded.tasks
-        wanted = [task.spec.fields for task in tasks]
+        spec = self._spec
+        wanted = [task.fields for task in self.tasks]
         fields = (
             None
             if any(names is None for names in wanted)
             else frozenset(name for names in wanted for name in names or ())
         )
         return PartitionPlan(
-            triggers={
-                task.metadata.name: tuple(tuple(trigger.sequence) for trigger in task.spec.triggers)
-                for task in tasks
-            },
-            versions={task.metadata.name: task.spec.version for task in tasks},
+            triggers={task.name: task.triggers for task in self.tasks},
+            versions={task.name: task.version for task in self.tasks},
             policy=SequencePolicy(
                 page_timeout_ms=spec.sequence.page_timeout_ms,
                 out_of_order_ms=spec.sequence.out_of_order_ms,
@@ -215,10 +218,10 @@ class Assembly:
 
 
 def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Check a pipeline or task file, scripts included.
+    """Check a pipeline, a task file or a package, with all that it names.
 
     Args:
-        file: The YAML file.
+        file: YAML, or a package by its suffix.
         overrides: ``a.b=c``; pipelines only.
 
     Returns:
@@ -227,15 +230,14 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         WalleError: It is wrong.
     """
+    if file.suffix == SUFFIX:
+        return _summary("Package", unpack_task(file).name)
     task = load_task(file)
     if task is not None:
-        _program(task)
-        return {"kind": "Task", "name": task.metadata.name, "tasks": [task.metadata.name]}
+        return _summary("Task", compile_task(task).name)
     assembly = Assembly.load(file, overrides)
-    return {"kind": "Pipeline", "name": assembly.name, "tasks": sorted(assembly.programs)}
+    return _summary("Pipeline", assembly.name, sorted(task.name for task in assembly.tasks))
 
 
-def _program(task: Task) -> TaskProgram:
-    program = load_program(task)
-    compile_program(program)  # what is wrong is said before anything is opened
-    return program
+def _summary(kind: str, name: str, tasks: Sequence[str] | None = None) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "tasks": [name] if tasks is None else tasks}

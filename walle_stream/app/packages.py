@@ -31,6 +31,7 @@ from walle_stream.vm.package.reader import (
     PackagedLimits,
     PackagedTask,
     TaskPackage,
+    read_package,
 )
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
@@ -73,22 +74,32 @@ def find_task(file: Path, name: str | None = None) -> Task:
         name: Which of several.
 
     Raises:
-        SpecFileError: The file is wrong, or does not say which task.
+        SpecFileError: The file is wrong, does not say which task, or has it as a package.
     """
     single = load_task(file)
     if single is not None:
-        tasks: tuple[Task, ...] = (single,)
+        tasks: tuple[Task | PackagedTask, ...] = (single,)
     else:
-        models = ConnectorModels()
-        tasks = load_pipeline(file, connector_models=models, look_for_scripts=True).tasks
-    names = [task.metadata.name for task in tasks]
+        tasks = load_pipeline(
+            file,
+            connector_models=ConnectorModels(),
+            look_for_scripts=True,
+            read_package=_definition_of,
+        ).tasks
+    names = [task.metadata.name if isinstance(task, Task) else task.name for task in tasks]
     if name is None and len(tasks) > 1:
         raise SpecFileError(
             f"{file}: holds the tasks {', '.join(names)}: name one with --task", str(file)
         )
-    for task in tasks:
-        if name in {None, task.metadata.name}:
-            return task
+    for own_name, task in zip(names, tasks, strict=True):
+        if name in {None, own_name}:
+            if isinstance(task, Task):
+                return task
+            raise SpecFileError(
+                f"{file}: the task {own_name!r} is a package already: name the YAML that it was "
+                "built from",
+                str(file),
+            )
     raise SpecFileError(f"{file}: there is no task {name!r}{suggest(str(name), names)}", str(file))
 
 
@@ -204,6 +215,10 @@ def package_sizes(package: TaskPackage) -> dict[str, Size]:
     sizes["manifest"] = Size(package.manifest_bytes, package.packed_bytes[MANIFEST])
     raw = sum(size.raw_bytes for size in sizes.values())
     return {**sizes, "total": Size(raw, package.size_bytes)}
+
+
+def _definition_of(file: Path) -> PackagedTask:
+    return read_package(file).manifest.task
 
 
 def _interpreter_files() -> list[Path]:

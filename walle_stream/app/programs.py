@@ -1,11 +1,63 @@
-"""Programs from definitions: scripts and resources are read here."""
+"""Programs from definitions: scripts, resources and packages are read here.
+
+Place in the flow: ``assembly`` asks for tasks that are ready to run. Whether one
+came as source or as a package is known here, and nowhere after.
+"""
 
 from pathlib import Path
 
+import msgspec
+
 from walle_stream.errors import ScriptError
 from walle_stream.spec.models import Task
-from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
+from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
+
+
+class ReadyTask(msgspec.Struct, frozen=True):
+    """A task that was checked and can run."""
+
+    name: str
+    version: str
+    """Stands beside every feature."""
+    triggers: tuple[tuple[str, ...], ...]
+    """Each of them wakes the task."""
+    fields: tuple[str, ...] | None
+    """Contents of events that the script reads; all when None."""
+    program: CompiledProgram
+
+
+def compile_task(task: Task) -> ReadyTask:
+    """Read a task's script and resources, check and compile it.
+
+    Args:
+        task: Its definition.
+
+    Raises:
+        ScriptError: A file cannot be read, or the script is wrong.
+    """
+    spec = task.spec
+    return ReadyTask(
+        name=task.metadata.name,
+        version=spec.version,
+        triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
+        fields=spec.fields,
+        program=compile_program(load_program(task)),
+    )
+
+
+def unpack_task(file: Path) -> ReadyTask:
+    """Read a package for this interpreter and check every byte of it; compiles nothing.
+
+    Args:
+        file: Where it lies.
+
+    Raises:
+        PackageError: It is no package, altered, cut, or not for this interpreter.
+    """
+    package = read_package(file)
+    task = package.manifest.task
+    return ReadyTask(task.name, task.version, task.triggers, task.fields, package.program())
 
 
 def load_program(task: Task) -> TaskProgram:

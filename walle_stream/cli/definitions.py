@@ -14,7 +14,7 @@ from walle_stream.spec.schema import json_schema
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Check a file, its tasks and their scripts; say what it defines."""
+    """Check a file, its tasks, their scripts and packages; say what it defines."""
     summary = validate_file(find_definition(options.file), options.set)
     if options.json:
         print(json.dumps(summary))

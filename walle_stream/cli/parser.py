@@ -125,7 +125,7 @@ def _add_task(commands: Any) -> None:
 
 
 def _add_definitions(commands: Any) -> None:
-    validate = commands.add_parser("validate", help="check a pipeline or task file")
+    validate = commands.add_parser("validate", help="check a pipeline, a task file or a package")
     validate.add_argument("file", metavar="FILE")
     validate.add_argument("--set", action="append", default=[], metavar="A.B=C")
     validate.add_argument("--json", action="store_true")

@@ -2,24 +2,25 @@
 
 Everything that is wrong ends as one ``SpecFileError`` line with the place of the
 first problem and the number of the others. Nothing but the YAML files is opened:
-scripts are only looked for, sources only named. Place in the data flow: ``cli`` and ``app``
-call it before anything else happens.
+scripts are only looked for, sources only named, packages read by who calls. Place in the
+data flow: ``cli`` and ``app`` call it before anything else happens.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Never, Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from walle_stream.errors import SpecFileError
+from walle_stream.errors import SpecFileError, WalleError
 from walle_stream.spec.annotations import known_keys, resolve_paths
 from walle_stream.spec.document import Document, Key, shown
 from walle_stream.spec.messages import Problem, Refused, explain
 from walle_stream.spec.models import (
     API_VERSION,
+    FunctionReference,
     Pipeline,
     SourceSpec,
     Strict,
@@ -32,17 +33,26 @@ from walle_stream.spec.overrides import apply_override
 from walle_stream.spec.suggestions import nearest, suggest
 
 _KINDS: Final = ("Pipeline", "Task")
+_REFERENCES: Final = tuple(TaskReference.model_fields)
 _RESTORABLE: Final = frozenset({"string_type", "path_type"})
 _DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
 
 
+class Packaged(Protocol):
+    """What a package is read as, whatever else it is."""
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+
+
 @dataclass(frozen=True, slots=True)
-class LoadedPipeline:
+class LoadedPipeline[P: Packaged = Never]:
     """A checked pipeline with its tasks."""
 
     pipeline: Pipeline
-    tasks: tuple[Task, ...]
-    """In the order of ``spec.tasks``; scripts are absolute paths."""
+    tasks: tuple[Task | P, ...]
+    """In the order of ``spec.tasks``; scripts are absolute paths, packages as they were read."""
     source: BaseModel
     """The connector's model of ``spec.source``."""
     tunnel: BaseModel | None
@@ -53,14 +63,15 @@ class LoadedPipeline:
     """Values that came from the environment: never to be logged."""
 
 
-def load_pipeline(
+def load_pipeline[P: Packaged = Never](
     file: Path,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     connector_models: Mapping[str, type[BaseModel]] | None = None,
     *,
     look_for_scripts: bool = False,
-) -> LoadedPipeline:
+    read_package: Callable[[Path], P] | None = None,
+) -> LoadedPipeline[P]:
     """Load a pipeline and the tasks it names.
 
     Args:
@@ -69,13 +80,16 @@ def load_pipeline(
         environ: For ``${VAR}``.
         connector_models: For each connector the model of its keys.
         look_for_scripts: Refuse scripts that are not there, where the YAML names them.
+        read_package: Reads a package that ``spec.tasks`` names; what it raises is
+            said where the YAML names the package. None refuses packages.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.
     """
     # not `or`: models that are loaded when asked for may have no length
     models = {} if connector_models is None else connector_models
-    return _Loading(file, environ, models, look_for_scripts=look_for_scripts).pipeline(overrides)
+    loading = _Loading(file, environ, models, look_for_scripts=look_for_scripts)
+    return loading.pipeline(overrides, read_package or _refuse_package)
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
@@ -116,7 +130,9 @@ class _Loading:
         self._problems: list[Problem] = []
         self._masked: set[str] = set()
 
-    def pipeline(self, overrides: Sequence[str]) -> LoadedPipeline:
+    def pipeline[P: Packaged](
+        self, overrides: Sequence[str], read_package: Callable[[Path], P]
+    ) -> LoadedPipeline[P]:
         documents = self._read(self._file)
         kinds = [self._kind(document) for document in documents]
         self._check()
@@ -133,7 +149,10 @@ class _Loading:
         others = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Task"]
         defined = self._defined_tasks(others)
         references = pipeline.spec.tasks if pipeline is not None else ()
-        tasks = self._referred_tasks(document, references, defined)
+        tasks = self._referred_tasks(document, references, defined, read_package)
+        if pipeline is not None and self._look_for_scripts:
+            self._look_for_functions(document, "services", pipeline.spec.services)
+            self._look_for_functions(document, "models", pipeline.spec.models)
         self._check()
         if pipeline is None or source is None:
             raise document.error((), "the definition is not valid")
@@ -188,23 +207,53 @@ class _Loading:
             defined[name] = task
         return defined
 
-    def _referred_tasks(
+    def _referred_tasks[P: Packaged](
         self,
         document: Document,
         references: Sequence[TaskReference],
         defined: Mapping[str, Task | None],
-    ) -> tuple[Task, ...]:
-        tasks: dict[str, Task] = {}
+        read_package: Callable[[Path], P],
+    ) -> tuple[Task | P, ...]:
+        tasks: dict[str, Task | P] = {}
         for index, reference in enumerate(references):
             key: Key = ("spec", "tasks", index)
-            task = self._referred_task(document, key, reference, defined)
+            task: Task | P | None
+            if not self._is_one(document, key, reference):
+                continue
+            if reference.package is not None:
+                task = self._package(document, (*key, "package"), reference.package, read_package)
+            else:
+                task = self._referred_task(document, key, reference, defined)
             if task is None:
                 continue
-            name = task.metadata.name
+            name = task.metadata.name if isinstance(task, Task) else task.name
             if name in tasks:
                 self._add(document.error(key, f"the task {name!r} stands here twice"))
             tasks[name] = task
         return tuple(tasks.values())
+
+    def _is_one(self, document: Document, key: Key, reference: TaskReference) -> bool:
+        given = [name for name in _REFERENCES if getattr(reference, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(map(repr, given)) or "none of them"
+            message = (
+                "expected either 'task' (a name), 'file' (a path of YAML) or 'package' (a path), "
+                f"found {found}"
+            )
+            self._add(document.error(key, message))
+        return len(given) == 1
+
+    def _package[P: Packaged](
+        self, document: Document, key: Key, file: Path, read_package: Callable[[Path], P]
+    ) -> P | None:
+        if not _is_there(file):
+            self._add(document.error(key, _no_file(file)))
+            return None
+        try:
+            return read_package(file)
+        except WalleError as error:
+            self._add(document.error(key, error.message))
+            return None
 
     def _referred_task(
         self,
@@ -213,9 +262,6 @@ class _Loading:
         reference: TaskReference,
         defined: Mapping[str, Task | None],
     ) -> Task | None:
-        if (reference.task is None) == (reference.file is None):
-            self._add(document.error(key, "expected either 'task' (a name) or 'file' (a path)"))
-            return None
         if reference.file is not None:
             return self._task_file(document, (*key, "file"), reference.file)
         name = str(reference.task)
@@ -300,10 +346,16 @@ class _Loading:
 
     def _look_for_script(self, document: Document, task: Task) -> None:
         script = task.spec.script
-        if not script.exists():
-            hint = suggest(script.name, [path.name for path in script.parent.glob("*.py")])
-            message = f"there is no file {shown(script.name)} in {script.parent}{hint}"
-            self._add(document.error(("spec", "script"), message))
+        if not _is_there(script):
+            self._add(document.error(("spec", "script"), _no_file(script)))
+
+    def _look_for_functions(
+        self, document: Document, kind: str, references: Mapping[str, FunctionReference]
+    ) -> None:
+        for name, reference in references.items():
+            if reference.file is not None and not _is_there(reference.file):
+                key = ("spec", kind, name, "file")
+                self._add(document.error(key, _no_file(reference.file)))
 
     def _add(self, error: SpecFileError) -> None:
         self._problems.append(Problem(error))
@@ -322,6 +374,22 @@ class _Loading:
         more = len(self._problems) - 1
         suffix = f" (and {more} more)" if more else ""
         raise SpecFileError(first.message + suffix, first.file, first.line, first.column)
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # a name too long, before Python 3.14
+        return False
+
+
+def _no_file(file: Path) -> str:
+    hint = suggest(file.name, [path.name for path in file.parent.glob(f"*{file.suffix}")])
+    return f"there is no file {shown(file.name)} in {file.parent}{hint}"
+
+
+def _refuse_package(file: Path) -> Never:
+    raise SpecFileError(f"{file}: packages are not read here", str(file))
 
 
 def _missing(document: Document, key: str) -> SpecFileError:

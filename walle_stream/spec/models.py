@@ -181,11 +181,23 @@ class SequenceSpec(Strict):
     )
 
 
-class TaskReference(Strict):
-    """A task of the pipeline: by name in the same file, or another file."""
+def _exactly_one(schema: dict[str, Any]) -> None:
+    # null is as good as left out, so that an override can take a key away
+    schema["oneOf"] = [
+        {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
+        for key in schema["properties"]
+    ]
 
+
+class TaskReference(Strict):
+    """A task of the pipeline: by name in the same file, another file, or a package."""
+
+    model_config = ConfigDict(json_schema_extra=_exactly_one)
     task: Name | None = Field(default=None, description="Name of a Task in the same file.")
     file: PathField | None = Field(default=None, description="A file that holds one Task.")
+    package: PathField | None = Field(
+        default=None, description="A package, as walle task build makes it."
+    )
 
 
 class FunctionReference(Strict):

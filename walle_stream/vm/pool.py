@@ -111,13 +111,13 @@ class VmPool:
 
     def __init__(
         self,
-        tasks: Mapping[str, TaskProgram],
+        tasks: Mapping[str, TaskProgram | CompiledProgram],
         limits: PoolLimits | int,
         on_stuck: OnStuck | None = None,
         quarantined: Iterable[tuple[str, str]] = (),
         services: HostServices | None = None,
     ) -> None:
-        """Check and compile all programs, then make their VMs.
+        """Check and compile the programs that are not yet, then make their VMs.
 
         Args:
             tasks: The programs by task name.
@@ -140,7 +140,7 @@ class VmPool:
         self._shelves: dict[str, Shelf] = {}
         self._warm: list[VirtualMachine] = []
         self._makers: list[threading.Thread] = []
-        programs = {name: compile_program(task) for name, task in tasks.items()}
+        programs = {name: _compiled(task) for name, task in tasks.items()}
         self._watchdog = Watchdog(self._count_stopped, self._count_stuck)
         ensure_supported()
         for name, program in programs.items():
@@ -256,7 +256,7 @@ class VmPool:
             VmStartError: A VM cannot be made; nothing has changed.
             VmClosedError: The pool is closed.
         """
-        compiled = program if isinstance(program, CompiledProgram) else compile_program(program)
+        compiled = _compiled(program)
         shelf = self._make_shelf(compiled)
         try:
             shelf.fill()
@@ -400,6 +400,10 @@ class VmPool:
         )
         if self._on_stuck is not None:
             self._on_stuck(machine.task, device_id)
+
+
+def _compiled(program: TaskProgram | CompiledProgram) -> CompiledProgram:
+    return program if isinstance(program, CompiledProgram) else compile_program(program)
 
 
 def _add(counts: VmCounts, shelf: Shelf) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from walle_stream.errors import SpecFileError
+from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
-from walle_stream.spec.models import PathField
+from walle_stream.spec.models import PathField, Task
 from walle_stream.spec.schema import json_schema
 
 
@@ -213,3 +213,88 @@ def test_the_schema_covers_kinds_and_connectors():
     schema = json_schema(MODELS)
     assert {"Pipeline", "Task", "FilesModel"} <= set(schema["$defs"])
     assert set(schema["x-connectors"]) == set(MODELS)
+
+
+# packages, read by who calls
+
+
+class Read:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.name = file.stem
+
+
+def with_tasks(tasks: str) -> str:
+    return PIPELINE.replace("    - task: visit\n", tasks)
+
+
+def load_packages(folder, tasks, overrides=(), read_package=Read):
+    for name in ("rank.walle", "other.walle", "visit.walle"):
+        (folder / name).touch()
+    file = folder / "p.yaml"
+    file.write_text(with_tasks(tasks))
+    return load_pipeline(file, overrides, {}, MODELS, read_package=read_package).tasks
+
+
+def test_packages_and_tasks_keep_their_order(tmp_path):
+    tasks = load_packages(
+        tmp_path, "    - package: rank.walle\n    - task: visit\n    - package: other.walle\n"
+    )
+    assert [type(task) for task in tasks] == [Read, Task, Read]
+    assert [task.file for task in tasks if isinstance(task, Read)] == [
+        tmp_path / "rank.walle",
+        tmp_path / "other.walle",
+    ]
+
+
+@pytest.mark.parametrize("value", ["[{{package: {}}}]", "[{{task: null, package: {}}}]"])
+def test_an_override_can_put_a_package_in_a_tasks_place(tmp_path, value):
+    override = "spec.tasks=" + value.format(tmp_path / "rank.walle")
+    (task,) = load_packages(tmp_path, "    - task: visit\n", [override])
+    assert task.file == tmp_path / "rank.walle"
+
+
+def test_single_keys_can_be_overridden_too(tmp_path):
+    overrides = ["spec.tasks.0.task=null", f"spec.tasks.0.package={tmp_path / 'rank.walle'}"]
+    (task,) = load_packages(tmp_path, "    - task: visit\n", overrides)
+    assert task.name == "rank"
+
+
+def test_a_package_of_a_name_that_is_taken_is_refused(tmp_path):
+    with pytest.raises(SpecFileError) as caught:
+        load_packages(tmp_path, "    - task: visit\n    - package: visit.walle\n")
+    assert caught.value.message == (
+        f"{tmp_path}/p.yaml:11:7: spec.tasks[1]: the task 'visit' stands here twice"
+    )
+
+
+def test_what_is_wrong_with_a_package_is_said_where_it_is_named(tmp_path):
+    def refuse(file):
+        raise PackageError(f"{file}: is cut", str(file))
+
+    with pytest.raises(SpecFileError) as caught:
+        load_packages(
+            tmp_path,
+            "    - package: rank.walle\n    - package: other.walle\n",
+            read_package=refuse,
+        )
+    assert caught.value.message == (
+        f"{tmp_path}/p.yaml:10:16: spec.tasks[0].package: {tmp_path}/rank.walle: is cut "
+        "(and 1 more)"
+    )
+
+
+def test_a_package_that_is_not_there_is_named_with_one_that_is(tmp_path):
+    with pytest.raises(SpecFileError) as caught:
+        load_packages(tmp_path, "    - package: rnak.walle\n")
+    assert caught.value.message == (
+        f"{tmp_path}/p.yaml:10:16: spec.tasks[0].package: there is no file 'rnak.walle' in "
+        f"{tmp_path}, did you mean 'rank.walle'?"
+    )
+    with pytest.raises(SpecFileError, match=f"there is no file '{'a' * 50}"):
+        load_packages(tmp_path, f"    - package: {'a' * 300}\n")
+
+
+def test_who_reads_no_packages_refuses_them(tmp_path):
+    with pytest.raises(SpecFileError, match=r"10:16: .*rank\.walle: packages are not read here"):
+        load_packages(tmp_path, "    - package: rank.walle\n", read_package=None)

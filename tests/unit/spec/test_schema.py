@@ -66,6 +66,19 @@ def test_the_default_tunnel_need_not_be_named(schema):
     assert {"compression", "outbox"} <= by_name["embedded"]["properties"].keys()
 
 
+def test_a_task_is_named_in_exactly_one_way(schema):
+    reference = schema["$defs"]["TaskReference"]
+    assert list(reference["properties"]) == ["task", "file", "package"]
+    ways = [each["required"] for each in reference["oneOf"]]
+    assert ways == [["task"], ["file"], ["package"]]
+    # the loader takes null for left out
+    assert all(
+        each["properties"] == {name: {"not": {"type": "null"}}}
+        for each in reference["oneOf"]
+        for name in each["required"]
+    )
+
+
 def test_without_connectors_any_source_is_allowed():
     (source,) = json_schema({})["$defs"]["SourceSpec"]["anyOf"]
     assert source["additionalProperties"] is True

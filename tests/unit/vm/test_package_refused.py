@@ -93,6 +93,15 @@ def test_more_than_a_reader_takes_is_not_packed(monkeypatch):
         build_package(TASK, SOURCE, {"a": bytes(60_000)})
 
 
+@pytest.mark.parametrize("triggers", [[], [[]], [["a"], []], [[""]], [["a"] * 65], [["a" * 257]]])
+def test_a_trigger_that_no_definition_could_have_is_refused(data, triggers):
+    def change(manifest):
+        manifest["task"]["triggers"] = triggers
+
+    with pytest.raises(PackageError, match=r"is not a manifest: .*triggers"):
+        read_package(with_manifest(data, change))
+
+
 # packages for another place
 
 

@@ -90,6 +90,11 @@ type _Kind = Literal["bytecode", "built-in", "extension", "frozen"]
 """Where a standard module comes from; all but ``bytecode`` are the interpreter's own."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+# as in a definition: a trie has no place for an empty trigger
+_Trigger = Annotated[
+    tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=256)], ...],
+    msgspec.Meta(min_length=1, max_length=64),
+]
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +126,7 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     state_version: Annotated[int, msgspec.Meta(ge=1)]
     file: str
     """The script's name without folders, for messages."""
-    triggers: tuple[tuple[str, ...], ...]
+    triggers: Annotated[tuple[_Trigger, ...], msgspec.Meta(min_length=1)]
     fields: tuple[str, ...] | None
     """Contents of events that the script reads; all when null."""
     config: dict[str, Any]

@@ -1,0 +1,68 @@
+"""Tasks that are ready to run, from source and from a package."""
+
+import pytest
+
+from walle_stream.app import programs
+from walle_stream.app.packages import find_task, package_task
+from walle_stream.app.programs import compile_task, unpack_task
+from walle_stream.vm import pool
+
+pytestmark = pytest.mark.vm
+
+TASK = """\
+apiVersion: walle/v1
+kind: Task
+metadata: {name: visit}
+spec:
+  version: "3"
+  stateVersion: 2
+  script: visit.py
+  triggers: [{sequence: [page_enter, page_exit]}, {sequence: [click]}]
+  fields: [item]
+  config: {zeta: 1.5, gap: [5, null, true]}
+  resources: {words.txt: words.txt}
+  limits: {wallTime: 2s, strikes: 5, steps: 1000, stateBytes: 5KB, emits: 7, logLines: 3}
+  isolation: device
+"""
+SCRIPT = """\
+def run(ctx, page):
+    ctx.emit({"words": ctx.resource("words.txt").decode()})
+
+
+def migrate(old):
+    return old
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in {"visit.yaml": TASK, "visit.py": SCRIPT, "words.txt": "a b"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "visit.walle").write_bytes(package_task(find_task(tmp_path / "visit.yaml")))
+    return tmp_path
+
+
+def test_both_ways_give_the_same_task(folder):
+    source = compile_task(find_task(folder / "visit.yaml"))
+    packaged = unpack_task(folder / "visit.walle")
+    for name in packaged.__struct_fields__:
+        if name != "program":
+            assert getattr(packaged, name) == getattr(source, name), name
+    assert packaged.triggers == (("page_enter", "page_exit"), ("click",))
+    # the script's name without folders, and what is imported from the package
+    for name in set(packaged.program.__struct_fields__) - {"file", "packed"}:
+        assert getattr(packaged.program, name) == getattr(source.program, name), name
+    assert packaged.program.file == "visit.py"
+
+
+def test_a_package_runs_where_nothing_can_be_compiled(folder, monkeypatch):
+    def compile_(program):
+        pytest.fail(f"compiles {program.name}")
+
+    monkeypatch.setattr(programs, "compile_program", compile_)
+    monkeypatch.setattr(pool, "compile_program", compile_)
+    rows = [("page_exit", "page_exit", 9, 9, {"item": "i"})]
+    page = ("video", "v1@1", "exit", 9, rows[0], rows)
+    with pool.VmPool({"visit": unpack_task(folder / "visit.walle").program}, 1) as vms:
+        (group,) = vms.run("visit", [("device-1", {}, [(1, 1_500, page)])])
+    assert group.runs[0].emits == [(b'{"words":"a b"}', b"")]
