@@ -5,7 +5,9 @@ import pytest
 from walle_stream.app import programs
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
+from walle_stream.spec.models import TaskLimits, TaskSpec
 from walle_stream.vm import pool
+from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
 
 pytestmark = pytest.mark.vm
 
@@ -53,6 +55,12 @@ def test_both_ways_give_the_same_task(folder):
     for name in set(packaged.program.__struct_fields__) - {"file", "packed"}:
         assert getattr(packaged.program, name) == getattr(source.program, name), name
     assert packaged.program.file == "visit.py"
+
+
+def test_a_manifest_has_every_key_of_a_task():
+    elsewhere = {"script", "resources"}  # members of the package
+    assert TaskSpec.model_fields.keys() - elsewhere <= set(PackagedTask.__struct_fields__)
+    assert TaskLimits.model_fields.keys() == set(PackagedLimits.__struct_fields__)
 
 
 def test_a_package_runs_where_nothing_can_be_compiled(folder, monkeypatch):
