@@ -74,6 +74,9 @@ class SourceBatch(msgspec.Struct):
 class SourceReader(Protocol):
     """A source that was opened at its partitions' offsets."""
 
+    batch_events: int
+    """Most events in a batch, ≥ 1; the reader's owner may change it between reads."""
+
     def read(self) -> Sequence[SourceBatch]:
         """Read on and return the batches that are ready.
 
@@ -143,7 +146,7 @@ class Source(Protocol):
             offsets: The last committed offset of each partition that has one;
                 a partition without begins at the beginning.
             partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch, ≥ 1.
+            batch_events: Most events in one batch at first, ≥ 1.
             limit: Most rows to read in this run; None for no limit.
 
         Raises:

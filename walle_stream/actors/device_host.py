@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.actors.actor import Actor
+from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.clock import monotonic_ms
@@ -55,7 +56,11 @@ class DeviceHost(Actor):
     idle_interval_s = 0.05
 
     def __init__(
-        self, name: str, open_partitions: Callable[[], list[PartitionHost]], policy: RestartPolicy
+        self,
+        name: str,
+        open_partitions: Callable[[], list[PartitionHost]],
+        policy: RestartPolicy,
+        sizer: BatchSizer,
     ) -> None:
         """Describe the host; nothing is opened yet.
 
@@ -63,10 +68,12 @@ class DeviceHost(Actor):
             name: Shown in logs.
             open_partitions: Opens the partitions; run in the actor's thread.
             policy: How often a failed turn is tried again.
+            sizer: Learns from the turns.
         """
         self.name = name
         self._open = open_partitions
         self._policy = policy
+        self._sizer = sizer
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
 
@@ -87,10 +94,12 @@ class DeviceHost(Actor):
         """
         if isinstance(message, Deliver):
             number = message.batch.partition
+            began_ms = monotonic_ms()
             partition = self._partitions[number]
             self._supervisors[number].run(
                 lambda: partition.deliver(message.batch, message.delivered_ms)
             )
+            self._sizer.add(len(message.batch.events), monotonic_ms() - began_ms)
             return None
         if isinstance(message, GetOffsets):
             return {

@@ -69,6 +69,8 @@ class Assembly:
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
         self.mailbox_bytes = MAILBOX_MAX_BYTES
+        self.batch_events: int = self._spec.runtime.batch_events
+        self.latency_target_ms: int = self._spec.runtime.latency_target_ms
 
     @classmethod
     def load(cls, file: Path, overrides: Sequence[str] = ()) -> "Assembly":
@@ -165,7 +167,7 @@ class Assembly:
             limit: Most rows to read in this run.
         """
         reader: SourceReader = self._source.open(
-            offsets, self.partition_count, self._spec.runtime.batch_events, limit
+            offsets, self.partition_count, self.batch_events, limit
         )
         return reader
 

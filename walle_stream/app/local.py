@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.actors.actor import ActorRef
+from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
     Close,
@@ -70,6 +71,7 @@ class LocalRun:
         self._stop = Flag()
         self._stopped_by = "end"
         self._hosts: list[ActorRef] = []
+        self._sizers: list[BatchSizer] = []
         self._cloud: ActorRef | None = None
         self.run_events = 0
         self.is_ready = False
@@ -148,7 +150,10 @@ class LocalRun:
         host_count = min(self._options.hosts, count)
         for index in range(host_count):
             numbers = range(index, count, host_count)
-            host = DeviceHost(f"host-{index}", _opener(assembly, numbers), RestartPolicy())
+            sizer = BatchSizer(assembly.latency_target_ms, assembly.batch_events)
+            self._sizers.append(sizer)
+            opener = _opener(assembly, numbers)
+            host = DeviceHost(f"host-{index}", opener, RestartPolicy(), sizer)
             ref = ActorRef(host, assembly.mailbox_bytes)
             self._hosts.append(ref)
             stack.callback(self._end, ref)
@@ -156,6 +161,7 @@ class LocalRun:
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
         shown_ms = 0.0
         while not self._stop.is_set() and not reader.is_done:
+            reader.batch_events = min(sizer.events for sizer in self._sizers)
             self._deliver(reader.read())
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second

@@ -258,7 +258,13 @@ class RuntimeSpec(Strict):
     )
     hosts: StrictInt = Field(default=1, ge=1, le=256, description="Threads that own partitions.")
     batch_events: StrictInt = Field(
-        default=2_000, ge=1, le=100_000, description="Most events per batch."
+        default=2_000, ge=1, le=100_000, description="Most events per batch, however quick."
+    )
+    latency_target_ms: DurationMs = Field(
+        default=500,
+        alias="latencyTarget",
+        ge=1,
+        description="Longest time from a batch to its commit: batches are cut to it.",
     )
     vms: StrictInt | None = Field(
         default=None, ge=1, le=64, description="Per task; as many as hosts when left out."

@@ -14,6 +14,7 @@ Example::
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
 
@@ -158,6 +159,21 @@ class SourceSuite(ABC):
             reader.close()
             add(log, self.batches(tmp_path, batch_events=3, offsets=offsets_of(log)))
             expect_same(log, whole, f"drained after {reads} reads")
+
+    def test_the_batch_size_may_change_between_reads(self, tmp_path: Path) -> None:
+        """Smaller and larger batches in turn give the same events."""
+        whole = self.read_all(tmp_path, batch_events=1_000)
+        log = new_log(self.partition_count)
+        reader = self.make_source(tmp_path).open({}, self.partition_count, 4)
+        sizes = cycle((4, 1, 3, 100, 2))
+        while not reader.is_done:
+            reader.batch_events = size = next(sizes)
+            found = reader.read()
+            longest = max((len(batch.events) for batch in found), default=0)
+            expect(longest <= size, f"{longest} events where {size} were asked for")
+            add(log, found)
+        reader.close()
+        expect_same(log, whole, "batches of changing size")
 
     def test_a_foreign_offset_is_refused(self, tmp_path: Path) -> None:
         """Bytes that are no offset of this source raise SourceError.

@@ -90,7 +90,8 @@ class FilesReader:
         self._build = build
         self._lateness_ms = order.lateness
         self._all = Scope() if order.scope == "global" else None
-        self._batch_events = batch_events
+        self.batch_events = batch_events
+        """Most events in a batch; may be changed between reads."""
         self._rows = 0
         self._step = 0
         self._flush_row = FLUSH_ROWS
@@ -179,7 +180,7 @@ class FilesReader:
     def _read_rows(self, stop: int) -> bool:  # noqa: C901, PLR0912, PLR0915 - the hot loop
         """Read up to a row, or until batches are ready; False at the end of the file."""
         build, homes, seen, ready = self._build, self._homes, self._seen, self._ready
-        lateness_ms, batch_events = self._lateness_ms, self._batch_events
+        lateness_ms, batch_events = self._lateness_ms, self.batch_events
         rows, step, replay_step = self._rows, self._step, self._replay_step
         room = FLUSH_BYTES
         digest = self._digest
@@ -251,11 +252,11 @@ class FilesReader:
                 lane.to_skip -= 1
                 continue
             lane.events.append(event)
-            if len(lane.events) >= self._batch_events:
+            if len(lane.events) >= self.batch_events:
                 self._cut_full(step, lane)
 
     def _cut_full(self, step: int, lane: Lane) -> None:
-        count = self._batch_events
+        count = self.batch_events
         events = lane.events
         for first in range(0, len(events) - count + 1, count):
             lane.events = events[first : first + count]

@@ -30,6 +30,7 @@ def test_defaults(load, text):
         "partitions": 16,
         "hosts": 1,
         "batch_events": 2_000,
+        "latency_target_ms": 500,
         "vms": None,
         "device_vms": 64,
         "memory_bytes": None,
