@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.errors import FrameError
+from walle_stream.vm import frames
 from walle_stream.vm.frames import LEVELS, decode_results
 from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC, RUN_SILENT
 
@@ -20,13 +22,14 @@ MANY_MUTATIONS = 1_000_000
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 emits = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=5)), max_size=3)
 logs = st.lists(st.tuples(st.sampled_from(LEVELS), texts), max_size=2)
-good_runs = st.tuples(st.sampled_from([True]), emits, logs)
+calls = st.lists(st.tuples(texts, st.binary(max_size=9)), max_size=2)
+good_runs = st.tuples(st.sampled_from([True]), emits, logs, calls)
 bad_runs = st.tuples(st.sampled_from([False]), logs, texts, texts)
 states = st.dictionaries(texts, st.none() | st.binary(max_size=6), max_size=3)
 results = st.lists(st.tuples(st.lists(good_runs | bad_runs, max_size=3), states), max_size=3)
 
 
-def encode(result: Any) -> bytes:
+def encode(result: Any) -> bytes:  # noqa: C901 - the layout has so many cases
     words: list[int] = []
     parts: list[bytes] = []
 
@@ -36,11 +39,11 @@ def encode(result: Any) -> bytes:
 
     for runs, state in result:
         for ok, *rest in runs:
-            sent, lines = rest if ok else ([], rest[0])
-            if ok and not sent and not lines:
+            sent, lines, called = rest if ok else ([], rest[0], [])
+            if ok and not sent and not lines and not called:
                 words.append(RUN_SILENT)
                 continue
-            words.append(int(ok))
+            words.append(2 if called else int(ok))
             words.append(len(sent))
             for feature, encoding in sent:
                 put(feature)
@@ -49,6 +52,11 @@ def encode(result: Any) -> bytes:
             for level, text in lines:
                 words.append(LEVELS.index(level))
                 put(text.encode())
+            if called:
+                words.append(len(called))
+            for service, question in called:
+                put(service.encode())
+                put(question)
             if not ok:
                 put(rest[1].encode())
                 put(rest[2].encode())
@@ -68,13 +76,23 @@ def groups_of(result: Any) -> Any:
     return [("d", {}, [(0, 0, ())] * len(runs)) for runs, _ in result]
 
 
+@pytest.fixture(params=[0, frames.GATHERED_MAX_BYTES], autouse=True, scope="module")
+def gathered_max_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Read every frame as a large one, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "GATHERED_MAX_BYTES", request.param)
+        yield
+
+
 @given(results)
 def test_what_a_guest_wrote_is_what_the_host_reads(result: Any) -> None:
     decoded = decode_results(groups_of(result), encode(result))
     for (runs, state), group in zip(result, decoded, strict=True):
         assert group.state == state
         for (ok, *rest), run in zip(runs, group.runs, strict=True):
-            found = [run.emits, run.logs] if ok else [run.logs, run.error, run.message]
+            found = [run.logs, run.error, run.message]
+            if ok:
+                found = [run.emits, run.logs, run.calls]
             assert (run.ok, found) == (ok, rest)
 
 
@@ -103,7 +121,8 @@ def test_mutated_frames_are_read_or_refused(mutations: int) -> None:
     result = [
         (
             [
-                (True, [(b'{"a":1}', b"\0" * 16), (b"{}", b"")], [("info", "one")]),
+                (True, [(b'{"a":1}', b"\0" * 16), (b"{}", b"")], [("info", "one")], []),
+                (True, [(b"{}", b"")], [], [("score", b'{"q":[1]}')]),
                 (False, [("error", "two")], "KeyError", "t.py:3: KeyError: 'x'"),
             ],
             {"session": b"[1,2,3]", "gone": None, "views": b"7"},

@@ -17,6 +17,7 @@ from walle_stream.errors import FrameError
 from walle_stream.vm.guest.layout import (
     DELETED,
     FEW_WORDS,
+    GATHERED_MAX_BYTES,
     HEADER,
     MAGIC,
     RUN_CALLED,
@@ -137,12 +138,27 @@ def decode_behind_header(
     else:
         words = struct.unpack_from(f"<{word_count}I", outbox, HEADER.size)
     try:
-        return _cut(groups, words, bytes(outbox[at:end]) if body_bytes else b"")
+        if body_bytes <= GATHERED_MAX_BYTES:
+            return _cut(groups, words, bytes(outbox[at:end]) if body_bytes else b"")
+        return _owned(_cut(groups, words, memoryview(outbox)[at:end]))
     except (UnicodeDecodeError, IndexError) as error:
         raise FrameError(f"a result frame is malformed: {error}") from error
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
+def _owned(results: list[GroupResult]) -> list[GroupResult]:
+    # what was cut as views of the outbox becomes bytes
+    for group in results:
+        for key, value in group.state.items():
+            group.state[key] = None if value is None else bytes(value)
+        for run in group.runs:
+            if run.emits:
+                run.emits = [(bytes(feature), bytes(encoding)) for feature, encoding in run.emits]
+            if run.calls:
+                run.calls = [(service, bytes(question)) for service, question in run.calls]
+    return results
+
+
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
     # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
@@ -181,14 +197,14 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> li
             start, middle = end, end + words[at]
             end = middle + words[at + 1]
             at += 2
-            error, message = body[start:middle].decode(), body[middle:end].decode()
+            error, message = str(body[start:middle], "utf-8"), str(body[middle:end], "utf-8")
             runs.append(RunResult(ok=False, logs=logs, error=error, message=message))
         state: dict[str, bytes | None] = {}
         count = words[at]
         at += 1
         for _ in range(count):
             start, middle = end, end + words[at]
-            key, size_bytes = body[start:middle].decode(), words[at + 1]
+            key, size_bytes = str(body[start:middle], "utf-8"), words[at + 1]
             at += 2
             if size_bytes == DELETED:
                 end, state[key] = middle, None
@@ -204,7 +220,7 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: bytes) -> li
 
 
 def _cut_calls(
-    words: Sequence[int], at: int, body: bytes, end: int
+    words: Sequence[int], at: int, body: Any, end: int
 ) -> tuple[list[tuple[str, bytes]], int, int]:
     calls = []
     count = words[at]
@@ -213,12 +229,12 @@ def _cut_calls(
         start, middle = end, end + words[at]
         end = middle + words[at + 1]
         at += 2
-        calls.append((body[start:middle].decode(), body[middle:end]))
+        calls.append((str(body[start:middle], "utf-8"), body[middle:end]))
     return calls, at, end
 
 
 def _cut_lines(
-    words: Sequence[int], at: int, body: bytes, end: int
+    words: Sequence[int], at: int, body: Any, end: int
 ) -> tuple[list[tuple[str, str]], int, int]:
     lines = []
     count = words[at]
@@ -226,5 +242,5 @@ def _cut_lines(
     for _ in range(count):
         level, start, end = LEVELS[words[at]], end, end + words[at + 1]
         at += 2
-        lines.append((level, body[start:end].decode()))
+        lines.append((level, str(body[start:end], "utf-8")))
     return lines, at, end

@@ -171,6 +171,33 @@ def test_a_process_gives_what_a_shared_vm_gives(page: Any) -> None:
             assert apart.run("t", groups) == shared.run("t", groups)
 
 
+LARGE = """
+def run(ctx, page):
+    ctx.emit({"n": 1, "text": "x" * 5_000}, b"e" * 40_000)
+    ctx.call_cloud("s", {"text": "y" * 3_000})
+    ctx.state.put("k", "z" * 30_000)
+    ctx.state.put("gone", 1)
+    ctx.state.delete("gone")
+    ctx.log.info("l")
+"""
+
+
+@pytest.mark.parametrize("isolation", ["shared", "process"])
+def test_large_results_come_back_whole(page: Any, isolation: Any) -> None:
+    large = TaskProgram("t", "v", LARGE, "t.py", isolation=isolation)
+    with VmPool({"t": large}, 1) as pool:
+        for count in (1, 2, 40):
+            groups: Any = [(f"d{n}", {}, [(1, 0, page())] * 2) for n in range(count)]
+            for group in pool.run("t", groups):
+                assert group.state == {"k": b'"' + b"z" * 30_000 + b'"', "gone": None}
+                for run in group.runs:
+                    ((feature, encoding),) = run.emits
+                    assert feature == b'{"n":1,"text":"' + b"x" * 5_000 + b'"}'
+                    assert encoding == b"e" * 40_000
+                    assert run.calls == [("s", b'{"text":"' + b"y" * 3_000 + b'"}')]
+                    assert run.logs == [("info", "l")]
+
+
 HOSTILE = """
 def run(ctx, page):
     if page.trigger.get("loops"):

@@ -127,5 +127,10 @@ WORD_BYTES: Final = 4
 FEW_WORDS: Final = tuple(struct.Struct(f"<{count}I") for count in range(64))
 """How so many control words are packed: small results must not pay for a lookup."""
 
+GATHERED_MAX_BYTES: Final = 64 * 1024
+"""A larger body is written part by part and cut where it lies, each byte copied
+once on either side; a smaller one is copied whole first, which takes less than to
+handle its parts one by one."""
+
 DELETED: Final = 0xFFFF_FFFF
 """Value length of a state entry that was deleted."""

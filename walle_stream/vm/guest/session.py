@@ -24,6 +24,7 @@ from walle_stream.vm.guest.layout import (
     ANSWER_HEAD,
     CALL,
     FEW_WORDS,
+    GATHERED_MAX_BYTES,
     HEADER,
     INBOX,
     LONGEST_PAUSE,
@@ -68,7 +69,7 @@ class _Program(NamedTuple):
     state_version: int
 
 
-_NO_RESULT: Final[tuple[int, list[int], bytes]] = (0, [], b"")
+_NO_RESULT: Final[tuple[int, list[int], list[bytes], int]] = (0, [], [], 0)
 _NO_LIMITS: Final[Limits] = (0, 0, 0, 0, 1, 0, 0)
 _NO_PROGRAM: Final = _Program(
     "",
@@ -343,15 +344,14 @@ class Session:
 
     def write_pending(self) -> None:
         """Write the last result, or how much room it needs."""
-        _, words, body = self._result
-        self._result = (self._order_number, words, body)
+        self._result = (self._order_number, *self._result[1:])
         self._write()
 
     def _write(self) -> None:
-        number, words, body = self._result
+        number, words, parts, body_bytes = self._result
         count = len(words)
         at = HEADER.size + WORD_BYTES * count
-        end = at + len(body)
+        end = at + body_bytes
         outbox, heads = self._outbox, self._heads
         status = STATUS_TOO_SMALL
         if end <= len(outbox):
@@ -360,16 +360,21 @@ class Session:
                 FEW_WORDS[count].pack_into(outbox, HEADER.size, *words)
             else:
                 outbox[HEADER.size : at] = array("I", words).tobytes()
-            if body:
-                outbox[at:end] = body
+            if 0 < body_bytes <= GATHERED_MAX_BYTES:
+                outbox[at:end] = b"".join(parts)
+            elif parts:
+                # not twice through the memory
+                for part in parts:
+                    begin, at = at, at + len(part)
+                    outbox[begin:at] = part
             self._result = _NO_RESULT
         heads[0] = _MARKS[status]
         heads[2] = count
-        heads[3] = len(body)
+        heads[3] = body_bytes
         heads[NUMBER] = number
 
     def _finish(self, number: int, words: list[int], parts: list[bytes]) -> None:
-        self._result = (number, words, b"".join(parts) if parts else b"")
+        self._result = (number, words, parts, sum(map(len, parts)))
         self._write()
 
     def _quarantined(self, device_id: str) -> tuple[str, str]:
