@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from walle_stream.app.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import FunctionError, SpecFileError
 from walle_stream.testing.kit import run_pipeline
@@ -234,3 +235,31 @@ def test_references_that_cannot_be_right_are_refused_with_their_place(folder, tm
     file = pipeline(folder, SCRIPT, f"  services: {{double: {reference}}}")
     with pytest.raises(SpecFileError, match=r"pipeline.yaml:\d+:\d+: "):
         run_pipeline(file, tmp_path / "d")
+
+
+def test_calls_without_a_reply_are_state_and_are_answered_by_the_next_run(folder, tmp_path):
+    script = SCRIPT.replace('call_cloud("absent"', 'call_cloud("slow"')
+    (folder / "cloud.py").write_text(
+        SERVICES + "import threading\ngate = threading.Event()\ndef slow(call): gate.wait(60)\n"
+    )
+    file = pipeline(
+        folder, script, SPEC.replace("}}", "}, slow: {file: cloud.py, function: slow}}")
+    )
+    data_dir = tmp_path / "d"
+    run_pipeline(file, data_dir, limit=9)  # after a limit replies are not waited for
+    lines = [json.loads(line) for line in canonical_state(data_dir)]
+    heads = [line["counters"] for line in lines if "counters" in line]
+    waiting = [line["waits"] for line in lines if "call" in line]
+    assert waiting
+    assert len(waiting) == sum(head["calls"] - head["replies"] for head in heads)
+    assert {"slow"} <= {service for _, _, service in waiting}
+    services = SERVICES + "def slow(call): raise LookupError\n"
+    (folder / "again.py").write_text(services)
+    file.write_text(file.read_text().replace("cloud.py", "again.py"))
+    rows = run_pipeline(file, data_dir)
+    lines = [json.loads(line) for line in canonical_state(data_dir)]
+    assert not [line for line in lines if "call" in line]
+    asked = [row["feature"] for row in rows if "n" in row["feature"]]
+    slow = [row["feature"] for row in rows if row["feature"].get("service") == "slow"]
+    assert len(slow) == len(asked)
+    assert all(each["error"].startswith("LookupError") for each in slow)

@@ -122,7 +122,3 @@ class CloudActor(Actor):
             store.merge(frames)
             receiver.release(store.position)
         self._calls.step()
-
-    def on_stop(self) -> None:
-        """Wait for the services at hand."""
-        self._calls.close()

@@ -8,7 +8,9 @@ reply was sent lets the service be asked again; the device takes one reply.
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,7 +26,9 @@ _log = logging.getLogger(__name__)
 REPLY_MAX_BYTES: Final = 1024 * 1024
 """Largest answer, as JSON."""
 
-_WORKERS: Final = 4
+WORKERS: Final = 4
+"""Most services that are asked at once."""
+
 _IN_HAND: Final = 64
 _ERROR_MAX_CHARACTERS: Final = 500
 
@@ -91,7 +95,8 @@ class CloudCalls:
         self._partition_count = partition_count
         self._in_hand: deque[tuple[int, OpenCall, Future[bytes]]] = deque()
         self._last = 0
-        self._executor: ThreadPoolExecutor | None = None
+        self._work: SimpleQueue[tuple[OpenCall, Future[bytes]]] = SimpleQueue()
+        self._workers: list[Thread] = []
 
     def step(self) -> None:
         """Take up what waits and send what is answered; waits for no service."""
@@ -99,10 +104,11 @@ class CloudCalls:
         last, room = self._store.last_call, _IN_HAND - len(in_hand)
         if last > self._last and room > 0:
             found = self._store.open_calls(self._last, room)
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(_WORKERS, "walle-service")
+            self._hire(len(found))
             for number, call in found:
-                in_hand.append((number, call, self._executor.submit(self._answer, call)))
+                future: Future[bytes] = Future()
+                self._work.put((call, future))
+                in_hand.append((number, call, future))
             self._last = found[-1][0] if len(found) == room else last
         while in_hand and in_hand[0][2].done():
             number, call, future = in_hand.popleft()
@@ -113,10 +119,18 @@ class CloudCalls:
             crash_point("reply.after")
             self._store.close_call(number)
 
-    def close(self) -> None:
-        """Wait for the services at hand; their calls go on waiting in the store."""
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
+    def _hire(self, count: int) -> None:
+        # daemons: a service that hangs must not keep the process, its call waits in the store
+        while len(self._workers) < min(count, WORKERS):
+            name = f"walle-service-{len(self._workers)}"
+            worker = Thread(target=self._serve, name=name, daemon=True)
+            self._workers.append(worker)
+            worker.start()
+
+    def _serve(self) -> None:
+        while True:
+            call, future = self._work.get()
+            future.set_result(self._answer(call))
 
     def _answer(self, call: OpenCall) -> bytes:
         given = call.call

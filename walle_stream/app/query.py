@@ -146,7 +146,15 @@ def full_state(data_dir: Path) -> Iterator[bytes]:
     yield from features_lines(data_dir)
 
 
-_BATCH_COUNTERS = ("commits", "uplink_bytes", "uplink_frames", "dropped_frames")
+# of batches, and of kills: a reply may be sent again
+_CHANCE_COUNTERS = (
+    "commits",
+    "uplink_bytes",
+    "uplink_frames",
+    "dropped_frames",
+    "messages",
+    "dropped_messages",
+)
 
 
 def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
@@ -156,7 +164,7 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
             head = msgspec.to_builtins(_decode_head(row))
             if is_canonical:
                 head = {"counters": head["counters"], "watermark_ms": head["watermark_ms"]}
-                for name in _BATCH_COUNTERS:
+                for name in _CHANCE_COUNTERS:
                     del head["counters"][name]
             yield _encode({"partition": number, **head})
         for key, value in store.scan(keys.DEADLINE_PREFIX):
@@ -189,6 +197,8 @@ def _device_line(key: bytes, value: bytes) -> bytes:
             "feature": msgspec.Raw(feature),
             "encoding": encoding,
         }
+    elif table == keys.TABLE_CALL:
+        line |= {"call": int.from_bytes(rest, "big"), "waits": _decode_any(value)}
     else:
         line |= {"message": int.from_bytes(rest, "big"), "value": msgspec.Raw(value)}
     return _encode(line)

@@ -97,6 +97,8 @@ def run_table(report: RunReport) -> Table:
     row("pages", f"{counters.page_sequences:,}", f"{counters.timed_out_pages:,} timed out")
     row("tasks fired", f"{counters.task_runs:,}", f"{counters.task_failures:,} failed")
     row("features", f"{counters.features:,}", f"{report.cloud.features:,} in the cloud")
+    if counters.calls:
+        row("calls", f"{counters.calls:,}", f"{counters.replies:,} answered")
     row("raw bytes", _bytes(counters.raw_bytes))
     row("feature bytes", _bytes(counters.feature_bytes), _saving(counters.feature_bytes, report))
     row("encoded bytes", _bytes(counters.encoded_bytes), _saving(counters.encoded_bytes, report))
