@@ -186,6 +186,8 @@ def main(progress, seed, first, last):
         assert check_code(marshal.loads(packed)) == [], name
         late, ended = guarded_run(marshal.loads(packed), builtins)
         assert (late, ended) == (0, True), name
+    gc.collect()
+    gc.freeze()  # each collection below looks at what the mutants made alone
     made = accepted = lates = endeds = 0
     for number in range(first, last):
         shown[:] = PROGRESS.pack(number, MAKING, made, accepted, lates, endeds)
