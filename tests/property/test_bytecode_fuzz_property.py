@@ -6,7 +6,7 @@ from tests.property.bytecode_fuzz.drive import fuzz
 
 pytestmark = pytest.mark.vm
 
-MUTANTS, MANY_MUTANTS = 800, 5_000
+MUTANTS, MANY_MUTANTS = 600, 5_000
 SEEDS = ["suite", *(pytest.param(f"long-{n}", marks=pytest.mark.slow) for n in range(10))]
 
 

@@ -92,7 +92,7 @@ def handlers_only(rng, code):
 
 def outside(rng, code):  # noqa: C901, PLR0911 - a table of cases
     """Change what stands around the instructions."""
-    match rng.randrange(10):
+    match rng.randrange(11):
         case 0:
             return {"co_stacksize": max(0, code.co_stacksize + rng.choice((-2, -1, 1, 5, 900)))}
         case 1:
@@ -120,14 +120,33 @@ def outside(rng, code):  # noqa: C901, PLR0911 - a table of cases
                 )
             }
         case 8:
-            return {
-                "co_linetable": bytes(rng.randrange(256) for _ in range(len(code.co_linetable)))
-            }
+            return {"co_linetable": bytes(rng.randrange(256) for _ in code.co_linetable)}
+        case 9:
+            first = rng.choice((1, 1, 7, 2**31 - 1))
+            return {"co_linetable": _lines(rng, len(code.co_code) // 2), "co_firstlineno": first}
         case _:
             table = bytearray(code.co_exceptiontable)
             if table:
                 table[rng.randrange(len(table))] = rng.randrange(256)
             return {"co_exceptiontable": bytes(table)}
+
+
+def _lines(rng, unit_count):
+    # well-formed, about any line and column
+    out = bytearray()
+    while unit_count:
+        count = min(unit_count, rng.randint(1, 8))
+        kind = rng.choice((*range(10), 10, 11, 12, 13, 13, 14, 15))
+        sizes = {13: 1, 14: 4, 15: 0}
+        out.append(0x80 | kind << 3 | count - 1)
+        if kind in sizes:
+            for _ in range(sizes[kind]):
+                out += bytes(rng.randrange(64) | 64 for _ in range(rng.randrange(5)))
+                out.append(rng.randrange(64))
+        else:
+            out += bytes(rng.randrange(128) for _ in range(2 if kind >= 10 else 1))
+        unit_count -= count
+    return bytes(out)
 
 
 def _checked(changes):

@@ -192,4 +192,30 @@ def maths(a, b):
 def run(ctx, page):
     return shown(1, 2.5), counts([1, 2, 1]), maths(3, 4.0), [(lambda *a, k=1: (a, k))(*p) for p in ((1,), (2, 3))]
 """,
+    "coroutines": """
+async def work(x):
+    out = []
+    async for i in numbers(3): out.append(i)
+    else: out.append(0)
+    out += [i async for i in numbers(2) if i], [await part(i) async for i in numbers(2)]
+    try: await part(1 // x)
+    except ZeroDivisionError: out.append(x)
+    finally: out.append(await part(2))
+    return out, {i: i async for i in numbers(2)}, [j for i in out for j in (i,)]
+async def part(x): return x, 1
+async def numbers(n):
+    try:
+        for i in range(n):
+            yield i
+            await part(i)
+    finally: await part(n)
+def drive(c):
+    try:
+        while True: c.send(None)
+    except StopIteration as s: return s.value
+def run(ctx, page):
+    g = numbers(2)
+    drive(part(1)); part(1).close()
+    return drive(work(0)), drive(work(1)), drive(g.asend(None)), drive(g.aclose())
+""",
 }
