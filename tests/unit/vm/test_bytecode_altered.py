@@ -1,5 +1,6 @@
 """Small changes to compiled code that crashed the interpreter, or would: each is refused."""
 
+import dis
 from types import CodeType
 
 import pytest
@@ -112,3 +113,12 @@ def test_altered_names_are_refused(source, changes, words):
     code = altered(source, nothing, **changes)
     assert isinstance(code, CodeType)
     assert words in " ".join(check_code(code))
+
+
+def test_caches_behind_the_end_are_refused_before_anything_reads_them():
+    # co_code clears caches as it copies: of such code it writes behind its own end
+    code = compile("x = 1", "t.py", "exec", dont_inherit=True)
+    for count in range(1, 40):
+        raw = bytes([dis.opmap["NOP"], 0] * count + [dis.opmap["LOAD_ATTR"], 0])
+        bad = code.replace(co_code=raw, co_linetable=bytes([0xF8] * (count + 1)))
+        assert "ends inside an instruction" in " ".join(check_code(bad))

@@ -50,6 +50,8 @@ def refuse_specialised(code: CodeType) -> None:
         if raw[at] not in _PLAIN_OPS:
             refuse(f"holds the instruction {name}")
         at += 2 + 2 * _CACHES.get(name, 0)
+    if at != len(raw):  # ``co_code`` would clear caches behind the end of its bytes
+        refuse("ends inside an instruction")
 
 
 def decode(code: CodeType) -> list[Op]:
