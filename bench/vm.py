@@ -1,7 +1,8 @@
 """VMs against GIL threads, processes and InterpreterPoolExecutor: make bench-vm.
 
 Throughput and task time by class of task, overhead of a call, creation, memory
-and leak, what a runaway does to its neighbours, and what the guards cost. Each
+and leak, what a runaway does to its neighbours, what the guards cost, and how
+soon a package gives its first result. Each
 part runs in a process of its own; progress on stderr, tables on stdout, all
 rounds in JSON.
 """
@@ -29,6 +30,7 @@ from vm_parts.interference import measure_interference
 from vm_parts.measuring import Settings, say
 from vm_parts.memory import measure_memory
 from vm_parts.overhead import measure_overhead
+from vm_parts.packages import measure_packages
 from vm_parts.tables import tables
 
 PARTS: Final[dict[str, Callable[[Settings], dict[str, Any]]]] = {
@@ -37,6 +39,7 @@ PARTS: Final[dict[str, Callable[[Settings], dict[str, Any]]]] = {
     "memory": measure_memory,
     "interference": measure_interference,
     "guards": measure_guards,
+    "packages": measure_packages,
 }
 
 

@@ -14,6 +14,8 @@ _EVENT_BATCH: Final = 100
 _GROWTH_PERCENT: Final = 1.0
 _STOP_MS: Final = 10.0
 _NEIGHBOUR_RATIO: Final = 2.0
+_FIRST_RESULT_MS: Final = 30.0
+_PACKAGE_KB: Final = 100.0
 
 
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -37,6 +39,8 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
         found.append(_bar(name, "<", _GROWTH_PERCENT, leak["growth_percent"]))
     if "interference" in result:
         found += list(_runaway_bars(result["interference"]))
+    if "packages" in result:
+        found += list(_package_bars(result["packages"]))
     return found
 
 
@@ -70,6 +74,12 @@ def _runaway_bars(interference: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield _bar(f"runaway that {_said(name)}: p99 to stop, ms", "<", _STOP_MS, stops["p99"])
     ratio = interference["neighbours"]["p99_ratio"]
     yield _bar("neighbour's p99 beside a runaway / alone", "<", _NEIGHBOUR_RATIO, ratio)
+
+
+def _package_bars(packages: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    name = "package to first result with a warm pool, ms"
+    yield _bar(name, "<=", _FIRST_RESULT_MS, packages["first_result_ms"]["median"])
+    yield _bar("package of the main job's task, kB", "<=", _PACKAGE_KB, packages["bytes"] / 1_000)
 
 
 def _said(name: str) -> str:

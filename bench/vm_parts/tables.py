@@ -38,6 +38,8 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         yield _interference(result["interference"])
     if "guards" in result:
         yield _guards(result["guards"])
+    if "packages" in result:
+        yield _packages(result["packages"])
 
 
 def _bars(bars: list[dict[str, Any]]) -> Table:
@@ -179,3 +181,21 @@ def _guards(guards: dict[str, Any]) -> Table:
     head = ("guard", "with, us a run", "without", "cost")
     note = "The light task; the first row within one interpreter, the second through a VM."
     return Table("Cost of the guards", head, rows, note)
+
+
+def _packages(packages: dict[str, Any]) -> Table:
+    steps, whole = packages["steps_ms"], packages["first_result_ms"]
+    rows = [
+        ("read the file, check its hashes", f"{steps['read']:.1f}"),
+        ("verify its bytecode", f"{steps['verify']:.1f}"),
+        ("install", f"{steps['install']:.1f}"),
+        ("first run", f"{steps['run']:.1f}"),
+        ("all, median", f"{whole['median']:.1f}"),
+        ("all, quartiles", f"{whole['q1']:.1f} - {whole['q3']:.1f}"),
+        ("all, first in its process", f"{packages['first_round_ms']:.1f}"),
+    ]
+    note = (
+        f"The main job's task, {packages['bytes']:,} bytes with bytecode for one Python; "
+        f"{len(packages['rounds'])} fresh pools with a warm VM each."
+    )
+    return Table("A package's first result", ("step", "ms"), rows, note)

@@ -67,6 +67,14 @@ ATTACKS: Final = (
     Attack("eval", "makes code of text", _run("eval('1 + 1')"), LOADED),
     Attack("exec", "executes text", _run("exec('import os')"), LOADED),
     Attack("code object", "changes code", _run("run.__code__.replace(co_consts=())"), LOADED),
+    Attack(
+        "lost cell",
+        "crashes the interpreter by super()",
+        "class A:\n"
+        "    def f(self, xs): return (lambda: self), [super().f for self in xs]\n"
+        + _run("A().f([1])"),
+        LOADED,
+    ),
     Attack("import star", "imports everything", "from math import *\n" + _run("pass"), LOADED),
     Attack("import hook", "changes what import does", _run("import sys; sys.meta_path.clear()"),
            LOADED),

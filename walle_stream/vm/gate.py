@@ -41,6 +41,11 @@ _BINDERS: Final = (
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.TypeVar),
 )
 
+type _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_OWN_SCOPES: Final = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp),
+)
+
 type Finding = tuple[int, str]
 """(line, what is wrong there and what to do)."""
 
@@ -69,6 +74,7 @@ def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
         findings.extend((line, text) for text in _problems(node, bound))
         if node not in named and _MATCH_ARGS in _identifiers(node):
             findings.append((line, _MATCH_ARGS_REFUSED))
+    findings.extend(_lost_cell_findings(tree))
     return sorted(findings)
 
 
@@ -157,6 +163,36 @@ def _class_problems(node: ast.ClassDef) -> Iterator[str]:
             name = each.target.id
             if name in FORMAT_ATTRIBUTES:
                 yield f"has the field {name!r} in a class with a base: name it otherwise"
+
+
+def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
+    # super() takes what is in the first argument's place for a cell when inner code uses that
+    # argument; a comprehension puts its own variable there, and the interpreter crashes
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for function in ast.walk(tree) if "super" in names else ():
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            for first in [*function.args.posonlyargs, *function.args.args][:1]:
+                for line in _comprehensions_over(function, first.arg):
+                    text = f"names {first.arg!r}, a function's first argument, in a comprehension"
+                    yield line, f"{text}, where super() would crash: name it otherwise there"
+
+
+def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
+    body = function.body
+    waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
+    lines = []
+    is_used_inside = False
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _OWN_SCOPES):
+            is_used_inside |= name in {getattr(each, "id", "") for each in ast.walk(node)}
+            continue
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+            targets = [each for one in node.generators for each in ast.walk(one.target)]
+            if any(isinstance(each, ast.Name) and each.id == name for each in targets):
+                lines.append(node.lineno)
+        waiting.extend(ast.iter_child_nodes(node))
+    yield from lines if is_used_inside else ()
 
 
 def _from_problems(node: ast.ImportFrom) -> Iterator[str]:

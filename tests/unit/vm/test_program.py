@@ -93,3 +93,18 @@ def test_the_first_problem_by_line_is_named() -> None:
 def test_a_config_that_is_not_plain_is_refused() -> None:
     with pytest.raises(ScriptError, match="config"):
         load(RUN, {"x": object()})
+
+
+SUPER = "class A:\n    def f(self, xs):\n        g = lambda: self\n        return {}\n"
+
+
+@pytest.mark.parametrize("made", ["[super().f for self in xs]", "{0: [g for _, self in xs]}"])
+def test_a_comprehension_that_takes_super_its_cell_is_refused(made: str) -> None:
+    with pytest.raises(ScriptError, match=r"ipv\.py:4: .*'self'.*super\(\) would crash"):
+        load(SUPER.format(made) + "super" + RUN)
+
+
+@pytest.mark.parametrize("made", ["[super().f for x in xs]", "(super(A, self).f for self in xs)"])
+def test_other_uses_of_super_are_accepted(made: str) -> None:
+    load(SUPER.format(made) + RUN)
+    load("def f(x): return [x for x in x], super" + RUN)

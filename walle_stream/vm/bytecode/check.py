@@ -14,7 +14,12 @@ tells two of them apart:
     i  iterator          d s  fresh dict, set    C  cell, q  tuple of cells
     e  exception         m  exception or None    x y  handler's bookkeeping
     b  borrowed local    N  class namespace      M  module
+    B  True or False
     G  the store guard   w  what it returned     p  part of a template
+
+Every path also counts the exceptions that it took and did not put back: none
+may be left when the code ends. And no loop may be without an instruction where
+the interpreter looks up, or nobody could stop it.
 
 The rules of ``gate`` hold here, too. An attribute may be set or deleted on a
 value of kind ``w`` alone: what a call of ``STORE_GUARD`` has just returned on

@@ -13,6 +13,7 @@ from walle_stream.vm.bytecode.kinds import (
     CANNOT_RAISE,
     EFFECTS,
     GENERATOR_FLAGS,
+    KEEPS_EXCEPTIONS,
     KIND_OF_NAME,
     VARARGS,
     VARKEYWORDS,
@@ -74,9 +75,15 @@ class Flow:
             if each.start not in ends or each.end not in ends or each.target not in self.index:
                 refuse("its exception table points between instructions")
         self._check_generator()
-        self.reached: dict[int, tuple[list[str], list[str]]] = {}
+        # the interpreter takes what is in these slots for cells: super() looks at the first
+        self.cells = {*code.co_freevars, *(KIND_OF_NAME.keys() & {*code.co_cellvars})}
+        self.cells |= {*code.co_varnames[: min(1, code.co_argcount)]} & {*code.co_cellvars}
+        self.reached: dict[int, tuple[list[str], list[str], int | None]] = {}
         self.pending: list[int] = []
-        self.at = self.low = 0
+        self.ways: dict[int, set[int]] = {}
+        self.low = 0
+        self.held: int | None = 0  # exceptions taken and not put back; None after what cannot raise
+        self.at = -1
         self.stack: list[str] = []
         self.slots: list[str] = []
 
@@ -93,6 +100,11 @@ class Flow:
         if not is_generator and "YIELD_VALUE" in names:
             refuse("yields but is no generator")
         self.body = len(prologue)
+        made = [self.names[op.arg] for op in self.ops[: self.body] if op.name == "MAKE_CELL"]
+        if sorted(made) != sorted(self.code.co_cellvars):
+            refuse("does not begin with making its cells")
+        if bool(self.code.co_freevars) != (names[0] == "COPY_FREE_VARS"):
+            refuse("does not begin with taking its outer function's variables")
 
     # Names
 
@@ -107,7 +119,10 @@ class Flow:
             ):
                 refuse(f"uses the name {variable!r}, which a script may not")
         arguments = self._argument_count()
-        if not KIND_OF_NAME.keys().isdisjoint(self.names[:arguments]):
+        named = self.names[self.code.co_argcount : arguments]
+        if not KIND_OF_NAME.keys().isdisjoint(self.names[:arguments]) or any(
+            argument_kind(self.code, name) != "o" for name in named
+        ):
             refuse("has an argument with a name of the compiler's")
         for op in self.ops:
             if dis.opmap[op.name] in dis.hasname:
@@ -147,44 +162,78 @@ class Flow:
             if steps > 50 * len(self.ops) + 1_000:
                 refuse("its paths do not settle")
             self.at = self.pending.pop()
-            stack, slots = self.reached[self.at]
+            stack, slots, held = self.reached[self.at]
             self.stack, self.slots, self.low = stack.copy(), slots.copy(), len(stack)
+            self.held = held
             op = self.ops[self.at]
-            goes_on = self._apply(op)
-            self._handle(op, stack, slots)
-            if goes_on:
+            if self._apply(op):
                 self._arrive(self.at + 1, self.stack, self.slots)
+            self.held = held
+            self._handle(op, stack, slots)
+        self._check_loops()
+
+    def _check_loops(self) -> None:
+        # a run is stopped where the interpreter looks up, which it does at these alone
+        looks = {n for n in self.ways if self.ops[n].name in {"RESUME", "JUMP_BACKWARD"}}
+        done = set(looks)
+        for first in self.ways:
+            path: list[tuple[int, list[int]]] = []
+            on_path: set[int] = set()
+            more = [first]
+            while more or path:
+                if more:
+                    at = more.pop()
+                    if at in on_path:
+                        refuse("has a loop that cannot be stopped")
+                    if at not in done:
+                        on_path.add(at)
+                        path.append((at, more))
+                        more = [*self.ways.get(at, ())]
+                else:
+                    at, more = path.pop()
+                    on_path.remove(at)
+                    done.add(at)
 
     def _arrive(self, number: int, stack: list[str], slots: list[str]) -> None:
         if number >= len(self.ops):
             refuse("runs past its end")
+        if self.at >= 0:
+            self.ways.setdefault(self.at, set()).add(number)
         if len(stack) > self.code.co_stacksize:
             refuse("needs more stack than it says")
         known = self.reached.get(number)
         if known is None:
-            self.reached[number] = (stack.copy(), slots.copy())
+            self.reached[number] = (stack.copy(), slots.copy(), self.held)
             self.pending.append(number)
             return
         if len(known[0]) != len(stack):
             refuse("reaches an instruction with stacks of different depths")
+        held = self.held if known[2] is None else known[2]
+        if self.held not in {None, held}:
+            refuse("reaches an instruction with different exceptions at hand")
         joined = (
             [*map(join_kinds, known[0], stack)],
             [*map(join_slots, known[1], slots)],
+            held,
         )
         if joined != known:
             self.reached[number] = joined
             self.pending.append(number)
 
     def _handle(self, op: Op, stack: list[str], slots: list[str]) -> None:
-        if op.name == "PUSH_EXC_INFO":
-            return  # cannot raise, and its handler is there for what it pushes
         if op.name == "YIELD_VALUE":  # raises when it is resumed, with a value in place of its own
             stack, self.low = [*stack[:-1], "o"], len(stack)
         at = bisect.bisect_right(self.handlers, op.start, key=lambda each: each.start) - 1
         if at < 0 or self.handlers[at].end <= op.start:
+            if self.held and op.name not in KEEPS_EXCEPTIONS:
+                refuse(f"may end with an exception at hand at {op.name}")
             return
+        if op.name in KEEPS_EXCEPTIONS:
+            self.held = None
         handler = self.handlers[at]
         depth = handler.depth
+        if op.name == "PUSH_EXC_INFO" and len(stack) >= depth:
+            return  # cannot raise, and its handler is there for what it pushes
         if len(stack) < depth or (self.low < depth and op.name not in CANNOT_RAISE):
             refuse(f"has an exception handler that finds too little on the stack at {op.name}")
         pushed = ["y", "e"] if handler.lasti else ["e"]

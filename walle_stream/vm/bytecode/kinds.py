@@ -35,20 +35,23 @@ _NO_VALUE: Final = "n?!cfgxyN"
 EFFECTS: Final[dict[str, str | Callable[[int], str]]] = {
     **dict.fromkeys(("NOP", "NOT_TAKEN", "RESUME", "SETUP_ANNOTATIONS"), ">"),
     **dict.fromkeys(("DELETE_NAME", "DELETE_GLOBAL"), ">"),
-    **dict.fromkeys(("UNARY_INVERT", "UNARY_NEGATIVE", "UNARY_NOT", "TO_BOOL"), "o>o"),
+    **dict.fromkeys(("UNARY_INVERT", "UNARY_NEGATIVE"), "o>o"),
+    **dict.fromkeys(("COMPARE_OP", "CONTAINS_OP", "IS_OP"), "oo>B"),
+    **dict.fromkeys(("MATCH_MAPPING", "MATCH_SEQUENCE"), "=o>B"),
+    "TO_BOOL": "o>B",
+    "UNARY_NOT": "B>B",
     **dict.fromkeys(("GET_AWAITABLE", "GET_AITER", "CONVERT_VALUE"), "o>o"),
-    **dict.fromkeys(("GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_ANEXT"), "=o>o"),
-    **dict.fromkeys(("BINARY_OP", "COMPARE_OP", "IS_OP", "CONTAINS_OP"), "oo>o"),
+    **dict.fromkeys(("GET_LEN", "GET_ANEXT"), "=o>o"),
+    **dict.fromkeys(("BINARY_OP",), "oo>o"),
     **dict.fromkeys(("BINARY_SUBSCR", "FORMAT_WITH_SPEC"), "oo>o"),
     **dict.fromkeys(("LOAD_ASSERTION_ERROR", "LOAD_BUILD_CLASS", "LOAD_COMMON_CONSTANT"), ">o"),
     **dict.fromkeys(("LOAD_SMALL_INT", "RETURN_GENERATOR"), ">o"),
     **dict.fromkeys(("BEFORE_WITH", "BEFORE_ASYNC_WITH"), "o>oo"),
-    **dict.fromkeys(("POP_TOP", "END_FOR", "POP_ITER"), "*>"),
+    **dict.fromkeys(("POP_TOP", "POP_ITER"), "*>"),
     "BINARY_SLICE": "ooo>o",
     "BUILD_LIST": lambda n: "o" * n + (">l" if n else ">L"),
     "BUILD_MAP": lambda n: "oo" * n + ">d",
     "BUILD_SET": lambda n: "o" * n + ">s",
-    "BUILD_SLICE": lambda n: "o" * n + ">o",
     "BUILD_STRING": lambda n: "o" * n + ">o",
     "CLEANUP_THROW": "ooe>oo",
     "DELETE_SUBSCR": "oo>",
@@ -56,8 +59,6 @@ EFFECTS: Final[dict[str, str | Callable[[int], str]]] = {
     "GET_ITER": "o>i",
     "LOAD_LOCALS": ">N",
     "MATCH_KEYS": "=ot>o",
-    "POP_EXCEPT": "x>",
-    "PUSH_EXC_INFO": "e>xe",
     "PUSH_NULL": ">n",
     "STORE_SLICE": "oooo>",
     "STORE_SUBSCR": "ooo>",
@@ -80,16 +81,15 @@ INTRINSICS_2: Final = {2: "SF>o", 3: "SF>o", 4: "Ft>F", 5: "oF>o"}
 # largest operand
 BOUNDS: Final = {
     "BINARY_OP": len(opcode._nb_ops) - 1,  # type: ignore[attr-defined]  # noqa: SLF001 - no public form
-    "BUILD_SLICE": 3,
     "COMPARE_OP": 0xBF,
     "CONTAINS_OP": 1,
-    "CONVERT_VALUE": 3,
     "GET_AWAITABLE": 2,
     "IS_OP": 1,
     "LOAD_COMMON_CONSTANT": len(getattr(opcode, "_common_constants", ())) - 1,
     "LOAD_SMALL_INT": 255,
     "LOAD_SPECIAL": len(getattr(opcode, "_special_method_names", ())) - 1,
     "RESUME": 7,
+    "SEND": 100,  # kept in 16 bits; compiled code jumps over a few instructions
     "YIELD_VALUE": 1,
 }
 CANNOT_RAISE: Final = frozenset(
@@ -98,6 +98,19 @@ CANNOT_RAISE: Final = frozenset(
         *("STORE_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"),
     }
 )
+KEEPS_EXCEPTIONS: Final = CANNOT_RAISE | {
+    *("COPY", "NOP", "NOT_TAKEN", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "RETURN_CONST"),
+    *("LOAD_FAST_BORROW", "LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW"),
+    *(
+        "JUMP_FORWARD",
+        "JUMP_BACKWARD",
+        "JUMP_BACKWARD_NO_INTERRUPT",
+        "PUSH_EXC_INFO",
+        "DELETE_FAST",
+    ),
+    *("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"),
+}
+"""What cannot raise where a compiled script has it: not even by a name that is not bound."""
 
 
 def argument_kind(code: CodeType, name: str) -> str:

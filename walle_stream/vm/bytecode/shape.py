@@ -20,6 +20,7 @@ _PLAIN_OPS: Final = frozenset(
     for name, number in dis.opmap.items()
     if not name.startswith("INSTRUMENTED") and name not in {"CACHE", "RESERVED", "ENTER_EXECUTOR"}
 )
+_WITH_OPERAND: Final = frozenset(dis.hasarg)
 _KNOWN_FLAGS: Final = 0x1F | GENERATOR_FLAGS | 0xC000000 | 0x1FE0000  # the latter: of __future__
 _OPTIMIZED, _NEWLOCALS, _NESTED, _DOCSTRING = 1, 2, 16, 0x4000000
 
@@ -49,6 +50,8 @@ def refuse_specialised(code: CodeType) -> None:
         if raw[at] not in _PLAIN_OPS:
             refuse(f"holds the instruction {name}")
         at += 2 + 2 * _CACHES.get(name, 0)
+    if at != len(raw):  # ``co_code`` would clear caches behind the end of its bytes
+        refuse("ends inside an instruction")
 
 
 def decode(code: CodeType) -> list[Op]:
@@ -72,6 +75,9 @@ def decode(code: CodeType) -> list[Op]:
             continue
         if arg >= 1 << 31:
             refuse("an operand is negative")
+        # the interpreter skips some instructions and expects them without prefixes
+        if (prefixes and not arg >> 8 * prefixes) or (arg and number not in _WITH_OPERAND):
+            refuse("an operand is longer than it needs to be")
         ops.append(Op(start, at, name, arg))
         start, extended, prefixes = at, 0, 0
     if at != len(raw) or start != at or not ops:

@@ -1,10 +1,11 @@
-"""What each instruction does that looks at more than the kinds it takes."""
+"""What each instruction does that looks at more than the kinds it takes; jumps in ``jumps``."""
 
 # ruff: noqa: D102, PLR2004 - internal to the check; operands are numbers
 
 from types import CodeType
+from typing import Final
 
-from walle_stream.vm.bytecode.flow import Flow
+from walle_stream.vm.bytecode.jumps import Jumps
 from walle_stream.vm.bytecode.kinds import (
     GENERATOR,
     INTRINSICS_1,
@@ -20,26 +21,22 @@ from walle_stream.vm.guest.modules import exported_names
 from walle_stream.vm.guest.restricted import STORE_GUARD, is_guarded_attribute, is_plain_name
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, is_refused_name
 
+_KIND_OF_CONSTANT: Final = {bool: "B", str: "S", tuple: "k", CodeType: "c", type(None): "z"}
 
-class Steps(Flow):
+
+class Steps(Jumps):
     """A method per instruction; False: the next one is not reached from it."""
 
     # Constants and names
 
     def do_load_const(self, arg: int) -> None:
         value = self.code.co_consts[arg]
-        letter = {str: "S", tuple: "k", CodeType: "c", type(None): "z"}.get(type(value), "o")
+        letter = _KIND_OF_CONSTANT.get(type(value), "o")
         self.stack.append(f"{letter}{arg}" if letter in "kc" else letter)
 
     def do_return_const(self, arg: int) -> bool:
         self.do_load_const(arg)
         return self.do_return_value(0)
-
-    def do_return_value(self, _: int) -> bool:
-        self.pop()
-        if self.stack:
-            refuse("returns with values left on the stack")
-        return False
 
     def do_load_name(self, arg: int) -> None:
         name = self.code.co_names[arg]
@@ -148,13 +145,17 @@ class Steps(Flow):
 
     def do_store_fast(self, arg: int) -> None:
         kind = self.pop("?")
-        if kind[0] == "b" or (kind[0] == "?" and kind != "?"):
+        name = self.names[arg]
+        if name in self.cells:
+            if kind != f"C{name}":
+                refuse(f"puts something else where the cell of {name!r} belongs")
+            self._put(arg, kind)
+        elif kind[0] == "b" or (kind[0] == "?" and kind != "?"):
             refuse("stores a borrowed value")
-        if kind[0] in "?n":
+        elif kind[0] in "?n":
             self._put(arg, "u")
         else:
-            is_typed = kind == f"C{self.names[arg]}" or kind == "i"
-            self._put(arg, kind if is_typed else "o")
+            self._put(arg, kind if kind in {"i", f"C{name}"} else "o")
 
     def do_store_fast_load_fast(self, arg: int) -> None:
         self.do_store_fast(arg >> 4)
@@ -168,6 +169,9 @@ class Steps(Flow):
         self._put(arg, "u")
 
     def do_make_cell(self, arg: int) -> None:
+        name = self.names[arg]
+        if name not in self.code.co_cellvars or (name in KIND_OF_NAME and self.at >= self.body):
+            refuse(f"makes a cell of {name!r}")
         self._put(arg, f"C{self.names[arg]}")
 
     def do_copy_free_vars(self, arg: int) -> None:
@@ -211,6 +215,8 @@ class Steps(Flow):
 
     def do_format_simple(self, _: int) -> None:
         kind = self.pop()
+        if self.real(kind) != kind and self.real(kind) not in "ou":  # it may leave something else
+            refuse("formats or iterates over what is no plain value")
         self.stack.append(kind if kind[0] == "b" else "o")
 
     do_get_yield_from_iter = do_format_simple
@@ -220,7 +226,17 @@ class Steps(Flow):
         self.pop()
         self.stack.append(kind if kind[0] == "b" else "o")
 
+    def do_convert_value(self, arg: int) -> None:
+        if not 1 <= arg <= 3:
+            refuse("has an unknown conversion")
+        self._effect("o>o")
+
     # Containers
+
+    def do_build_slice(self, arg: int) -> None:
+        if arg not in {2, 3}:
+            refuse("makes a slice of too few or too many values")
+        self._effect("o" * arg + ">o")
 
     def do_list_append(self, arg: int) -> None:
         kind = self.pop()
@@ -315,8 +331,8 @@ class Steps(Flow):
 
     def do_call_kw(self, arg: int) -> None:
         names = self.constant(self.pop("k"))
-        if len(names) > arg or not all(type(name) is str for name in names):
-            refuse("calls with more names than arguments")
+        if not len(set(names)) == len(names) <= arg or {*map(type, names)} - {str}:
+            refuse("calls with other names than arguments")
         self._pop_arguments(arg)
         self.pop()
         self.stack.append("o")
@@ -367,91 +383,3 @@ class Steps(Flow):
 
     def _pair_count(self, kind: str) -> int:
         return len(self.constant(kind)) if kind[0] == "k" else int(kind[1:] or 1)
-
-    # Exceptions
-
-    def do_check_exc_match(self, _: int) -> None:
-        self.pop()
-        self.peek(1, "e")
-        self.stack.append("o")
-
-    def do_check_eg_match(self, _: int) -> None:
-        self._effect("mo>")
-        self.stack += [f"m{self.at}r", f"m{self.at}"]
-
-    def do_raise_varargs(self, arg: int) -> bool:
-        if arg > 2:
-            refuse("raises more than an exception and its cause")
-        self._effect("o" * arg + ">")
-        return False
-
-    def do_reraise(self, arg: int) -> bool:
-        self.pop("e")
-        if arg:
-            self.peek(arg, "y")
-        return False
-
-    # Jumps
-
-    def do_jump_forward(self, arg: int) -> bool:
-        self._arrive(self.jump(arg), self.stack, self.slots)
-        return False
-
-    def do_jump_backward(self, arg: int) -> bool:
-        self._arrive(self.jump(arg, is_back=True), self.stack, self.slots)
-        return False
-
-    def do_jump_backward_no_interrupt(self, arg: int) -> bool:
-        # compiled code goes back this way to a SEND, and from a handler to what it left;
-        # a loop of these alone could not be stopped
-        target, here = self.ops[self.jump(arg, is_back=True)], self.ops[self.at].start
-        is_sending = (self.ops[self.at - 1].name, target.name) == ("RESUME", "SEND")
-        if not is_sending and not any(target.start < h.target <= here for h in self.handlers):
-            refuse("jumps back where it cannot be stopped")
-        return self.do_jump_backward(arg)
-
-    def do_pop_jump_if_true(self, arg: int) -> None:
-        self.pop()
-        self._arrive(self.jump(arg), self.stack, self.slots)
-
-    do_pop_jump_if_false = do_pop_jump_if_true
-
-    def do_pop_jump_if_none(self, arg: int) -> None:
-        kind = self.pop()
-        self._arrive(self.jump(arg), self.stack, self.slots)
-        self.stack = self._not_none(kind)
-
-    def do_pop_jump_if_not_none(self, arg: int) -> None:
-        kind = self.pop()
-        self._arrive(self.jump(arg), self._not_none(kind), self.slots)
-
-    def _not_none(self, kind: str) -> list[str]:
-        # the same value on the stack is none, either: a kind m names one value
-        return ["e" if kind[0] == "m" and each == kind else each for each in self.stack]
-
-    def do_for_iter(self, arg: int) -> None:
-        if not self.stack or self.real(self.stack[-1]) != "i":
-            refuse("loops over what is no iterator")
-        end = self.jump(arg)
-        names = [op.name for op in self.ops[end : end + 2]]
-        if names != ["END_FOR", "POP_ITER" if IS_3_14 else "POP_TOP"]:
-            refuse("has a loop without an end")
-        self.stack.append("o")
-        self._arrive(end, self.stack, self.slots)
-
-    def do_send(self, arg: int) -> None:
-        self.pop()
-        self.peek(1, "o")
-        self.stack.append("o")
-        self._arrive(self.jump(arg), self.stack, self.slots)
-
-    def do_end_async_for(self, arg: int) -> None:
-        self._effect("oe>")
-        if IS_3_14:
-            self.jump(arg, is_back=True)
-
-    def do_yield_value(self, arg: int) -> None:
-        self.pop()
-        if arg:
-            self.peek(1, "o")
-        self.stack.append("o")
