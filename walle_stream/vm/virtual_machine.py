@@ -12,13 +12,14 @@ Whoever calls must hold the VM alone, and destroys it after any error.
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from walle_stream.errors import FrameError, VmCrashedError, VmStartError
+from walle_stream.errors import FrameError, StopTimeoutError, VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
@@ -185,9 +186,16 @@ class VirtualMachine(Machine):
             self._orders[NUMBER] = self._number + 1
             self._wake.ring()
             self._thread.join(DESTROY_TIMEOUT_S)
-        if not self._thread.is_alive():
+        if self._thread.is_alive():
+            _left.append(self)
+        else:
             self._wake.close()
             self._done.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread is in its interpreter, which nobody can end meanwhile."""
+        return self._thread.is_alive()
 
     @property
     def run_number(self) -> int:
@@ -385,11 +393,22 @@ class VirtualMachine(Machine):
 
 # a process that ends while VMs live may abort: their threads end before it does
 _machines: Final[weakref.WeakSet[VirtualMachine]] = weakref.WeakSet()
+_left: Final[list[VirtualMachine]] = []  # destroyed, but they did not come back
 
 
 def _destroy_all() -> None:
-    for machine in list(_machines):
+    machines = list(_machines)
+    for machine in machines:
+        machine.stop_run()  # nobody is left who waits for it
+    for machine in machines:
         machine.destroy()
+    if any(machine.is_alive for machine in _left):
+        # Python would wait for it without end, or die of a fault, when it ends the
+        # interpreter: this is the last chance to end in order.
+        sys.stderr.write("walle: a script does not end: the process ends without it\n")
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(StopTimeoutError.exit_code)
 
 
 atexit.register(_destroy_all)
