@@ -250,6 +250,31 @@ def test_a_script_that_is_stuck_in_c_ends_the_process_which_comes_back(walle, pi
     assert letters.count("quarantined on device '713'") == 25
 
 
+def test_runs_that_take_too_much_memory_leave_dead_letters(walle, pipeline, tmp_path):
+    eats = """    kept = []
+    while page.enter_time_ms % 25_000 == 12_436:
+        kept.append(bytes(1_000_000) + b"x")
+        sum(range(150_000))  # as slowly as the watchdog can see it
+    if page.enter_time_ms % 10_000 == 2_436:
+        bytes(10**9)
+    enter = page.events[0]
+"""
+    script = pipeline.with_name("ipv.py")
+    script.write_text(script.read_text().replace("    enter = page.events[0]\n", eats, 1))
+    text = pipeline.read_text().replace(
+        "  config:", "  limits: {wallTime: 60s, strikes: 9}\n  config:"
+    )
+    pipeline.write_text(text)
+    settings = ("--data-dir", tmp_path / "d", "--set", "spec.runtime.memory=300MiB")
+    done = walle("run", pipeline, "--json", *settings)
+    report = json.loads(done.stdout.splitlines()[-1])
+    letters = walle("dead-letters", "list", "--data-dir", tmp_path / "d", "--json").stdout
+    errors = [json.loads(line)["error"] for line in letters.splitlines()]
+    assert (report["source_rows"], report["features"]) == (50, 44)
+    assert sorted(errors) == ["MemoryError"] * 4 + ["RunStopped"] * 2
+    assert "too much memory (runtime.memory)" in letters
+
+
 def test_a_locked_data_dir_is_refused_with_the_owners_pid(walle, pipeline, slow_feed, tmp_path):
     settings = ("--set", "spec.runtime.batchEvents=5")
     process = start(pipeline, tmp_path / "d", *settings, feed=slow_feed)

@@ -124,7 +124,6 @@ class _Registry:
                         f"this Python ({sys.version.split()[0]}, {sys.implementation.name}) has no "
                         f"isolated interpreters ({error}): use CPython 3.13 or newer"
                     ) from error
-                atexit.register(self.destroy_all)
                 sys.addaudithook(self.refuse_fork)
             return self.loaded
 
@@ -143,6 +142,8 @@ class _Registry:
 
 
 _registry: Final = _Registry()
+# now, so that it comes last: a VM's own thread ends its interpreter, unless it has none
+atexit.register(_registry.destroy_all)
 
 
 class Interpreter:

@@ -100,7 +100,7 @@ class VirtualMachine(Machine):
         super().__init__(program or _NO_PROGRAM)
         self._services = services or HostServices()
         self._is_bound = threading.Event()
-        self._number = 0
+        self._number = self._taken = 0
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
         self._looks = range(look_count())
         self._pause = self._paused = 0
@@ -308,6 +308,7 @@ class VirtualMachine(Machine):
         self._heard += int.from_bytes(os.read(self._done.read_fd, 8), "little")
 
     def _take_buffers(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        self._taken += 1
         self._inbox = memoryview(bytearray(inbox_bytes))
         self._outbox = memoryview(bytearray(outbox_bytes))
         self._orders = self._inbox[: INBOX.size].cast("Q")
@@ -325,12 +326,13 @@ class VirtualMachine(Machine):
         self._interpreter = interpreter
         try:
             self._warm_up(interpreter)
+            taken = self._taken  # before a caller takes larger ones
             self._done.ring()
             self._is_bound.wait()
             if not self._is_ending:
                 self._load(interpreter)
                 self._done.ring()
-                self._serve(interpreter)
+                self._serve(interpreter, taken)
         except BaseException as error:  # noqa: BLE001 - same
             self._start_error = error
         finally:
@@ -370,16 +372,17 @@ class VirtualMachine(Machine):
             )
         check_bound(program, self._outbox)
 
-    def _serve(self, interpreter: Interpreter) -> None:
+    def _serve(self, interpreter: Interpreter, taken: int) -> None:
+        # which buffers the guest has: a number, for a reference would keep them
         try:
             while True:
-                inbox = self._inbox
                 failure = interpreter.execute(_SERVE)
                 if self._is_ending:
                     return
-                if failure is None and inbox is self._inbox:
+                if failure is None and taken == self._taken:
                     failure = _NOT_SAID  # it left without having been told to
                 if failure is None:
+                    taken = self._taken
                     interpreter.share(_inbox=self._inbox, _outbox=self._outbox)
                     failure = interpreter.execute(_SHARE)
                 if failure is not None:
@@ -399,7 +402,8 @@ _left: Final[list[VirtualMachine]] = []  # destroyed, but they did not come back
 def _destroy_all() -> None:
     machines = list(_machines)
     for machine in machines:
-        machine.stop_run()  # nobody is left who waits for it
+        if machine.run_number:
+            machine.stop_run()  # nobody is left who waits for it
     for machine in machines:
         machine.destroy()
     if any(machine.is_alive for machine in _left):

@@ -60,6 +60,12 @@ class RunChild(Protocol):
 
 
 @pytest.fixture
+def child_code() -> str:
+    """What ``run_child`` puts before the code, for tests that talk with their child."""
+    return CHILD
+
+
+@pytest.fixture
 def run_child() -> RunChild:
     """Runs code in a Python of its own, where dangers are real; ``CHILD`` comes before it."""
 

@@ -80,6 +80,34 @@ def test_vms_are_destroyed_at_exit(run_child: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+LATE_THREAD = """
+from walle_stream.vm.virtual_machine import VirtualMachine
+enders, destroy, serve = [], Interpreter.destroy, VirtualMachine._serve
+def note(self):
+    if self._is_alive:
+        enders.append(threading.current_thread().name)
+    destroy(self)
+def serve_late(self, *given):
+    while not self._is_ending: pass
+    serve(self, *given)
+pool = VmPool(task("def run(ctx, page): ctx.emit({})"), 1)
+pool.run("t", groups("d"))
+Interpreter.destroy, VirtualMachine._serve = note, serve_late
+pool.install(task("def run(ctx, page): ctx.emit({})")["t"])
+enders.clear()
+"""
+ENDERS = """
+import atexit, sys
+atexit.register(lambda: print(sys.modules["__main__"].enders))
+"""
+
+
+def test_at_exit_a_vm_is_ended_by_its_own_thread(run_child: Any) -> None:
+    # also where that thread has not entered its interpreter yet
+    done = run_child(LATE_THREAD, first=ENDERS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['walle-vm-t']\n", "")
+
+
 def test_a_process_whose_vm_cannot_be_stopped_ends_all_the_same(run_child: Any) -> None:
     # bare, it waits for the interpreter without end
     done = run_child(POOL_END, C_LOOP, "mended")
