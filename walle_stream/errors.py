@@ -23,6 +23,7 @@ against the classes)::
     │  ├─ StuckScriptError
     │  ├─ VmClosedError
     │  ├─ VmCrashedError
+    │  ├─ VmForkError
     │  └─ VmStartError
     ├─ StoreError
     │  ├─ FormatVersionError
@@ -269,6 +270,13 @@ class VmCrashedError(VmError):
     """
 
     is_retryable: ClassVar[bool] = True
+
+
+class VmForkError(VmError):
+    """A process with virtual machines was to be forked; the child would have died at once.
+
+    Use ``subprocess`` or multiprocessing's 'spawn', or fork before the pool is opened.
+    """
 
 
 class VmStartError(VmError):

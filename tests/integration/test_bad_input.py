@@ -229,7 +229,10 @@ def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_
     assert len(err.splitlines()) == 1
 
 
-def test_a_script_that_is_stuck_in_c_ends_the_process_which_comes_back(walle, pipeline, tmp_path):
+@pytest.mark.parametrize("isolation", ["shared", "device", "process"])
+def test_a_script_that_is_stuck_in_c_ends_its_process_and_nothing_is_lost(
+    walle, pipeline, tmp_path, isolation
+):
     rows = [ROW.format(time=1_650_812_741_436 + 1000 * n) for n in range(50)]
     rows[25:] = [row.replace("712,", "713,", 1) for row in rows[25:]]
     feed = pipeline.with_name("samples") / "kuairand_feed.csv.gz"
@@ -239,15 +242,41 @@ def test_a_script_that_is_stuck_in_c_ends_the_process_which_comes_back(walle, pi
         "    if ctx.device_id == '713':\n        sum(range(10**15))\n    enter = page.events[0]\n"
     )
     script.write_text(script.read_text().replace("    enter = page.events[0]\n", stuck, 1))
-    text = pipeline.read_text().replace("  config:", "  limits: {wallTime: 50ms}\n  config:")
-    pipeline.write_text(text)
+    given = f"  limits: {{wallTime: 50ms}}\n  isolation: {isolation}\n  config:"
+    pipeline.write_text(pipeline.read_text().replace("  config:", given))
     done = walle("run", pipeline, "--data-dir", tmp_path / "d", "--json")
     report = json.loads(done.stdout.splitlines()[-1])
-    assert "task 'ipv' is stuck in C code on device '713'" in done.stderr
-    assert "beginning anew" in done.stderr
+    is_host = isolation != "process"
+    assert ("task 'ipv' is stuck in C code on device '713'" in done.stderr) == is_host
+    assert ("beginning anew" in done.stderr) == is_host
     assert (report["source_rows"], report["features"], report["task_failures"]) == (50, 25, 25)
     letters = walle("dead-letters", "list", "--data-dir", tmp_path / "d").stdout
     assert letters.count("quarantined on device '713'") == 25
+
+
+def test_runs_that_take_too_much_memory_leave_dead_letters(walle, pipeline, tmp_path):
+    eats = """    kept = []
+    while page.enter_time_ms % 25_000 == 12_436:
+        kept.append(bytes(1_000_000) + b"x")
+        sum(range(150_000))  # as slowly as the watchdog can see it
+    if page.enter_time_ms % 10_000 == 2_436:
+        bytes(10**9)
+    enter = page.events[0]
+"""
+    script = pipeline.with_name("ipv.py")
+    script.write_text(script.read_text().replace("    enter = page.events[0]\n", eats, 1))
+    text = pipeline.read_text().replace(
+        "  config:", "  limits: {wallTime: 60s, strikes: 9}\n  config:"
+    )
+    pipeline.write_text(text)
+    settings = ("--data-dir", tmp_path / "d", "--set", "spec.runtime.memory=300MiB")
+    done = walle("run", pipeline, "--json", *settings)
+    report = json.loads(done.stdout.splitlines()[-1])
+    letters = walle("dead-letters", "list", "--data-dir", tmp_path / "d", "--json").stdout
+    errors = [json.loads(line)["error"] for line in letters.splitlines()]
+    assert (report["source_rows"], report["features"]) == (50, 44)
+    assert sorted(errors) == ["MemoryError"] * 4 + ["RunStopped"] * 2
+    assert "too much memory (runtime.memory)" in letters
 
 
 def test_a_locked_data_dir_is_refused_with_the_owners_pid(walle, pipeline, slow_feed, tmp_path):

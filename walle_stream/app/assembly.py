@@ -24,6 +24,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.package.reader import SUFFIX
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.services import HostServices
@@ -71,6 +72,8 @@ class Assembly:
         self.mailbox_bytes = MAILBOX_MAX_BYTES
         self.batch_events: int = self._spec.runtime.batch_events
         self.latency_target_ms: int = self._spec.runtime.latency_target_ms
+        self.memory_bytes = self._spec.runtime.memory_bytes or machine_bytes() // 4 * 3
+        """Resident memory of the process above which runs are stopped."""
 
     @classmethod
     def load(cls, file: Path, overrides: Sequence[str] = ()) -> "Assembly":
@@ -129,7 +132,11 @@ class Assembly:
         stack.callback(self._tunnel.close)
         self.pool = VmPool(
             {task.name: task.program for task in self.tasks},
-            PoolLimits(vms=spec.runtime.vms or options.hosts, device_vms=spec.runtime.device_vms),
+            PoolLimits(
+                vms=spec.runtime.vms or options.hosts,
+                device_vms=spec.runtime.device_vms,
+                memory_bytes=self.memory_bytes,
+            ),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
             HostServices(_LazyEvaluator(self._models)),

@@ -20,6 +20,7 @@ from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import StopTimeoutError, WalleError
 from walle_stream.spec.document import masked
+from walle_stream.vm.memory import limit_data
 
 SAMPLE_FEATURES = 3
 """Features shown to a person at the end of a run."""
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     overrides = list(options.set)
     assembly = Assembly.load(find_definition(options.file), overrides)
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
+    limit_data(assembly.memory_bytes)
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     current = LocalRun(
         assembly,

@@ -3,11 +3,13 @@
 No interpreter has a memory limit of its own: what can be seen is the whole
 process. Above the bound the run that is at hand for longest is told to stop,
 then the next one; its VM is not used again. One that does not obey is inside C
-code: the pool is told, as of a run that is stuck. A VM in a process of its own
-has a limit of the system instead.
+code: the pool is told, as of a run that is stuck. One allocation that is larger
+than all of it meets a limit of the system instead (``limit_data``), and so does
+everything in a VM with a process of its own.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -95,6 +97,43 @@ def resident_bytes() -> int:
             return int(statm.read().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def limit_data(limit_bytes: int) -> bool:
+    """Let a single huge allocation fail where it is made, before the machine is out of memory.
+
+    What a watchdog cannot do: it looks now and then, and C code that fills new
+    memory obeys nobody. The bound is on private writable memory, touched or not
+    (``RLIMIT_DATA``), so it lies a quarter above the watchdog's. For programs
+    that own their process: it holds for all of it.
+
+    Args:
+        limit_bytes: The watchdog's bound, on top of what there is already.
+
+    Returns:
+        Whether it is in force; only Linux counts this way.
+    """
+    if sys.platform != "linux":
+        return False
+    import resource  # noqa: PLC0415 - not on every platform
+
+    try:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        bound = data_bytes() + limit_bytes + limit_bytes // 4
+        soft = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def data_bytes() -> int:
+    """Return the private writable memory of this process; 0 where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmData:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def machine_bytes() -> int:

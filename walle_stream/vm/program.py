@@ -83,6 +83,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Whether runs have a limit of steps."""
     isolation: Isolation = "shared"
     """Which devices may share a VM."""
+    shares_globals: bool = False
+    """Whether all runs of a VM have the same globals: none can leave anything there."""
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -193,4 +195,5 @@ def pack_program(
         limits.strikes,
         limits.steps > 0,
         program.isolation,
+        shares_globals,
     )

@@ -59,7 +59,10 @@ class StopApi:
         kept = self._texts.get(text)
         if kept is None:
             kept = self._texts[text] = ctypes.create_string_buffer(text)
-        found = self._find(interpreter_id)
+        try:
+            found = self._find(interpreter_id)
+        except Exception:  # noqa: BLE001 - a private class of CPython's: there is none of that id
+            return False
         return bool(found) and self._add(found, self._run, ctypes.addressof(kept), 0) == 0
 
 

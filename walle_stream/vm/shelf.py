@@ -47,6 +47,8 @@ class ShelfCounts(msgspec.Struct):
     """What a shelf has done."""
 
     created: int = 0
+    recycled: int = 0
+    """Destroyed because they were worn."""
     destroyed: int = 0
     crashes: int = 0
     calls: int = 0
@@ -236,6 +238,8 @@ class Shelf(ABC):
         machine.was_stopped = False
         self._note_strikes(results)
         if machine.is_worn or (self._max_runs and machine.runs >= self._max_runs):
+            with self._changed:
+                self.counts.recycled += 1
             self._destroy(machine)
         else:
             self._give(key, machine)

@@ -12,13 +12,14 @@ Whoever calls must hold the VM alone, and destroys it after any error.
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from walle_stream.errors import FrameError, VmCrashedError, VmStartError
+from walle_stream.errors import FrameError, StopTimeoutError, VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
@@ -99,7 +100,7 @@ class VirtualMachine(Machine):
         super().__init__(program or _NO_PROGRAM)
         self._services = services or HostServices()
         self._is_bound = threading.Event()
-        self._number = 0
+        self._number = self._taken = 0
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
         self._looks = range(look_count())
         self._pause = self._paused = 0
@@ -185,9 +186,16 @@ class VirtualMachine(Machine):
             self._orders[NUMBER] = self._number + 1
             self._wake.ring()
             self._thread.join(DESTROY_TIMEOUT_S)
-        if not self._thread.is_alive():
+        if self._thread.is_alive():
+            _left.append(self)
+        else:
             self._wake.close()
             self._done.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread is in its interpreter, which nobody can end meanwhile."""
+        return self._thread.is_alive()
 
     @property
     def run_number(self) -> int:
@@ -300,6 +308,7 @@ class VirtualMachine(Machine):
         self._heard += int.from_bytes(os.read(self._done.read_fd, 8), "little")
 
     def _take_buffers(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        self._taken += 1
         self._inbox = memoryview(bytearray(inbox_bytes))
         self._outbox = memoryview(bytearray(outbox_bytes))
         self._orders = self._inbox[: INBOX.size].cast("Q")
@@ -317,12 +326,13 @@ class VirtualMachine(Machine):
         self._interpreter = interpreter
         try:
             self._warm_up(interpreter)
+            taken = self._taken  # before a caller takes larger ones
             self._done.ring()
             self._is_bound.wait()
             if not self._is_ending:
                 self._load(interpreter)
                 self._done.ring()
-                self._serve(interpreter)
+                self._serve(interpreter, taken)
         except BaseException as error:  # noqa: BLE001 - same
             self._start_error = error
         finally:
@@ -362,16 +372,17 @@ class VirtualMachine(Machine):
             )
         check_bound(program, self._outbox)
 
-    def _serve(self, interpreter: Interpreter) -> None:
+    def _serve(self, interpreter: Interpreter, taken: int) -> None:
+        # which buffers the guest has: a number, for a reference would keep them
         try:
             while True:
-                inbox = self._inbox
                 failure = interpreter.execute(_SERVE)
                 if self._is_ending:
                     return
-                if failure is None and inbox is self._inbox:
+                if failure is None and taken == self._taken:
                     failure = _NOT_SAID  # it left without having been told to
                 if failure is None:
+                    taken = self._taken
                     interpreter.share(_inbox=self._inbox, _outbox=self._outbox)
                     failure = interpreter.execute(_SHARE)
                 if failure is not None:
@@ -385,11 +396,23 @@ class VirtualMachine(Machine):
 
 # a process that ends while VMs live may abort: their threads end before it does
 _machines: Final[weakref.WeakSet[VirtualMachine]] = weakref.WeakSet()
+_left: Final[list[VirtualMachine]] = []  # destroyed, but they did not come back
 
 
 def _destroy_all() -> None:
-    for machine in list(_machines):
+    machines = list(_machines)
+    for machine in machines:
+        if machine.run_number:
+            machine.stop_run()  # nobody is left who waits for it
+    for machine in machines:
         machine.destroy()
+    if any(machine.is_alive for machine in _left):
+        # Python would wait for it without end, or die of a fault, when it ends the
+        # interpreter: this is the last chance to end in order.
+        sys.stderr.write("walle: a script does not end: the process ends without it\n")
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(StopTimeoutError.exit_code)
 
 
 atexit.register(_destroy_all)

@@ -6,6 +6,7 @@ nothing on the calls' side. Python code stops within milliseconds of being
 asked; what goes on is inside C code and cannot be stopped: the pool is told.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -13,6 +14,8 @@ from typing import Final, Protocol
 import msgspec
 
 from walle_stream.clock import monotonic_ms
+
+_log = logging.getLogger(__name__)
 
 STUCK_AFTER_MS: Final = 2_000.0
 """A run that was told to stop and still stands is stuck in C code."""
@@ -99,7 +102,7 @@ class Watchdog:
 
         Args:
             interval_s: How often; once the watchdog looks at a VM at all.
-            job: What; must not raise, and not block for long.
+            job: What; must not block for long.
         """
         with self._lock:
             self._jobs.append(_Job(interval_s * 1000.0, monotonic_ms(), job))
@@ -126,12 +129,18 @@ class Watchdog:
             for job in jobs:
                 if now_ms - job.done_ms >= job.interval_ms:
                     job.done_ms = now_ms
-                    job.function()
+                    self._try(job.function)
                 wait_s = min(wait_s, job.interval_ms / 1000.0)
             for machine, look in looks:
-                self._look(machine, look, now_ms)
+                self._try(self._look, machine, look, now_ms)
                 wait_s = min(wait_s, look.limit_ms / 1000.0 / _LOOKS_PER_LIMIT)
             wait_s = max(wait_s, _SHORTEST_LOOK_S)
+
+    def _try(self, action: Callable[..., None], *arguments: object) -> None:
+        try:
+            action(*arguments)
+        except Exception:  # noqa: BLE001 - whatever fails for one VM must not leave all unwatched
+            _log.exception("the watchdog of the VMs failed at one of them")
 
     def _look(self, machine: Watched, look: _Look, now_ms: float) -> None:
         number = machine.run_number

@@ -1,5 +1,7 @@
 """Fixtures for the VM tests: pools that are always closed, pages, one-shot runs."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -36,6 +38,49 @@ def make_page(contents: dict[str, Any] | None = None, time_ms: int = 1_000) -> t
 def page() -> Callable[..., tuple[Any, ...]]:
     """A page of three events; the exit's contents are given."""
     return make_page
+
+
+CHILD = """
+import os, sys, threading
+from walle_stream.vm.interpreters import Interpreter
+from walle_stream.vm.pool import PoolLimits, VmPool
+from walle_stream.vm.program import RunLimits, TaskProgram
+def code(text): return compile(text, "x", "exec")
+def groups(*devices):
+    row = ("a", "click", 1, 1, None)
+    return [(d, {}, [(1, 0, ("p", "i", "none", None, row, [row]))]) for d in devices]
+def task(source, **given): return {"t": TaskProgram("t", "v", source, "t.py", **given)}
+"""
+
+
+class RunChild(Protocol):
+    def __call__(
+        self, code: str, *arguments: str, first: str = "", common: str = CHILD
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def child_code() -> str:
+    """What ``run_child`` puts before the code, for tests that talk with their child."""
+    return CHILD
+
+
+@pytest.fixture
+def run_child() -> RunChild:
+    """Runs code in a Python of its own, where dangers are real; ``CHILD`` comes before it."""
+
+    def run(
+        code: str, *arguments: str, first: str = "", common: str = CHILD
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", first + common + code, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
 
 
 @pytest.fixture

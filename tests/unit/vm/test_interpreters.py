@@ -57,6 +57,13 @@ def test_a_destroyed_one_is_not_counted_and_cannot_be_entered() -> None:
         made.execute(code("pass"))
 
 
+def test_one_that_is_gone_is_not_asked_for_anything() -> None:
+    made = Interpreter()
+    assert made.run_soon(b"pass")
+    made.destroy()
+    assert not made.run_soon(b"pass")
+
+
 def test_a_python_without_interpreters_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = interpreters._Registry()
     monkeypatch.setattr(interpreters, "_registry", registry)

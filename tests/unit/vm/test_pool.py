@@ -12,7 +12,7 @@ from walle_stream.vm import virtual_machine
 from walle_stream.vm.interpreters import Interpreter, live_count
 from walle_stream.vm.pool import VmCounts, VmPool
 from walle_stream.vm.program import TaskProgram
-from walle_stream.vm.virtual_machine import BUFFER_BYTES
+from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
@@ -35,7 +35,7 @@ def test_vms_are_made_before_traffic_and_destroyed_at_close(open_pool: Any, page
     pool = open_pool(COUNT, size=2)
     assert live_count() == before + 2
     pool.run("t", [("d", {}, [(1, 0, page())] * 3)])
-    assert pool.counts == VmCounts(created=2, destroyed=0, calls=1, runs=3, crashes=0)
+    assert pool.counts == VmCounts(created=2, bound=2, calls=1, runs=3)
     pool.close()
     pool.close()
     assert live_count() == before
@@ -144,7 +144,7 @@ def test_a_call_without_completion_mark_is_run_again_in_a_fresh_vm(
     pool = open_pool(COUNT)
     (group,) = pool.run("t", [("d", {"n": b"7"}, [(1, 0, page())])])
     assert group.state == {"n": b"8"}
-    assert pool.counts == VmCounts(created=2, destroyed=1, calls=1, runs=1, crashes=1)
+    assert pool.counts == VmCounts(created=2, bound=2, destroyed=1, calls=1, runs=1, crashes=1)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +212,29 @@ def test_large_batches_and_results_grow_the_buffers_and_give_them_back(
         assert group.runs[0].emits == [(f'{{"x":"{text}"}}'.encode(), b"")]
         assert pool._shelves["t"].idle == [machine]
     assert len(machine._inbox) == len(machine._outbox) == BUFFER_BYTES
+
+
+def test_buffers_may_grow_before_the_vm_s_thread_looks_at_them(
+    open_pool: Any, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_grown = threading.Event()
+    serve, take = VirtualMachine._serve, VirtualMachine._take_buffers
+
+    def serve_late(self: VirtualMachine, *given: Any) -> None:
+        has_grown.wait()
+        serve(self, *given)
+
+    def note(self: VirtualMachine, inbox_bytes: int, outbox_bytes: int) -> None:
+        take(self, inbox_bytes, outbox_bytes)
+        if inbox_bytes > BUFFER_BYTES:
+            has_grown.set()
+
+    monkeypatch.setattr(VirtualMachine, "_serve", serve_late)
+    monkeypatch.setattr(VirtualMachine, "_take_buffers", note)
+    pool = open_pool("def run(ctx, page): ctx.emit({'n': len(page.trigger['x'])})")
+    (group,) = pool.run("t", [("d", {}, [(1, 0, page({"x": "y" * 400_000}))])])
+    assert group.runs[0].emits == [(b'{"n":400000}', b"")]
+    assert pool.counts.crashes == 0
 
 
 def test_calls_run_in_the_vm_s_own_thread_whoever_calls(open_pool: Any, page: Any) -> None:

@@ -11,6 +11,7 @@ from walle_stream.errors import ScriptError
 from walle_stream.vm import virtual_machine
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.watchdog import Watchdog
 
 pytestmark = pytest.mark.vm
 
@@ -159,6 +160,37 @@ def test_a_task_that_must_be_stopped_everywhere_is_quarantined(open_pool: Any, p
     (group,) = pool.run("t", [("other", {}, [(1, 0, page({"loops": False}))])])
     assert group.runs[0].error == "Quarantined"
     assert "on all devices after 10 runs" in group.runs[0].message
+
+
+class Unwell:
+    """A VM that cannot be asked to stop."""
+
+    task, run_at_hand, run_number = "t", None, 7
+
+    def stop_run(self) -> bool:
+        raise MemoryError
+
+
+def test_what_fails_for_one_vm_leaves_the_others_watched(caplog: Any) -> None:
+    stopped, is_done = threading.Event(), threading.Event()
+
+    class Well(Unwell):
+        def stop_run(self) -> bool:
+            return True
+
+    def job() -> None:
+        if stopped.is_set():
+            is_done.set()
+        raise ValueError
+
+    watchdog = Watchdog(lambda _: stopped.set(), lambda _: None)
+    watchdog.every(0.001, job)
+    for machine in (Unwell(), Well()):
+        watchdog.watch(machine, 1.0)
+    assert stopped.wait(60)
+    assert is_done.wait(60)
+    watchdog.close()
+    assert "failed at one of them" in caplog.text
 
 
 SCRIPT = """

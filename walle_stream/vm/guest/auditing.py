@@ -3,7 +3,7 @@
 A script that got past the gate and the restricted builtins still acts through
 the interpreter, which announces what reaches outside before it does it. While
 a run is at hand, what no script has any business with is refused here. A hook
-cannot be removed; it lives as long as its interpreter. Costs 0.1 us per event,
+cannot be removed; it lives as long as its interpreter. Costs 0.2 to 0.5 us an event,
 and there is about one per call.
 """
 
@@ -42,13 +42,19 @@ class Auditor:
 
     def begin(self) -> None:
         """Look at every event from now on."""
-        sys.addaudithook(self._on_event)
+        pulse, look = self._pulse, self._on_event
+
+        def on_event(event: str, values: tuple[Any, ...]) -> None:
+            # a plain function: a bound method would cost every event 1 us, not 0.2 to 0.5
+            if pulse[0]:
+                look(event, values)
+
+        sys.addaudithook(on_event)
 
     def _on_event(self, event: str, values: tuple[Any, ...]) -> None:
         # by its name, or by what stands before the first dot
         if (
             (event in _REFUSED or event.partition(".")[0] in _REFUSED)
-            and self._pulse[0]
             and not self.pauses
             and not self._is_import(event, values)
         ):

@@ -106,7 +106,8 @@ def describe(error: BaseException, file: str) -> tuple[str, str]:
         return "BaseException", f"{file}: the script's exception could not be described"
     place = f"{file}:{line}" if line else file
     try:
-        text = plain_text(str(error))
+        # one line, whatever it has: logs and lists of dead letters are read by lines
+        text = " ".join(plain_text(str(error))[:MESSAGE_MAX_CHARACTERS].splitlines())
     except BaseException:  # noqa: BLE001 - its __str__ is the script's too
         text = "its text could not be made"
     return name, f"{place}: {name}: {text}"[:MESSAGE_MAX_CHARACTERS]

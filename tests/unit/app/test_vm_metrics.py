@@ -1,0 +1,58 @@
+"""The life of VMs as metrics: a figure for each of its steps."""
+
+from typing import Any
+
+import pytest
+
+from walle_stream.app.metrics import render_metrics
+from walle_stream.vm.pool import PoolLimits, VmCounts, VmPool
+from walle_stream.vm.program import TaskProgram
+
+pytestmark = pytest.mark.vm
+
+KEEPS_NOTHING = "def run(ctx, page): ctx.emit({})"
+KEEPS = "SEEN = []\ndef run(ctx, page): SEEN.append(1); ctx.emit({})"
+
+
+def groups(count: int) -> Any:
+    row = ("page_exit", "page_exit", 1, 1, None)
+    return [("d", {}, [(n, 0, ("p", "i", "exit", 1, row, [row])) for n in range(count)])]
+
+
+def program(source: str, version: str = "1") -> TaskProgram:
+    return TaskProgram("t", version, source, "t.py")
+
+
+def test_every_step_of_a_vm_s_life_is_counted() -> None:
+    with VmPool({}, PoolLimits(warm_vms=1, max_runs=4)) as pool:
+        assert pool.counts == VmCounts(created=1, warmed=1)
+        pool.install(program(KEEPS))
+        for maker in pool._makers:
+            maker.join()
+        assert pool.counts == VmCounts(created=2, warmed=2, bound=1)
+        pool.run("t", groups(3))
+        pool.run("t", groups(2))  # five runs are enough
+        counts = VmCounts(
+            created=2, warmed=2, bound=1, resets=5, recycled=1, destroyed=1, calls=2, runs=5
+        )
+        assert pool.counts == counts
+        pool.install(program(KEEPS_NOTHING, "2"))
+        for maker in pool._makers:
+            maker.join()
+        pool.run("t", groups(1))
+        counts = VmCounts(
+            created=3, warmed=3, bound=2, resets=5, recycled=1, destroyed=1, calls=3, runs=6
+        )
+        assert pool.counts == counts
+    assert pool.counts.destroyed == 3
+
+
+def test_every_figure_is_a_metric() -> None:
+    with VmPool({"t": program(KEEPS)}, 1) as pool:
+        pool.run("t", groups(3))
+        lines = render_metrics([], pool.counts, pool.machines).splitlines()
+    steps = {"created": 1, "warmed": 0, "bound": 1, "runs": 3, "resets": 3, "recycled": 0}
+    steps |= {"destroyed": 0, "calls": 1, "crashes": 0, "stopped": 0, "stuck": 0}
+    assert set(steps) == set(VmCounts.__struct_fields__)
+    assert {f"walle_vm_{name}_total {value}" for name, value in steps.items()} <= set(lines)
+    assert any(line.startswith('walle_vm_runs{task="t",vm=') for line in lines)
