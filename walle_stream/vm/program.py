@@ -9,6 +9,7 @@ import ast
 import marshal
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from types import CodeType
 from typing import Any, Literal
 
@@ -117,6 +118,15 @@ def script_error(
     return ScriptError(f"{place}: task {name!r}: {text}", name, program.file, line)
 
 
+def file_name(program: TaskProgram | CompiledProgram) -> str:
+    """Return what a script calls its file: where it lies must be seen in no result.
+
+    Args:
+        program: Whose script.
+    """
+    return PurePath(program.file).name
+
+
 def _parse(program: TaskProgram) -> ast.Module:
     try:
         with warnings.catch_warnings():
@@ -139,7 +149,8 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = compile(gate.rewrite(tree), program.file, "exec", dont_inherit=True, optimize=0)
+            tree, name = gate.rewrite(tree), file_name(program)
+            code = compile(tree, name, "exec", dont_inherit=True, optimize=0)
     except SyntaxError as error:
         raise script_error(
             program, error.lineno or 0, f"is not valid Python: {error.msg}", error.offset or 0
@@ -176,7 +187,7 @@ def pack_program(
     packed = marshal.dumps(
         (
             program.name,
-            program.file,
+            file_name(program),
             code,
             marshal.dumps(dict(program.config), 2),
             list(imports),

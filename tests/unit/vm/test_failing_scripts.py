@@ -76,11 +76,11 @@ def test_a_failed_run_leaves_no_emit_and_no_state_but_its_log(outcomes: Any) -> 
 def test_messages_name_file_and_line_and_are_bounded(outcomes: Any) -> None:
     _, runs = outcomes
     last = len(FAULTS.splitlines()) - 1
-    assert runs["key"].message == f"scripts/t.py:{last}: KeyError: 'missing'"
+    assert runs["key"].message == f"t.py:{last}: KeyError: 'missing'"
     assert runs["odd"].message.endswith("its text could not be made")
     assert len(runs["long"].message) == 2_000
     assert runs["surrogate"].message.endswith("\\ud800")
-    assert all(run.message.startswith("scripts/t.py:") for run in runs.values() if not run.ok)
+    assert all(run.message.startswith("t.py:") for run in runs.values() if not run.ok)
 
 
 def test_a_script_whose_body_raises_is_refused_when_loaded(open_pool: Any) -> None:

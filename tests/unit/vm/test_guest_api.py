@@ -134,7 +134,7 @@ def test_what_cannot_be_written_fails_the_run_with_a_clear_message(
     assert not run.ok
     assert run.emits == []
     assert run.error == error
-    assert run.message.startswith(f"scripts/t.py:3: {error}: ")
+    assert run.message.startswith(f"t.py:3: {error}: ")
     assert words in run.message
 
 

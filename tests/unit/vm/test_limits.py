@@ -28,7 +28,7 @@ def test_steps_are_counted_per_run_and_end_it_at_the_same_step_always(run_script
         assert [run.ok for run in runs] == [True, True, False, False, True]
         assert {run.error for run in runs if not run.ok} == {"StepsExceeded"}
         assert runs[2].message == (
-            "scripts/t.py:4: StepsExceeded: made more than 100 steps (limits.steps) and was stopped"
+            "t.py:4: StepsExceeded: made more than 100 steps (limits.steps) and was stopped"
         )
 
 
@@ -104,7 +104,7 @@ def test_a_run_that_lets_a_state_grow_too_large_fails_alone(run_script: Any) -> 
     group = run_script(PUT, *({"puts": puts} for puts in given), limits=limits)
     assert [run.ok for run in group.runs] == [True, True, False, True, False]
     assert group.runs[2].message == (
-        "scripts/t.py: ValueError: a device's state may have 100 bytes, this run leaves 108 "
+        "t.py: ValueError: a device's state may have 100 bytes, this run leaves 108 "
         "(limits.stateBytes)"
     )
     assert sorted(group.state) == ["a", "b", "c"]

@@ -174,8 +174,8 @@ def test_two_calls_without_completion_mark_are_a_crash(
 @pytest.mark.parametrize(
     "code",
     [
-        "_session._order_number = N; _session._result = (N, [1, 0, 0], b''); _session.write_pending()",
-        "_session._order_number = N; _session._result = (N, [1, 0, 0, 0], b'x'); _session.write_pending()",
+        "_session._order_number = N; _session._result = (N, [1, 0, 0], [], 0); _session.write_pending()",
+        "_session._order_number = N; _session._result = (N, [1, 0, 0, 0], [b'x'], 1); _session.write_pending()",
         "header(9, N, 0, 0)",
         "header(2, N, 1 << 62, 0)",
         "header(2, N, 0, 0)",

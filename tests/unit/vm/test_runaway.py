@@ -69,7 +69,7 @@ def run(ctx, page):
     assert failed.runs[0].error == "RunStopped"
     words = "took longer than 0.1 s (limits.wallTime) and was stopped"
     assert failed.runs[0].message.endswith(words)
-    assert failed.runs[0].message.startswith("scripts/t.py:")
+    assert failed.runs[0].message.startswith("t.py:")
     assert (pool.counts.stopped, pool.counts.crashes, pool.counts.stuck) == (1, 0, 0)
     # nothing stays switched on in the VM
     assert all(g.runs[0].ok for g in pool.run("t", groups[:2] * 50))
