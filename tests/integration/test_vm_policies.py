@@ -50,6 +50,26 @@ def test_a_process_whose_vms_are_worn_out_begins_anew(folder, tmp_path, monkeypa
     assert seen == [1]
 
 
+def test_the_pools_bounds_come_from_the_pipeline(folder, tmp_path, monkeypatch):
+    expected = run_pipeline(with_isolation(folder, "shared"), tmp_path / "shared")
+    made = []
+    init = pool.VmPool.__init__
+    monkeypatch.setattr(
+        pool.VmPool,
+        "__init__",
+        lambda self, *args: (made.append((self, args[1])), init(self, *args))[1],
+    )
+    overrides = ["vms=2", "deviceVms=3", "warmVms=1", "vmIdle=1s", "vmRuns=2", "batchEvents=1"]
+    runtime = [f"spec.runtime.{each}" for each in overrides]
+    found = run_pipeline(with_isolation(folder, "device"), tmp_path / "d", runtime)
+    assert found == expected
+    ((vms, limits),) = made
+    assert (limits.vms, limits.device_vms, limits.warm_vms) == (2, 3, 1)
+    assert (limits.idle_s, limits.max_runs) == (1.0, 2)
+    assert vms.counts.recycled
+    assert vms.counts.warmed
+
+
 def test_destroyed_vms_wear_a_process_out(folder, monkeypatch):
     program = load_program(find_task(with_isolation(folder, "shared")))
     with pool.VmPool({"visit": program}, 1) as vms:

@@ -135,6 +135,9 @@ class Assembly:
             PoolLimits(
                 vms=spec.runtime.vms or options.hosts,
                 device_vms=spec.runtime.device_vms,
+                warm_vms=spec.runtime.warm_vms,
+                idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,
+                max_runs=spec.runtime.vm_runs or 0,
                 memory_bytes=self.memory_bytes,
             ),
             self._on_stuck(options.on_stuck),

@@ -273,6 +273,18 @@ class RuntimeSpec(Strict):
     device_vms: StrictInt = Field(
         default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
     )
+    warm_vms: StrictInt = Field(
+        default=0, ge=0, le=64, description="VMs made ahead, for the next task or replacement."
+    )
+    vm_idle_ms: DurationMsOrNever = Field(
+        default=None,
+        alias="vmIdle",
+        ge=100,
+        description="A VM without runs for so long is destroyed, except a task's last; or never.",
+    )
+    vm_runs: StrictInt | None = Field(
+        default=None, ge=1, description="A VM that made so many runs is replaced."
+    )
     memory_bytes: SizeBytes | None = Field(
         default=None,
         alias="memory",
