@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+from walle_connectors import simulator
 from walle_connectors.files import CONNECTOR
 from walle_stream.ports import Source
 from walle_stream.testing.source_suite import SourceSuite
@@ -83,3 +84,22 @@ class TestJsonSource(SourceSuite):
     def make_changed_source(self, folder: Path) -> Source | None:
         self.make_source(folder)
         return _source(folder / "rows.jsonl", format="jsonl", explode="rows")
+
+
+class TestSimulatorSource(SourceSuite):
+    """A simulated shop with every kind of disorder."""
+
+    def make_source(self, folder: Path) -> Source:
+        del folder
+        return simulator.CONNECTOR.open(_shop())
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        del folder
+        return simulator.CONNECTOR.open(_shop(seed=2))
+
+
+def _shop(**keys: object) -> simulator.SimulatorModel:
+    disorder = {"late_events": 0.1, "duplicates": 0.1, "missing_exits": 0.2, "payload_bytes": 0}
+    return simulator.SimulatorModel.model_validate(
+        {"seed": 1, "devices": 7, "sessions": 2, **disorder, **keys}
+    )

@@ -1,0 +1,30 @@
+"""A shop that does not exist: seeded events of its visitors, for tests and benchmarks.
+
+Everything follows from the definition: the same seed gives the same events on
+every machine, for any number of partitions, from any offset on. ``walle
+simulate`` writes them as JSON Lines, so that others read the same input.
+"""
+
+from typing import Final
+
+from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.source import SimulatorSource
+
+
+class SimulatorConnector:
+    """Entry point ``simulator``."""
+
+    name: Final = "simulator"
+    model: Final = SimulatorModel
+
+    def open(self, model: SimulatorModel) -> SimulatorSource:
+        """Make the source; nothing is computed yet.
+
+        Args:
+            model: Its definition.
+        """
+        return SimulatorSource(model)
+
+
+CONNECTOR: Final = SimulatorConnector()
+"""What the entry point names."""

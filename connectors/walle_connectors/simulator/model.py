@@ -1,0 +1,48 @@
+"""What a simulated shop is: the keys under ``spec.source``."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic.alias_generators import to_camel
+
+from walle_stream.spec.scalars import DurationMs
+
+Rate = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
+"""Share of events, 0 to 1."""
+
+
+class SimulatorModel(BaseModel):
+    """A shop and its visitors."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        defer_build=True,
+    )
+
+    connector: str = "simulator"
+    seed: StrictInt = Field(default=2022, ge=0, description="Another seed, other visitors.")
+    devices: StrictInt = Field(
+        default=1_000, ge=1, le=10_000_000, description="Visitors, one device each."
+    )
+    sessions: StrictInt = Field(
+        default=3, ge=1, le=1_000_000, description="How often each of them comes."
+    )
+    items: StrictInt = Field(default=20_000, ge=1, description="Items in the shop.")
+    payload_bytes: StrictInt = Field(
+        default=960,
+        ge=0,
+        le=1_000_000,
+        description="What an event carries that no task reads: device status and the like.",
+    )
+    missing_exits: Rate = Field(default=0.02, description="Pages that are never seen to end.")
+    late_events: Rate = Field(default=0.01, description="Events that arrive behind later ones.")
+    lateness_ms: DurationMs = Field(
+        default=2_000, alias="lateness", description="How far behind a late event arrives, at most."
+    )
+    lost_order_events: Rate = Field(
+        default=0.001, description="Events that arrive a minute behind: too late for any order."
+    )
+    duplicates: Rate = Field(default=0.01, description="Events that arrive twice.")

@@ -1,0 +1,58 @@
+"""What an event carries beside what tasks read: the device's status and the like.
+
+How it is made, so that sizes mean something: of ``payloadBytes``, about a
+quarter is the same for all events of a device (build, screen, experiments), the
+rest is new with every event: readings that change (a third of it) and random
+bytes in base64 (a signature and a trace, which no compressor makes smaller than
+three quarters). ``CHANGING_SHARE`` is held by a test.
+"""
+
+from base64 import b64encode
+from random import Random
+from typing import Any, Final
+
+CHANGING_SHARE: Final = 0.6
+"""At least this share of a payload differs from event to event or is incompressible."""
+
+_MODELS: Final = ("PX-7", "PX-8 Pro", "Nova 12", "Lite 5G", "Mate 40", "Reno 9")
+_EXPERIMENTS: Final = ("rank", "cart", "feed", "search", "price", "badge", "video", "coupon")
+
+
+def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
+    """Make what stays the same for a device.
+
+    Args:
+        random: The device's.
+        size_bytes: About how much JSON it should be.
+    """
+    part: dict[str, Any] = {
+        "model": random.choice(_MODELS),
+        "os": f"{random.randint(11, 15)}.{random.randint(0, 6)}.{random.randint(0, 9)}",
+        "app": f"9.{random.randint(0, 40)}.{random.randint(0, 9)}",
+        "screen": [1080, random.choice((2160, 2340, 2400))],
+        "experiments": {},
+    }
+    # a device with a bound of no bytes carries nothing
+    experiments = part["experiments"]
+    for index in range(max(size_bytes - 110, 0) // 12):
+        name = f"{_EXPERIMENTS[index % len(_EXPERIMENTS)]}{index // len(_EXPERIMENTS)}"
+        experiments[name] = random.randint(0, 9)
+    return part
+
+
+def event_part(random: Random, size_bytes: int) -> dict[str, Any]:
+    """Make what is new with every event.
+
+    Args:
+        random: The session's.
+        size_bytes: About how much JSON it should be.
+    """
+    readings = size_bytes // 3
+    noise = max(size_bytes - readings - 40, 0)
+    return {
+        "battery": random.randint(5, 100),
+        "rssi": -random.randint(40, 99),
+        "free_mb": random.randint(200, 6_000),
+        "gyro": [random.randint(-99_999, 99_999) for _ in range(max(readings - 60, 0) // 7)],
+        "trace": b64encode(random.randbytes(noise * 3 // 4)).decode(),
+    }

@@ -1,0 +1,139 @@
+"""When which devices visit, and in which order their events arrive.
+
+Time is cut into windows of half an hour. A window belongs to a group of at most
+``GROUP_DEVICES`` devices, each of which makes one visit in it; so a window can be
+made from the definition alone, whatever came before: an offset is a window and
+a place in it, and nothing but that window is made again after a restart.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.payload import device_part, event_part
+from walle_connectors.simulator.session import Happening, Visit
+from walle_stream.types import partition_of
+
+GROUP_DEVICES: Final = 500
+"""Most devices that visit in one window."""
+
+WINDOW_MS: Final = 1_800_000
+"""Length of a window."""
+
+START_MS: Final = 1_767_225_600_000
+"""Beginning of the first one: 2026-01-01 UTC."""
+
+_TOO_LATE_MS: Final = 60_000
+_NETWORK_MS: Final = (5, 40)
+
+
+class Line(NamedTuple):
+    """An event as it arrives."""
+
+    ingest_time_ms: int
+    device_id: str
+    number: int
+    """Of the visit's lines: with the other two it orders all lines of a window."""
+    data: bytes
+    """JSON, without the line's end."""
+
+
+class Timeline:
+    """All windows of a shop."""
+
+    def __init__(self, model: SimulatorModel) -> None:
+        """Look at the definition; computes nothing.
+
+        Args:
+            model: The shop.
+        """
+        self._model = model
+        self._groups = -(-model.devices // GROUP_DEVICES)
+        self.windows = self._groups * model.sessions
+        """How many windows there are."""
+
+    def lines(self, window: int) -> list[Line]:
+        """Make the lines of a window in the order of arrival.
+
+        Args:
+            window: From 0.
+        """
+        visit, group = divmod(window, self._groups)
+        begin_ms = START_MS + window * WINDOW_MS
+        lines: list[Line] = []
+        for device in range(group, self._model.devices, self._groups):
+            lines.extend(self._visit(f"device-{device:07d}", visit, begin_ms))
+        lines.sort(key=lambda line: line[:3])
+        return lines
+
+    def lines_by_partition(self, window: int, partition_count: int) -> list[list[Line]]:
+        """Make the lines of a window for each partition, in the order of arrival.
+
+        Args:
+            window: From 0.
+            partition_count: How many partitions.
+        """
+        homes: dict[str, list[Line]] = {}
+        partitions: list[list[Line]] = [[] for _ in range(partition_count)]
+        for line in self.lines(window):
+            home = homes.get(line.device_id)
+            if home is None:
+                number = partition_of(line.device_id, partition_count)
+                home = homes[line.device_id] = partitions[number]
+            home.append(line)
+        return partitions
+
+    def _visit(self, device_id: str, visit: int, begin_ms: int) -> Iterator[Line]:
+        model = self._model
+        size_bytes = model.payload_bytes
+        of_device = Random(f"{model.seed}/{device_id}")
+        fixed = device_part(of_device, size_bytes // 4) if size_bytes else {}
+        random = Random(f"{model.seed}/{device_id}/{visit}")
+        start_ms = begin_ms + random.randrange(WINDOW_MS // 2)
+        number = 0
+        for happening in Visit(model, random, visit, start_ms).happenings:
+            uid = f"{random.getrandbits(64):016x}"
+            payload = (
+                {**fixed, **event_part(random, size_bytes - size_bytes // 4)} if size_bytes else {}
+            )
+            for ingest_ms in self._arrivals(random, happening.time_ms):
+                number += 1
+                data = _encode(_record(device_id, happening, ingest_ms, uid, payload))
+                yield Line(ingest_ms, device_id, number, data)
+
+    def _arrivals(self, random: Random, time_ms: int) -> Iterator[int]:
+        model, chance = self._model, random.random()
+        ingest_ms = time_ms + random.randint(*_NETWORK_MS)
+        if chance < model.lost_order_events:
+            yield ingest_ms + _TOO_LATE_MS
+            return
+        chance -= model.lost_order_events
+        if chance < model.late_events:
+            yield ingest_ms + random.randint(0, model.lateness_ms)
+            return
+        yield ingest_ms
+        if chance - model.late_events < model.duplicates:
+            yield ingest_ms + random.randint(0, model.lateness_ms)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _record(
+    device_id: str, happening: Happening, ingest_ms: int, uid: str, payload: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "device_id": device_id,
+        "id": happening.kind,
+        "kind": happening.kind,
+        "page_id": happening.page,
+        "page_instance": happening.instance,
+        "event_time_ms": happening.time_ms,
+        "ingest_time_ms": ingest_ms,
+        "uid": uid,
+        "contents": happening.contents,
+        "payload": payload,
+    }
