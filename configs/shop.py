@@ -7,6 +7,7 @@ encoder is a fixed function for now; a trained one takes its place later.
 
 import struct
 from hashlib import blake2b
+from itertools import pairwise
 from math import log1p
 
 WIDGETS = ("picture", "reviews", "favourite", "cart", "buy", "open")
@@ -43,8 +44,8 @@ def run(ctx, page):
         elif kind == "click":
             counts[event.widget] = counts.get(event.widget, 0) + 1
             clicks.append({"widget": event.widget, "item": event.item, "at_ms": at_ms})
-    gaps = [after.event_time_ms - before.event_time_ms
-            for before, after in zip(page.events, page.events[1:])]
+    times = [event.event_time_ms for event in page.events]
+    longest_ms = max(after - before for before, after in pairwise(times))
     feature = {
         "device_id": ctx.device_id,
         "item_id": enter.item,
@@ -56,7 +57,7 @@ def run(ctx, page):
         "cause": page.cause,
         "dwell_ms": page.dwell_ms,
         "event_count": len(page.events),
-        "longest_pause_ms": max(gaps),
+        "longest_pause_ms": longest_ms,
         "scroll_depth": max((depth for _, depth in scrolls), default=0.0),
         "scroll_count": len(scrolls),
         "scrolls": scrolls,

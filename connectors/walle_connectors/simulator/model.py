@@ -32,7 +32,7 @@ class SimulatorModel(BaseModel):
     )
     items: StrictInt = Field(default=20_000, ge=1, description="Items in the shop.")
     payload_bytes: StrictInt = Field(
-        default=960,
+        default=900,
         ge=0,
         le=1_000_000,
         description="What an event carries that no task reads: device status and the like.",

@@ -34,7 +34,7 @@ def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
     }
     # a device with a bound of no bytes carries nothing
     experiments = part["experiments"]
-    for index in range(max(size_bytes - 110, 0) // 12):
+    for index in range(max(size_bytes - 100, 0) // 10):
         name = f"{_EXPERIMENTS[index % len(_EXPERIMENTS)]}{index // len(_EXPERIMENTS)}"
         experiments[name] = random.randint(0, 9)
     return part
@@ -48,11 +48,11 @@ def event_part(random: Random, size_bytes: int) -> dict[str, Any]:
         size_bytes: About how much JSON it should be.
     """
     readings = size_bytes // 3
-    noise = max(size_bytes - readings - 40, 0)
+    noise = max(size_bytes - readings - 20, 0)
     return {
         "battery": random.randint(5, 100),
         "rssi": -random.randint(40, 99),
         "free_mb": random.randint(200, 6_000),
-        "gyro": [random.randint(-99_999, 99_999) for _ in range(max(readings - 60, 0) // 7)],
+        "gyro": [random.randint(-99_999, 99_999) for _ in range(max(readings - 50, 0) // 7)],
         "trace": b64encode(random.randbytes(noise * 3 // 4)).decode(),
     }

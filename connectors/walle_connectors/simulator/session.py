@@ -14,6 +14,13 @@ from walle_connectors.simulator.model import SimulatorModel
 ENTRIES: Final = ("feed", "search", "recommended")
 """Where an item was opened from."""
 
+# how often a view of an item has what
+_CLICKS: Final = (("picture", 0.6), ("reviews", 0.3), ("favourite", 0.12), ("cart", 0.1))
+_BUYS: Final = 0.4
+_OPENS_ANOTHER: Final = 0.1
+_LEAVES_FIRST: Final = 0.5
+_DEEPEST: Final = 2
+
 
 class Happening(NamedTuple):
     """An event as it happens, before it travels."""
@@ -50,7 +57,9 @@ class Visit:
         feed = self._enter("feed", {"channel": random.choice(("home", "sale", "food", "toys"))})
         for _ in range(1 + int(random.expovariate(0.4))):
             for _ in range(random.randint(2, 6)):
-                self._add("exposure", "feed", feed, {"item": self._item(), "at": random.randint(0, 9)})
+                self._add(
+                    "exposure", "feed", feed, {"item": self._item(), "at": random.randint(0, 9)}
+                )
             self._add("page_scroll", "feed", feed, {"depth": round(random.random(), 3)})
             self._look_at(self._item(), random.choice(ENTRIES[:2]), feed, depth=0)
         self._exit("feed", feed, {})
@@ -69,16 +78,16 @@ class Visit:
         shown = [self._item() for _ in range(random.randint(3, 6))]
         for place, other in enumerate(shown):
             self._add("exposure", "item", page, {"item": other, "at": place})
-        for widget, chance in (("picture", 0.6), ("reviews", 0.3), ("favourite", 0.12), ("cart", 0.1)):
+        for widget, chance in _CLICKS:
             if random.random() < chance:
                 self._add("click", "item", page, {"item": item, "widget": widget})
-                if widget == "cart" and random.random() < 0.4:
+                if widget == "cart" and random.random() < _BUYS:
                     self._add("click", "item", page, {"item": item, "widget": "buy"})
-        if depth < 2 and random.random() < 0.1:
+        if depth < _DEEPEST and random.random() < _OPENS_ANOTHER:
             # nested; half of the time the outer page ends first
             other = random.choice(shown)
             self._add("click", "item", page, {"item": other, "widget": "open"})
-            ends_first = random.random() < 0.5
+            ends_first = random.random() < _LEAVES_FIRST
             if ends_first:
                 inner = self._enter("item", {"item": other, "entry": "recommended", "price": 999})
                 self._exit("item", page, {"item": item})

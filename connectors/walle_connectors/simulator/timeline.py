@@ -89,9 +89,9 @@ class Timeline:
     def _visit(self, device_id: str, visit: int, begin_ms: int) -> Iterator[Line]:
         model = self._model
         size_bytes = model.payload_bytes
-        of_device = Random(f"{model.seed}/{device_id}")
+        of_device = Random(f"{model.seed}/{device_id}")  # noqa: S311 - repeatable on purpose
         fixed = device_part(of_device, size_bytes // 4) if size_bytes else {}
-        random = Random(f"{model.seed}/{device_id}/{visit}")
+        random = Random(f"{model.seed}/{device_id}/{visit}")  # noqa: S311 - same
         start_ms = begin_ms + random.randrange(WINDOW_MS // 2)
         number = 0
         for happening in Visit(model, random, visit, start_ms).happenings:

@@ -1,0 +1,113 @@
+"""``walle simulate``: a simulated shop as a file of JSON Lines, one event a line.
+
+What it writes is what the connector reads, in the order of arrival; for peers,
+for other tools, and for looking at.
+"""
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import track
+
+from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.timeline import Timeline
+from walle_stream.errors import SourceError, SpecFileError
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    parser = commands.add_parser(
+        "simulate", help="write the events of a simulated shop as JSON Lines"
+    )
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="file; compressed if its name ends in .gz"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the connector: seed, devices, sessions, payloadBytes, ...",
+    )
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the file; nothing is left of it when this fails.
+
+    Args:
+        options: As parsed.
+
+    Raises:
+        SpecFileError: A key is wrong.
+        SourceError: The file cannot be written.
+    """
+    timeline = Timeline(_model(options.set))
+    lines = size_bytes = 0
+    console = Console(stderr=True)
+    windows = track(
+        range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
+    )
+    with _written(options.out) as file:
+        for window in windows:
+            for line in timeline.lines(window):
+                file.write(line.data)
+                file.write(b"\n")
+                lines += 1
+                size_bytes += len(line.data) + 1
+    if options.json:
+        sys.stdout.write(
+            json.dumps({"file": str(options.out), "events": lines, "bytes": size_bytes}) + "\n"
+        )
+    else:
+        sys.stdout.write(f"{options.out}: {lines:,} events, {size_bytes:,} bytes\n")
+    return 0
+
+
+def _model(overrides: list[str]) -> SimulatorModel:
+    keys: dict[str, Any] = {}
+    for text in overrides:
+        name, is_given, value = text.partition("=")
+        if not is_given:
+            raise SpecFileError(f"--set: expected KEY=VALUE, found {text!r}")
+        try:
+            keys[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise SpecFileError(f"--set: {name} has no YAML value: {value!r}") from error
+    try:
+        return SimulatorModel.model_validate(keys)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise SpecFileError(f"--set: {place}: {first['msg']}, found {first['input']!r}") from error
+
+
+@contextmanager
+def _written(out: Path) -> Iterator[IO[bytes]]:
+    part = out.with_name(out.name + ".part")
+    try:
+        # without a time in its head: the same definition gives the same bytes
+        with (
+            part.open("wb") as plain,
+            gzip.GzipFile("", "wb", 6, plain, mtime=0) if out.suffix == ".gz" else plain as file,
+        ):
+            yield file  # type: ignore[misc]
+        Path(part).replace(out)
+    except OSError as error:
+        raise SourceError(f"{out} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
