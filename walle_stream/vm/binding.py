@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from walle_stream.vm.frames import decode_results
-from walle_stream.vm.program import CompiledProgram, file_name, script_error
+from walle_stream.vm.program import CompiledProgram, script_error
 from walle_stream.vm.results import DeviceGroup
 
 _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
@@ -25,7 +25,7 @@ def check_bound(program: CompiledProgram, outbox: memoryview) -> None:
     (group,) = decode_results(_BIND_GROUPS, outbox)
     (run,) = group.runs
     if not run.ok:
-        place = re.match(rf"{re.escape(file_name(program))}:(\d+): ", run.message)
+        place = re.match(rf"{re.escape(program.file_name)}:(\d+): ", run.message)
         text = run.message[place.end() if place else 0 :]
         error = script_error(program, int(place[1]) if place else 0, f"raises when loaded: {text}")
         raise error

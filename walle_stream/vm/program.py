@@ -66,6 +66,11 @@ class TaskProgram(msgspec.Struct, frozen=True):
     resources: Mapping[str, bytes] = {}
     """Files of the task by name."""
 
+    @property
+    def file_name(self) -> str:
+        """What the script itself is told: where it lies must be seen in no result."""
+        return PurePath(self.file).name
+
 
 class CompiledProgram(msgspec.Struct, frozen=True):
     """A program that a VM can be bound to."""
@@ -86,6 +91,11 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Which devices may share a VM."""
     shares_globals: bool = False
     """Whether all runs of a VM have the same globals: none can leave anything there."""
+
+    @property
+    def file_name(self) -> str:
+        """What the script itself is told: where it lies must be seen in no result."""
+        return PurePath(self.file).name
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -118,15 +128,6 @@ def script_error(
     return ScriptError(f"{place}: task {name!r}: {text}", name, program.file, line)
 
 
-def file_name(program: TaskProgram | CompiledProgram) -> str:
-    """Return what a script calls its file: where it lies must be seen in no result.
-
-    Args:
-        program: Whose script.
-    """
-    return PurePath(program.file).name
-
-
 def _parse(program: TaskProgram) -> ast.Module:
     try:
         with warnings.catch_warnings():
@@ -149,7 +150,7 @@ def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree, name = gate.rewrite(tree), file_name(program)
+            tree, name = gate.rewrite(tree), program.file_name
             code = compile(tree, name, "exec", dont_inherit=True, optimize=0)
     except SyntaxError as error:
         raise script_error(
@@ -187,7 +188,7 @@ def pack_program(
     packed = marshal.dumps(
         (
             program.name,
-            file_name(program),
+            program.file_name,
             code,
             marshal.dumps(dict(program.config), 2),
             list(imports),
