@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_run(commands: Any) -> None:
     run = commands.add_parser("run", help="run a pipeline to the end of its source, or continue it")
     run.add_argument(
-        "file", metavar="FILE", help="pipeline YAML, or the name of a shipped one: ipv, otto"
+        "file", metavar="FILE", help="pipeline YAML, or the name of a shipped one: ipv, otto, shop"
     )
     run.add_argument(
         "--hosts", type=_positive, help="device hosts that share the partitions (default: YAML's)"
