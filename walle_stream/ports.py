@@ -75,7 +75,8 @@ class SourceReader(Protocol):
     """A source that was opened at its partitions' offsets."""
 
     batch_events: int
-    """Most events in a batch, ≥ 1; the reader's owner may change it between reads."""
+    """Most events in a batch, ≥ 1; the reader's owner may change it between reads, for what
+    is read from then on."""
 
     def read(self) -> Sequence[SourceBatch]:
         """Read on and return the batches that are ready.

@@ -3,8 +3,9 @@
 import gzip
 from pathlib import Path
 
-from walle_connectors import simulator
+from walle_connectors import events, simulator
 from walle_connectors.files import CONNECTOR
+from walle_connectors.simulator.timeline import Timeline
 from walle_stream.ports import Source
 from walle_stream.testing.source_suite import SourceSuite
 
@@ -103,3 +104,33 @@ def _shop(**keys: object) -> simulator.SimulatorModel:
     return simulator.SimulatorModel.model_validate(
         {"seed": 1, "devices": 7, "sessions": 2, **disorder, **keys}
     )
+
+
+class TestEventsSource(SourceSuite):
+    """A file of events with broken, empty and overlong lines, and none at its end."""
+
+    def make_source(self, folder: Path) -> Source:
+        path = folder / "events.jsonl"
+        if not path.exists():
+            lines = [
+                line.data
+                for window in range(2)
+                for line in Timeline(_shop(payload_bytes=40)).lines(window)
+            ]
+            lines[5:5] = [
+                b"{",
+                b"",
+                b"[]",
+                lines[4].replace(b'"device-', b'"device-' + b"x" * 2_000),
+            ]
+            lines[9:9] = [b'{"device_id":""' + lines[8][lines[8].index(b',"id"') :], b"\xff"]
+            lines[2:2] = [b"{" + b" " * 5_000 + lines[1][1:], lines[0].replace(b":17", b":-17")]
+            path.write_bytes(gzip.compress(b"\n".join(lines)))
+        return events.CONNECTOR.open(
+            events.CONNECTOR.model.model_validate({"path": path, "maxRecordBytes": 3_000})
+        )
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        path = folder / "events.jsonl"
+        path.write_bytes(b"\n".join(line.data for line in Timeline(_shop(seed=9)).lines(0)))
+        return self.make_source(folder)

@@ -1,5 +1,6 @@
 """The simulated shop from end to end."""
 
+import gzip
 import importlib.util
 from pathlib import Path
 
@@ -50,3 +51,19 @@ def test_a_shop_that_was_stopped_goes_on(expected, tmp_path):
     rows = run_pipeline(file, tmp_path / "d", overrides)
     assert len(rows) == sum(map(len, expected.values()))
     assert {row["device_id"] for row in rows} == set(expected)
+
+
+@pytest.mark.parametrize("name", ["shop.jsonl", "shop.jsonl.gz"])
+def test_a_file_of_the_shops_events_gives_the_same(expected, tmp_path, name):
+    timeline = Timeline(SimulatorModel(**KEYS))
+    lines = [line.data for window in range(timeline.windows) for line in timeline.lines(window)]
+    data = b"\n".join(lines) + b"\n"
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    override = [f"spec.source={{connector: 'walle_connectors.events:CONNECTOR', path: {file}}}"]
+    shop = shipped_configs() / "shop.yaml"
+    run_pipeline(shop, tmp_path / "d", override, 3_000)
+    found: dict[str, list[object]] = {}
+    for row in run_pipeline(shop, tmp_path / "d", override):
+        found.setdefault(row["device_id"], []).append(row["feature"])
+    assert found == expected

@@ -1,0 +1,30 @@
+"""JSON Lines of our own events: nothing is mapped, so reading is fast.
+
+A line is one event with the names of ``walle_stream.events.Event``; what else
+stands in it is skipped without being parsed into anything. Lines are in the order of
+arrival. ``walle simulate`` writes such files.
+"""
+
+from typing import Final
+
+from walle_connectors.events.model import EventsModel
+from walle_connectors.events.source import EventsSource
+
+
+class EventsConnector:
+    """Entry point ``events``."""
+
+    name: Final = "events"
+    model: Final = EventsModel
+
+    def open(self, model: EventsModel) -> EventsSource:
+        """Return the source of a definition; the file is opened later.
+
+        Args:
+            model: Validated keys.
+        """
+        return EventsSource(model)
+
+
+CONNECTOR: Final = EventsConnector()
+"""What the entry point names."""

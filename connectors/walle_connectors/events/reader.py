@@ -1,0 +1,344 @@
+"""Reads a file of events, chunk by chunk; a line is decoded once and nothing else is done.
+
+Each line belongs to its device's partition. A partition's offset is a place in
+the file: what stands before it is accounted, whatever other partitions have
+seen. So a reader begins at the place furthest behind and passes over what is
+accounted already; no state is needed, and a start reads nothing twice but that.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import BinaryIO, Final
+
+import msgspec
+
+from walle_connectors.events.offsets import Position, decode_positions, encode_position
+from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.events import Event
+from walle_stream.faults import crash_point
+from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
+from walle_stream.types import device_id_problem, partition_of
+
+READ_ERRORS: Final = (OSError, EOFError, zlib.error)
+"""What reading may raise: the disk's errors, and cut or damaged gzip data."""
+
+CHUNK_BYTES: Final = 2**20
+"""How much is read at once."""
+
+FLUSH_BYTES: Final = 8 * 2**20
+"""Partly filled batches are handed out after this many bytes."""
+
+_RAW_CHARACTERS: Final = 1_024
+_EVENT_BYTES: Final = 500
+_DEVICES_CACHED: Final = 262_144
+
+_decode = msgspec.json.Decoder(Event).decode
+
+
+class _Lane:
+    __slots__ = ("dead_letters", "done", "events", "number", "raw_bytes", "rows")
+
+    def __init__(self, number: int, done: Position) -> None:
+        self.number = number
+        self.done = done
+        self._begin()
+
+    def _begin(self) -> None:
+        self.events: list[Event] = []
+        self.dead_letters: list[DeadLetter] = []
+        self.rows = 0
+        self.raw_bytes = 0
+
+    def cut(self, position: Position) -> SourceBatch:
+        dead = len(self.dead_letters)
+        batch = SourceBatch(
+            partition=self.number,
+            events=self.events,
+            offset=encode_position(position),
+            counts=SourceCounts(
+                source_rows=self.rows,
+                accepted_rows=self.rows - dead,
+                dead_letter_rows=dead,
+                raw_bytes=self.raw_bytes,
+            ),
+            dead_letters=self.dead_letters,
+            is_end=position.is_end,
+            size_bytes=len(self.events) * _EVENT_BYTES + self.raw_bytes,
+        )
+        self.done = position
+        self._begin()
+        return batch
+
+
+class EventsReader:
+    """A file that was opened at its partitions' offsets. One thread."""
+
+    def __init__(  # noqa: PLR0913 - one caller, by keyword
+        self,
+        *,
+        stream: BinaryIO,
+        raw: BinaryIO,
+        size_bytes: int,
+        name: str,
+        offsets: Mapping[int, bytes],
+        partition_count: int,
+        batch_events: int,
+        limit: int | None,
+        max_record_bytes: int,
+    ) -> None:
+        """Begin.
+
+        Args:
+            stream: The file's bytes, decompressed; taken.
+            raw: The file itself; taken.
+            size_bytes: Of the file itself.
+            name: Of the file.
+            offsets: By partition.
+            partition_count: Number of partitions.
+            batch_events: Most events in a batch.
+            limit: Most lines to read beyond the offsets.
+            max_record_bytes: Longest line.
+
+        Raises:
+            SourceError: An offset is not of a file of events.
+            SourceChangedError: The file differs from what was read before.
+        """
+        self.batch_events = batch_events
+        """Most events in a batch; may be changed between reads."""
+        positions = decode_positions(offsets, partition_count)
+        self._lanes = [_Lane(number, position) for number, position in enumerate(positions)]
+        self._homes: dict[str, _Lane] = {}
+        self._stream, self._raw = stream, raw
+        self._size_bytes, self._name = size_bytes, name
+        self._max_bytes = max_record_bytes
+        furthest = max(position.line for position in positions)
+        self._last_line = None if limit is None else furthest + limit
+        for position in positions:
+            self._check(position)
+        first = min(positions, key=lambda position: position.at)
+        self._at, self._line, self._tail = first.at, first.line, first.tail
+        stream.seek(self._at)
+        self._lines: list[bytes] = []
+        self._rest = b""
+        self._next = 0
+        self._flush_at = self._at + FLUSH_BYTES
+        self._ready: list[SourceBatch] = []
+        self._is_at_end = False
+        self._is_done = False
+
+    # The port
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Read on until a batch is full, or for a bounded number of bytes.
+
+        Raises:
+            SourceError: The file cannot be read on.
+        """
+        while not self._ready and not self._is_done:
+            if self._last_line is not None and self._line >= self._last_line:
+                self._flush()
+                self._is_done = True
+            elif self._next < len(self._lines):
+                self._take()
+            elif self._is_at_end:
+                self._end()
+            else:
+                self._read_chunk()
+            if self._at >= self._flush_at:
+                self._flush()
+        return self._hand_out()
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned; nothing is held back."""
+        self._flush()
+        self._is_done = True
+        return self._hand_out()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end or the limit was reached and all was returned."""
+        return self._is_done and not self._ready
+
+    @property
+    def progress(self) -> float:
+        """Share of the file that was read, 0-1."""
+        if self._raw.closed or not self._size_bytes:
+            return 1.0
+        return min(self._raw.tell() / self._size_bytes, 1.0)
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self._stream.close()
+        self._raw.close()
+
+    # Reading
+
+    def _read_chunk(self) -> None:
+        try:
+            data = self._stream.read(CHUNK_BYTES)
+        except READ_ERRORS as error:
+            raise SourceError(
+                f"source {self._name!r} cannot be read on after line {self._line} ({error}): "
+                "repair the file and run again; lines up to there are kept"
+            ) from error
+        self._lines, self._next = [], 0
+        if not data:
+            # a last line without its end counts as one
+            self._lines, self._rest = [self._rest] if self._rest else [], b""
+            self._is_at_end = True
+            return
+        whole, is_cut, rest = data.rpartition(b"\n")
+        if is_cut:
+            self._lines = (self._rest + whole).split(b"\n")
+            self._rest = rest
+        else:
+            self._rest += rest
+        # whatever its length, a line is kept whole until its end: chunks of it that were
+        # given up would have to be found again after a restart
+        if len(self._rest) > self._max_bytes + CHUNK_BYTES:
+            self._skip_oversized()
+
+    def _skip_oversized(self) -> None:
+        size, part = len(self._rest), self._rest
+        digest = zlib.crc32(part)
+        while part and not part.endswith(b"\n"):
+            part = self._stream.readline(CHUNK_BYTES)
+            size += len(part)
+            digest = zlib.crc32(part.removesuffix(b"\n"), digest)
+        size -= part.endswith(b"\n")
+        line, self._rest = self._rest, b""
+        self._line += 1
+        self._at += size + 1
+        self._tail = (size, digest)
+        self._refuse(line, "oversized", f"{size} bytes, at most {self._max_bytes} are allowed")
+
+    def _take(self) -> None:
+        """Take lines until a batch is full or none is left; the hot loop."""
+        lines, homes, batch_events = self._lines, self._homes, self.batch_events
+        at, number, place = self._at, self._line, self._next
+        max_size = self._max_bytes + 1
+        stop = len(lines)
+        if self._last_line is not None:
+            stop = min(stop, place + self._last_line - number)
+        line, size = b"", 0
+        while place < stop:
+            line = lines[place]
+            place += 1
+            number += 1
+            size = len(line) + 1  # with its end
+            at += size
+            try:
+                event = _decode(line)
+                lane = homes[event.device_id]
+                is_plain = size <= max_size and min(event.event_time_ms, event.ingest_time_ms) >= 0
+            except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+                is_plain = False
+            if not is_plain:
+                self._at, self._line = at, number
+                found = self._strange(line)
+                if found is None:
+                    continue
+                event, lane = found
+            if at <= lane.done.at:
+                continue
+            events = lane.events
+            events.append(event)
+            lane.rows += 1
+            lane.raw_bytes += size
+            if len(events) >= batch_events:
+                self._stand(at, number, line)
+                self._ready.append(lane.cut(self._position()))
+                break
+        self._next = place
+        if size:
+            self._stand(at, number, line)
+
+    def _stand(self, at: int, number: int, line: bytes) -> None:
+        self._at, self._line = at, number
+        self._tail = (len(line), zlib.crc32(line))
+
+    def _strange(self, line: bytes) -> tuple[Event, _Lane] | None:
+        # a device that was not seen yet, or no event at all
+        if not line.strip():
+            return None
+        if len(line) > self._max_bytes:
+            self._refuse(
+                line, "oversized", f"{len(line)} bytes, at most {self._max_bytes} are allowed"
+            )
+            return None
+        try:
+            event = _decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
+            return None
+        problem = device_id_problem(event.device_id)
+        if not problem and min(event.event_time_ms, event.ingest_time_ms) < 0:
+            problem = "a time lies before 1970"
+        if problem:
+            self._refuse(line, "invalid", problem)
+            return None
+        if len(self._homes) >= _DEVICES_CACHED:
+            self._homes.clear()
+        number = partition_of(event.device_id, len(self._lanes))
+        lane = self._homes[event.device_id] = self._lanes[number]
+        return event, lane
+
+    def _refuse(self, line: bytes, route: DeadLetterRoute, reason: str, error: str = "") -> None:
+        lane = self._lanes[0]  # whose it is cannot be known
+        if self._at <= lane.done.at:
+            return
+        lane.rows += 1
+        lane.raw_bytes += len(line) + 1
+        lane.dead_letters.append(
+            DeadLetter(
+                route=route,
+                reason=reason,
+                origin=f"{self._name}:{self._line}",
+                error=error,
+                raw=line[: 4 * _RAW_CHARACTERS]
+                .decode(errors="replace")
+                .rstrip("\r\n")[:_RAW_CHARACTERS],
+                digest=blake2b(line, digest_size=16).hexdigest(),
+            )
+        )
+
+    def _check(self, position: Position) -> None:
+        size, digest = position.tail
+        if not position.at:
+            return
+        begin = position.at - 1 - size
+        data = b""
+        if begin >= 0:
+            self._stream.seek(begin)
+            data = self._stream.read(size + 1)
+        # its end, too: what was a last line may have been half of one
+        if zlib.crc32(data[:size]) != digest or data[size:] not in {b"\n", b""}:
+            raise SourceChangedError(
+                f"source {self._name!r} differs at line {position.line} from what was read before "
+                "(it may have been incomplete): give the same file, or start with a new --data-dir"
+            )
+
+    # Handing out
+
+    def _position(self, *, is_end: bool = False) -> Position:
+        return Position(at=self._at, line=self._line, tail=self._tail, is_end=is_end)
+
+    def _flush(self) -> None:
+        self._flush_at = self._at + FLUSH_BYTES
+        for lane in self._lanes:
+            if lane.rows:
+                self._ready.append(lane.cut(self._position()))
+
+    def _end(self) -> None:
+        self._is_done = True
+        for lane in self._lanes:
+            # nothing came since the partition was told of this end
+            if not (lane.done.is_end and lane.done.at >= self._at):
+                self._ready.append(lane.cut(self._position(is_end=True)))
+
+    def _hand_out(self) -> list[SourceBatch]:
+        batches, self._ready = self._ready, []
+        if batches:
+            crash_point("read.batch")
+        return batches
