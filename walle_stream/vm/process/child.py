@@ -26,6 +26,7 @@ from mmap import mmap
 from struct import Struct
 from typing import Any, Final, Never
 
+from walle_stream.vm.guest.caches import close_caches
 from walle_stream.vm.guest.layout import RING
 from walle_stream.vm.guest.session import Session
 from walle_stream.vm.guest.stopping import DEEPER
@@ -93,9 +94,10 @@ def main(
             session.stop()
 
         signal.signal(STOP_SIGNAL, stop)
-        for name in (*_NEEDED_LATER, *_imports(packed)):
+        for name in ("re", *_NEEDED_LATER, *_imports(packed)):
             with suppress(ImportError):
                 import_module(name)
+                close_caches()  # before another module uses it
         measures = lock_down(guard, fds)
         _write_measures(control, measures)
         if set(required) <= set(measures):
