@@ -21,6 +21,7 @@ _PACKAGE: Final = "walle_guest"
 _MODULES: Final = (
     "rules",
     "layout",
+    "caches",
     "auditing",
     "modules",
     "restricted",

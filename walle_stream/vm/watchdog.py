@@ -21,6 +21,7 @@ STUCK_AFTER_MS: Final = 2_000.0
 """A run that was told to stop and still stands is stuck in C code."""
 
 _LONGEST_LOOK_S: Final = 1.0
+_ASK_AGAIN_S: Final = 0.02
 _SHORTEST_LOOK_S: Final = 0.002
 _LOOKS_PER_LIMIT: Final = 4
 
@@ -53,6 +54,8 @@ class _Look(msgspec.Struct):
     run_number: int = 0
     since_ms: float = 0.0
     asked_ms: float = 0.0
+    paused_ms: float = 0.0
+    """Since when it has no run at hand."""
     is_stuck: bool = False
 
 
@@ -134,6 +137,8 @@ class Watchdog:
             for machine, look in looks:
                 self._try(self._look, machine, look, now_ms)
                 wait_s = min(wait_s, look.limit_ms / 1000.0 / _LOOKS_PER_LIMIT)
+                if look.asked_ms and not look.paused_ms and not look.is_stuck:
+                    wait_s = min(wait_s, _ASK_AGAIN_S)
             wait_s = max(wait_s, _SHORTEST_LOOK_S)
 
     def _try(self, action: Callable[..., None], *arguments: object) -> None:
@@ -144,15 +149,26 @@ class Watchdog:
 
     def _look(self, machine: Watched, look: _Look, now_ms: float) -> None:
         number = machine.run_number
+        if not number:
+            # idle, or the host works for the run at hand: that is not the run's time
+            look.paused_ms = look.paused_ms or now_ms
+            return
         if number != look.run_number:
             look.run_number, look.since_ms = number, now_ms
             look.asked_ms, look.is_stuck = 0.0, False
-        elif not number or look.is_stuck:
+        elif look.paused_ms:
+            pause_ms = now_ms - look.paused_ms
+            look.since_ms += pause_ms
+            look.asked_ms += pause_ms if look.asked_ms else 0.0
+        look.paused_ms = 0.0
+        if look.is_stuck:
             return
-        elif look.asked_ms:
+        if look.asked_ms:
             if now_ms - look.asked_ms >= STUCK_AFTER_MS:
                 look.is_stuck = True
                 self._on_stuck(machine)
+            else:
+                machine.stop_run()  # one that came at the bottom of a recursion is lost
         elif now_ms - look.since_ms >= look.limit_ms and machine.stop_run():
             look.asked_ms = now_ms
             self._on_stop(machine)

@@ -23,6 +23,9 @@ ENCODING_MAX_BYTES: Final = 65_535
 SERVICE_MAX_BYTES: Final = 200
 """Longest name of a service."""
 
+_NO_CALLS: Final[list[bytes]] = []
+"""Of a run that made none; only read."""
+
 type Limits = tuple[int, int, int, int, int, int, int]
 """Bounds of one run: output bytes, emits, log lines, wall time in milliseconds;
 how many stopped runs quarantine a device's task; steps (0 for any number) and
@@ -156,7 +159,6 @@ class Context:
     # made by the run's first look
     _made_config_: dict[str, Any]
     _random_: Random
-    _called_: list[bytes]  # service, question, service, question, ...
 
     def __init__(self, device_id: str, position: int, clock_ms: int, state: State) -> None:
         """Begin a run.
@@ -174,6 +176,7 @@ class Context:
         self._position_ = position
         self._clock_ms_ = clock_ms
         self._log_: Log | None = None
+        self._called_ = _NO_CALLS  # service, question, service, question, ...
         self._output_bytes_ = 0
         self._emitted_: list[bytes] = []  # feature, encoding, feature, encoding, ...
 
@@ -323,7 +326,7 @@ class Context:
         size_bytes += self._output_bytes_
         if size_bytes > limits[0]:
             raise ValueError(f"a run may emit {limits[0]} bytes (limits.outputBytes)")
-        if len(emitted) >= 2 * limits[1]:
+        if len(emitted) >= 2 * limits[1] - len(self._called_):
             raise ValueError(f"a run may emit {limits[1]} features (limits.emits)")
         self._output_bytes_ = size_bytes
         emitted += (body, encoding)
@@ -362,13 +365,12 @@ class Context:
         size_bytes = self._output_bytes_ + len(name) + len(body)
         if size_bytes > limits[0]:
             raise ValueError(f"a run may send {limits[0]} bytes (limits.outputBytes)")
-        try:
-            called = self._called_
-        except AttributeError:  # the run's first call
+        called = self._called_
+        if len(called) + len(self._emitted_) >= 2 * limits[1]:
+            raise ValueError(f"a run may call {limits[1]} times (limits.emits)")
+        if not called:  # the run's first call
             called = self._called_ = []
             self.log  # noqa: B018 - a run with a log is looked at for calls, others are not
-        if len(called) >= 2 * limits[1]:
-            raise ValueError(f"a run may call {limits[1]} times (limits.emits)")
         self._output_bytes_ = size_bytes
         called += (name, body)
         return f"{self._position_}.{len(called) // 2}"

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.auditing import NO_AUDITOR, Auditor
+from walle_stream.vm.guest.caches import close_caches
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, WITHHELD, hint, is_refused_name
 
 type Importer = Callable[..., ModuleType]
@@ -106,6 +107,7 @@ def make_importer(
             auditor.pauses += 1
             try:
                 import_module(name)  # C code takes it from sys.modules, not from here
+                close_caches()
             finally:
                 auditor.pauses -= 1
             return ReadOnlyModule(name)

@@ -30,7 +30,7 @@ def write_success(words: list[int], parts: list[bytes], context: Context) -> Non
     if not emitted and log is None:
         words.append(RUN_SILENT)
         return
-    calls = () if log is None else getattr(context, "_called_", ())  # who calls has a log
+    calls = context._called_
     words += (RUN_CALLED if calls else RUN_DONE, len(emitted) // 2, *map(len, emitted))
     parts += emitted
     if log is None:

@@ -13,6 +13,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any, Final
 
+from walle_stream.vm.guest.caches import STRUCT_NAMES, close_caches
 from walle_stream.vm.guest.modules import Importer, real_builtin
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
 
@@ -197,8 +198,9 @@ REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
     "dataclasses": {"dataclass": _dataclass},
     "functools": {"total_ordering": _total_ordering, "wraps": _wraps},
+    "struct": STRUCT_NAMES,
 }
-"""By module, what a script gets instead of functions that write to a class."""
+"""By module, what a script gets instead of functions that write to a class or keep a key."""
 
 
 def make_builtins(importer: Importer) -> dict[str, Any]:
@@ -211,6 +213,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
         importer: What ``import`` calls.
     """
     _guard_enumerations()
+    close_caches()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr

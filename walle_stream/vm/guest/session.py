@@ -102,6 +102,7 @@ class Session:
         self._shared: dict[str, Any] | None = None
         self._auditor = Auditor(self._pulse)
         self._result = _NO_RESULT
+        self._was_stopped = False  # the run that was described last
         self._wake = self._done = -1
         self.share(inbox, outbox)
 
@@ -214,7 +215,8 @@ class Session:
             RuntimeError: The host refused; its text says why.
         """
         pulse, outbox, heads = self._pulse, self._outbox, self._heads
-        number, pulse[0] = pulse[0], 0
+        number = self._stopper.paused = pulse[0]
+        pulse[0] = 0
         room = len(outbox) - HEADER.size
         for at in range(0, len(request), room):
             part = request[at : at + room]
@@ -230,6 +232,7 @@ class Session:
             heads[2] = heads[3] = 0
             self._exchange(STATUS_NEXT)
         pulse[0] = number
+        self._stopper.paused = 0
         answer = b"".join(parts)
         if has_failed:
             raise RuntimeError(answer.decode("utf-8", "replace"))
@@ -292,6 +295,10 @@ class Session:
                         _take_reply(namespace, context, given)
                     else:
                         run(context, Page(given))
+                    if shared is None:
+                        # functions and globals hold each other: without this only the garbage
+                        # collector would free a run, and what ends with it is part of it
+                        namespace.clear()
                     if stopper.stopping:
                         stopper.check()
                     overlay = view._overlay_
@@ -303,10 +310,9 @@ class Session:
                             held_bytes = -1
                             check_size(state, overlay, max_state_bytes)
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
-                    was_stopping = stopper.stopping
                     log = context._log_
                     write_failure(words, parts, log, self._described(error))
-                    if was_stopping:
+                    if self._was_stopped:
                         stops += 1
                         is_task_out = stops >= strikes * TASK_FACTOR
                         is_out = is_task_out or stops - stops_before >= strikes
@@ -319,10 +325,8 @@ class Session:
                         changes.update(overlay)
                         merge(state, overlay)
                         old_version = state_version
-                if shared is None and namespace is not None:
-                    # functions and globals hold each other: without this only the
-                    # garbage collector would free a run
-                    namespace.clear()
+                if shared is None and namespace:
+                    namespace.clear()  # of a run that failed
             if changes:
                 if state_version != 1 or left_version != 1:
                     # layout 1 has no number
@@ -384,12 +388,18 @@ class Session:
 
     def _described(self, error: BaseException) -> tuple[str, str]:
         program, stopper = self._program, self._stopper
-        if not stopper.stopping:
-            return describe(error, program.file)
-        was_told = stopper.release()
-        name, text = describe(error, program.file)
         is_ours = isinstance(error, (RunStopped, StepsExceeded))
-        place = (text.partition(f": {name}")[0] if is_ours else "") or program.file
+        # not while every line raises; what a script raised makes its text by the script's
+        # own code, which may have to be stopped, too
+        self._was_stopped = is_ours
+        was_told = is_ours and stopper.release()
+        name, text = describe(error, program.file)
+        if not is_ours:
+            self._was_stopped = stopper.stopping != 0
+            if not self._was_stopped:
+                return name, text
+            was_told = stopper.release()
+        place = text.partition(f": {name}")[0] or program.file
         if was_told and stopper.is_for_memory:
             text = "ran when its process had too much memory (runtime.memory)"
             return "RunStopped", f"{place}: RunStopped: {text} and was stopped"

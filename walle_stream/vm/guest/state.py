@@ -78,7 +78,12 @@ class State:
 
         Args:
             key: The entry's name.
+
+        Raises:
+            TypeError: The key is not text.
         """
+        if type(key) is not str:  # a script's own kind would be asked after the run
+            raise TypeError(f"a state key is text, not {type(key).__name__}")
         if key in self:
             if self._overlay_ is None:
                 self._overlay_ = {}
@@ -104,12 +109,14 @@ class State:
 
 
 def state_bytes(state: dict[str, bytes]) -> int:
-    """Return how large a state is, keys (in characters) and values together.
+    """Return how large a state is, keys and values together.
 
     Args:
         state: Values by key.
     """
-    return sum(map(len, state)) + sum(map(len, state.values()))
+    names = "".join(state)
+    names_bytes = len(names) if names.isascii() else len(names.encode())
+    return names_bytes + sum(map(len, state.values()))
 
 
 def merge(state: dict[str, bytes], overlay: Overlay) -> None:

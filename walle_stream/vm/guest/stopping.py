@@ -13,6 +13,9 @@ from typing import Final
 _STOP_TOOL: Final = 4
 _STEP_TOOL: Final = 3
 _TOOL_NAME: Final = "walle"
+_DEEPEST: Final = sys.getrecursionlimit()
+DEEPER: Final = _DEEPEST + 100
+"""Recursion limit while a run is stopped: at the bottom of a recursion nothing could be called."""
 # ours, and the text of a pending call: an exception from one has nowhere to go
 _OWN_FILES: Final = ("<walle_guest", "<string>")
 
@@ -46,6 +49,8 @@ class Stopper:
         self._is_on = False
         self.stopping = 0
         """Number of the run that has to end, 0 when none has."""
+        self.paused = 0
+        """Number of the run that waits for the host, 0 when none does."""
         self.is_for_memory = False
         """Whether the last run that was told to stop was told so for its memory."""
         if max_steps:
@@ -56,6 +61,8 @@ class Stopper:
     def begin_run(self) -> None:
         """Count from zero; only where steps are counted."""
         self._steps = 0
+        if not self._is_on:
+            self.stopping = 0  # what ended with the run before it made too many
 
     def check(self) -> None:
         """End a run that has to end and did not: its script caught what ended it.
@@ -69,16 +76,20 @@ class Stopper:
     def stop(self, *, for_memory: bool) -> None:
         """Stop the run at hand; a pending call of this interpreter makes this call.
 
+        It comes at any depth, so its caller makes room first (``DEEPER``).
+
         Args:
             for_memory: Why: the process has too much, or the run takes too long.
         """
-        number = self._pulse[0]
-        if number and not self._is_on:
+        number = self._pulse[0] or self.paused
+        if not number:
+            sys.setrecursionlimit(_DEEPEST)
+        elif not self._is_on:
             self.is_for_memory = for_memory
             self.stopping = number
-            self._is_on = True
             events = sys.monitoring.events
             given = (events.LINE, events.JUMP, events.PY_START)
+            self._is_on = True
             sys.monitoring.set_events(_STOP_TOOL, _begin(_STOP_TOOL, given, self._on_event))
 
     def release(self) -> bool:
@@ -93,11 +104,12 @@ class Stopper:
             sys.monitoring.set_events(_STOP_TOOL, 0)
             sys.monitoring.free_tool_id(_STOP_TOOL)
             self._is_on = False
+            sys.setrecursionlimit(_DEEPEST)
         self.stopping = 0
         return was_told
 
     def _on_event(self, code: CodeType, *_: object) -> None:
-        if self._pulse[0] != self.stopping:
+        if (self._pulse[0] or self.paused) != self.stopping:
             self.release()  # the run had ended when the host asked
         elif not code.co_filename.startswith(_OWN_FILES):
             raise RunStopped

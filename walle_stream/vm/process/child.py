@@ -17,6 +17,7 @@ binds the script and serves as a VM in the host does. It runs until it is killed
 import marshal
 import os
 import signal
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fcntl import F_DUPFD, fcntl
@@ -25,8 +26,10 @@ from mmap import mmap
 from struct import Struct
 from typing import Any, Final, Never
 
+from walle_stream.vm.guest.caches import close_caches
 from walle_stream.vm.guest.layout import RING
 from walle_stream.vm.guest.session import Session
+from walle_stream.vm.guest.stopping import DEEPER
 from walle_stream.vm.process.guard import (
     DIES_WITH_HOST,
     MEASURES,
@@ -85,10 +88,16 @@ def main(
         fds = _alone(fds)
         control = memoryview(mmap(fds[0], CONTROL_BYTES, trackfd=False))
         session = Session(*_buffers(control, fds), control[:8])
-        signal.signal(STOP_SIGNAL, lambda *_: session.stop())
-        for name in (*_NEEDED_LATER, *_imports(packed)):
+
+        def stop(*_: object) -> None:
+            sys.setrecursionlimit(DEEPER)
+            session.stop()
+
+        signal.signal(STOP_SIGNAL, stop)
+        for name in ("re", *_NEEDED_LATER, *_imports(packed)):
             with suppress(ImportError):
                 import_module(name)
+                close_caches()  # before another module uses it
         measures = lock_down(guard, fds)
         _write_measures(control, measures)
         if set(required) <= set(measures):
