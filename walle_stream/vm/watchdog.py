@@ -50,8 +50,9 @@ class Watched(Protocol):
 
 class _Look(msgspec.Struct):
     limit_ms: float
-    run_number: int = 0
+    run_number: int = 0  # of the last run that was seen
     since_ms: float = 0.0
+    idle_ms: float = 0.0  # since when none is at hand, or it asks its host
     asked_ms: float = 0.0
     is_stuck: bool = False
 
@@ -144,12 +145,20 @@ class Watchdog:
 
     def _look(self, machine: Watched, look: _Look, now_ms: float) -> None:
         number = machine.run_number
+        if not number:
+            look.idle_ms = look.idle_ms or now_ms
+            return
+        idle_ms, look.idle_ms = now_ms - (look.idle_ms or now_ms), 0.0
         if number != look.run_number:
             look.run_number, look.since_ms = number, now_ms
             look.asked_ms, look.is_stuck = 0.0, False
-        elif not number or look.is_stuck:
             return
-        elif look.asked_ms:
+        if look.is_stuck:
+            return
+        # it asked its host and goes on: that time is not its own
+        look.since_ms += idle_ms
+        if look.asked_ms:
+            look.asked_ms += idle_ms
             if now_ms - look.asked_ms >= STUCK_AFTER_MS:
                 look.is_stuck = True
                 self._on_stuck(machine)

@@ -46,6 +46,8 @@ class Stopper:
         self._is_on = False
         self.stopping = 0
         """Number of the run that has to end, 0 when none has."""
+        self.asking = 0
+        """Number of the run that waits for its host, 0 when none does."""
         self.is_for_memory = False
         """Whether the last run that was told to stop was told so for its memory."""
         if max_steps:
@@ -72,7 +74,7 @@ class Stopper:
         Args:
             for_memory: Why: the process has too much, or the run takes too long.
         """
-        number = self._pulse[0]
+        number = self._pulse[0] or self.asking
         if number and not self._is_on:
             self.is_for_memory = for_memory
             self.stopping = number
@@ -97,7 +99,7 @@ class Stopper:
         return was_told
 
     def _on_event(self, code: CodeType, *_: object) -> None:
-        if self._pulse[0] != self.stopping:
+        if (self._pulse[0] or self.asking) != self.stopping:
             self.release()  # the run had ended when the host asked
         elif not code.co_filename.startswith(_OWN_FILES):
             raise RunStopped
