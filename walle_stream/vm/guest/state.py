@@ -78,7 +78,12 @@ class State:
 
         Args:
             key: The entry's name.
+
+        Raises:
+            TypeError: The key is not text.
         """
+        if type(key) is not str:  # a script's own kind could lie when it is written
+            raise TypeError(f"a state key is text, not {type(key).__name__}")
         if key in self:
             if self._overlay_ is None:
                 self._overlay_ = {}
