@@ -336,3 +336,10 @@ def run(ctx, page): ctx.state.delete(Key("a"))
     found = run_script(source, {}, state={"a": b"1"})
     assert found.state == {}
     assert found.runs[0].message == "t.py:4: TypeError: a state key is text, not Key"
+
+
+@pytest.mark.parametrize("name", ["ctx", "ctx.state", "ctx.log"])
+@pytest.mark.parametrize("way", ["copy", "deepcopy"])
+def test_what_counts_towards_a_limit_is_not_copied(run_script: Any, name: str, way: str) -> None:
+    found = run_script(f"import copy\ndef run(ctx, page): copy.{way}({name})")
+    assert found.runs[0].message == f"t.py:2: TypeError: {name} cannot be copied"
