@@ -106,6 +106,19 @@ ATTACKS: Final = (
     Attack("super format", "the same past the guard", _run(
         "class S(str):\n    def f(self, c): return super().format(c)\n"
         "S('{0.__class__}').f(ctx)"), FAILS),
+    Attack("user string", "the same by a class of the library", _run(
+        "from collections import UserString\nUserString('{0.__class__}').format(ctx)"), LOADED),
+    Attack("dataclass field", "reads a text's method past the guard", (
+        "from dataclasses import asdict, dataclass\n"
+        "@dataclass(init=False)\nclass A:\n    format: str\n"
+        + _run("class B(A, str): pass\nasdict(B('{0.__class__}'))['format'](ctx)")), FAILS),
+    Attack("forward reference", "finds a real builtin by an annotation", (
+        "from typing import Mapping\n"
+        "FOUND = []\n"
+        "class P:\n    def __hash__(self): return 1\n"
+        "    def __eq__(self, other): FOUND.append(other); return True\n"
+        + _run("Mapping['getattr', int] == Mapping[P(), int]\n"
+               "[r for r in FOUND if str(r).startswith('ForwardRef')][0].evaluate()")), FAILS),
     Attack("match", "walks attributes by a pattern", _run(
         "match ctx:\n    case object(__class__=found): ctx.emit({'c': str(found)})"), LOADED),
     Attack("attrgetter", "walks attributes by operator", _run(
@@ -137,6 +150,9 @@ ATTACKS: Final = (
     Attack("setattr", "changes a builtin class", _run("setattr(dict, 'get', None)"), FAILS),
     Attack("abc registry", "registers itself with a library's class", _run(
         "from collections.abc import Mapping\nMapping.register(int)"), LOADED),
+    Attack("abc registry cleared", "changes what others' objects are", _run(
+        "from collections.abc import MutableMapping\n"
+        "MutableMapping._abc_registry_clear()"), LOADED),
     Attack("decimal context", "changes how others round", _run(
         "from decimal import getcontext\ngetcontext().prec = 1"), LOADED),
     Attack("random seed", "seeds others' numbers", _run("import random; random.seed(1)"), LOADED),

@@ -51,7 +51,7 @@ class Watched(Protocol):
 
 class _Look(msgspec.Struct):
     limit_ms: float
-    run_number: int = 0
+    run_number: int = 0  # of the last run that was seen
     since_ms: float = 0.0
     asked_ms: float = 0.0
     paused_ms: float = 0.0

@@ -325,3 +325,21 @@ def test_an_encoding_that_does_not_fit_into_a_frame_fails_its_run(run_script: An
     good, bad = run_script(source, {"n": 65_535}, {"n": 65_536}).runs
     assert (good.ok, bad.ok, bad.error) == (True, False, "ValueError")
     assert bad.message.endswith("an encoding has at most 65535 bytes, this one 65536")
+
+
+def test_a_key_of_the_scripts_own_kind_deletes_nothing(run_script: Any) -> None:
+    source = """
+class Key(str):
+    def encode(self, *_): raise ValueError("mine")
+def run(ctx, page): ctx.state.delete(Key("a"))
+"""
+    found = run_script(source, {}, state={"a": b"1"})
+    assert found.state == {}
+    assert found.runs[0].message == "t.py:4: TypeError: a state key is text, not Key"
+
+
+@pytest.mark.parametrize("name", ["ctx", "ctx.state", "ctx.log"])
+@pytest.mark.parametrize("way", ["copy", "deepcopy"])
+def test_what_counts_towards_a_limit_is_not_copied(run_script: Any, name: str, way: str) -> None:
+    found = run_script(f"import copy\ndef run(ctx, page): copy.{way}({name})")
+    assert found.runs[0].message == f"t.py:2: TypeError: {name} cannot be copied"

@@ -8,7 +8,7 @@ import marshal
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from walle_stream.vm.guest.codec import encode_json
 from walle_stream.vm.guest.state import State
@@ -73,6 +73,14 @@ class Log:
         self._max_lines_ = max_lines
         self._lines_: list[tuple[int, str]] = []
         self._dropped_count_ = 0
+
+    def __reduce__(self) -> Never:
+        """Refuse: a copy would count anew towards the run's limits.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("ctx.log cannot be copied")
 
     def info(self, text: object, *values: object) -> None:
         """Log a line.
@@ -179,6 +187,14 @@ class Context:
         self._called_ = _NO_CALLS  # service, question, service, question, ...
         self._output_bytes_ = 0
         self._emitted_: list[bytes] = []  # feature, encoding, feature, encoding, ...
+
+    def __reduce__(self) -> Never:
+        """Refuse: a copy would count anew towards the run's limits.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("ctx cannot be copied")
 
     @property
     def log(self) -> Log:

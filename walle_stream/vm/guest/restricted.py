@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from walle_stream.vm.guest.caches import STRUCT_NAMES, close_caches
 from walle_stream.vm.guest.modules import Importer, real_builtin
@@ -158,7 +158,17 @@ class _Type(metaclass=_IsType):
 def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
     if class_ is None:
         return lambda given: _dataclass(given, **options)
-    return import_module("dataclasses").dataclass(_store_target(class_), **options)
+    made = import_module("dataclasses").dataclass(_store_target(class_), **options)
+    if FORMAT_ATTRIBUTES.intersection(vars(made)["__dataclass_fields__"]):
+        _refuse_text(made)
+        made.__init_subclass__ = classmethod(_refuse_text)
+    return made
+
+
+def _refuse_text(class_: type[Any]) -> None:
+    # patterns and asdict read a field by its name: in a text they would find its method
+    if issubclass(class_, str):
+        raise TypeError("a text's class may not have the field 'format' or 'format_map'")
 
 
 def _total_ordering(class_: type[Any]) -> type[Any]:
@@ -194,6 +204,17 @@ def _guard_enumerations() -> None:
     kind._create_ = guarded
 
 
+def _guard_forward_references() -> None:
+    # names in annotations are looked up among the real builtins, without an audit event
+    def refused(*_: Any, **__: Any) -> Never:
+        raise TypeError("a task's script may not evaluate annotations")
+
+    kind: Any = import_module("typing").ForwardRef
+    for name in ("evaluate", "_evaluate"):
+        if hasattr(kind, name):
+            setattr(kind, name, refused)
+
+
 REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
     "dataclasses": {"dataclass": _dataclass},
@@ -214,6 +235,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     """
     _guard_enumerations()
     close_caches()
+    _guard_forward_references()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr

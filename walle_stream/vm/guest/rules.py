@@ -116,6 +116,7 @@ ones that are neither modules nor mutable containers nor in ``WITHHELD``."""
 WITHHELD: Final = frozenset(
     {
         "Formatter",  # string: walks attributes by name
+        "UserString",  # collections: its templates, which are no text, do the same
         "attrgetter",  # operator: the same
         "methodcaller",  # operator: the same
         "file_digest",  # hashlib: reads files
@@ -178,7 +179,7 @@ _REFUSED_ATTRIBUTES: Final = frozenset(
         *("ag_frame", "ag_code", "ag_await", "tb_frame", "tb_next", "tb_lasti"),
         *("f_back", "f_builtins", "f_code", "f_generator", "f_globals", "f_locals", "f_trace"),
         # abstract base classes and dispatchers of the library outlive a run
-        "register",
+        *("register", "_abc_registry_clear", "_abc_caches_clear", "_dump_registry"),
         # the wall clock
         *("now", "today", "utcnow"),
     }

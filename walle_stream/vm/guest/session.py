@@ -14,6 +14,7 @@ import marshal
 import sys
 from array import array
 from os import read, write
+from time import monotonic
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -51,6 +52,7 @@ from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 TASK_FACTOR: Final = 10
 """A task is out everywhere after so many times the strikes of one device."""
 
+_ASKING_FACTOR: Final = 10  # a run's questions take so many wall times, at most
 _GC_THRESHOLD: Final = 50_000
 _MARKS: Final = {
     status: int.from_bytes(MAGIC, "little") | status << 32
@@ -96,6 +98,7 @@ class Session:
         self._pulse = pulse.cast("Q")
         self._run_number = 0
         self._order_number = 0
+        self._asking = (0, 0.0)  # the last run that asked, and seconds that it waited
         self._program = _NO_PROGRAM
         self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
@@ -212,11 +215,16 @@ class Session:
             The answer.
 
         Raises:
-            RuntimeError: The host refused; its text says why.
+            RuntimeError: The host refused; its text says why. Or the run has asked
+                for ten times its wall time.
         """
         pulse, outbox, heads = self._pulse, self._outbox, self._heads
-        number = self._stopper.paused = pulse[0]
-        pulse[0] = 0
+        stopper, number = self._stopper, pulse[0]
+        waited_s = self._asking[1] if self._asking[0] == number else 0.0
+        if waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR:
+            raise RuntimeError(f"a run may ask for {_ASKING_FACTOR} times limits.wallTime")
+        start_s = monotonic()
+        stopper.paused, pulse[0] = number, 0
         room = len(outbox) - HEADER.size
         for at in range(0, len(request), room):
             part = request[at : at + room]
@@ -231,8 +239,8 @@ class Session:
                 break
             heads[2] = heads[3] = 0
             self._exchange(STATUS_NEXT)
-        pulse[0] = number
-        self._stopper.paused = 0
+        pulse[0], stopper.paused = number, 0
+        self._asking = (number, waited_s + monotonic() - start_s)
         answer = b"".join(parts)
         if has_failed:
             raise RuntimeError(answer.decode("utf-8", "replace"))

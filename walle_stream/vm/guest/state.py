@@ -8,7 +8,7 @@ exactly as they would in a batch of their own.
 Names like ``_base_`` are refused to scripts by the gate (``rules``).
 """
 
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from walle_stream.vm.guest.codec import decode_json, encode_json
 
@@ -34,6 +34,14 @@ class State:
         """
         self._base_ = base
         self._overlay_: Overlay | None = None  # made by the first change: many runs only read
+
+    def __reduce__(self) -> Never:
+        """Refuse: a copy would count anew towards the run's limits.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("ctx.state cannot be copied")
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, decoded anew at each call: changing it stores nothing.
