@@ -58,6 +58,7 @@ long: setup ## the long forms of property and chaos tests
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
+	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)
 	@if [ -x $(OTHER)/bin/python ]; then $(OTHER)/bin/python bench/vm.py $(ARGS); fi
 bench-report: setup ## tables from bench/results

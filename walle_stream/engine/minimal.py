@@ -233,7 +233,9 @@ _OPERATORS: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
     "argmax": _along(np.argmax),
     "reshape": lambda inputs, given: inputs[0].reshape(_numbers(given, "shape") or ()),
     "transpose": lambda inputs, given: np.transpose(inputs[0], _numbers(given, "axes")),
-    "take": lambda inputs, given: np.take(inputs[0], inputs[1], axis=_number(given, "axis")),
+    "take": lambda inputs, given: np.take(
+        inputs[0], _indices(inputs[1]), axis=_number(given, "axis")
+    ),
     "concat": lambda inputs, given: np.concatenate(inputs, axis=_number(given, "axis") or 0),
     "astype": lambda inputs, given: _astype(inputs[0], given.get("dtype")),
 }
@@ -241,6 +243,12 @@ _OPERATORS: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
 
 def _floating(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype("float32")
+
+
+def _indices(x: Any) -> Any:
+    if x.dtype.kind == "f":
+        raise TypeError(f"indices are whole numbers, not {x.dtype.name}")
+    return x
 
 
 def _sum_type(x: Any) -> Any:

@@ -126,7 +126,9 @@ class TaskSpec(Strict):
     version: Annotated[str, StringConstraints(min_length=1, max_length=100)] = Field(
         default="1", description="Of the script; stands beside every feature."
     )
-    state_version: StrictInt = Field(default=1, ge=1, description="Of the layout of its state.")
+    state_version: StrictInt = Field(
+        default=1, ge=1, le=2**31, description="Of the layout of its state."
+    )
     script: PathField = Field(description="Python with def run(ctx, page).")
     triggers: tuple[Trigger, ...] = Field(min_length=1, description="Each of them wakes the task.")
     fields: tuple[Annotated[str, StringConstraints(min_length=1)], ...] | None = Field(

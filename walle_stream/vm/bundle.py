@@ -24,6 +24,7 @@ _MODULES: Final = (
     "caches",
     "auditing",
     "modules",
+    "reading",
     "restricted",
     "codec",
     "events",

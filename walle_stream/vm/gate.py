@@ -15,6 +15,7 @@ from walle_stream.vm.guest.modules import exported_names
 from walle_stream.vm.guest.restricted import (
     FORMAT_ATTRIBUTES,
     FORMAT_GUARD,
+    GUARDED_ATTRIBUTES,
     STORE_GUARD,
     is_plain_name,
 )
@@ -109,7 +110,7 @@ class _Guards(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             node.value = _call(STORE_GUARD, node.value)
-        elif node.attr in FORMAT_ATTRIBUTES:
+        elif node.attr in GUARDED_ATTRIBUTES:
             guarded = _call(FORMAT_GUARD, node.value, ast.Constant(node.attr))
             return ast.copy_location(guarded, node)
         return node
@@ -136,7 +137,7 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
     elif isinstance(node, ast.ClassDef):
         yield from _class_problems(node)
     elif isinstance(node, ast.MatchClass):
-        for name in FORMAT_ATTRIBUTES.intersection(node.kwd_attrs):
+        for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
             yield f"matches the attribute {name!r}, which a script may not: call it"
     for name in filter(is_refused_name, _identifiers(node)):
         yield f"uses the name {name!r}, which a script may not{hint(name)}"

@@ -69,7 +69,8 @@ class TaskProgram(msgspec.Struct, frozen=True):
     @property
     def file_name(self) -> str:
         """What the script itself is told: where it lies must be seen in no result."""
-        return PurePath(self.file).name
+        # our own code is told by its file's name: it begins with "<"
+        return PurePath(self.file).name.lstrip("<") or "script"
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
@@ -95,7 +96,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     @property
     def file_name(self) -> str:
         """What the script itself is told: where it lies must be seen in no result."""
-        return PurePath(self.file).name
+        # our own code is told by its file's name: it begins with "<"
+        return PurePath(self.file).name.lstrip("<") or "script"
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -144,7 +146,9 @@ def _parse(program: TaskProgram) -> ast.Module:
 def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
     findings = gate.check(tree, needs_migrate=program.state_version > 1)
     if findings:
-        raise script_error(program, *findings[0])
+        line, text = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        raise script_error(program, line, text + more)
     imports = sorted(gate.imported_modules(tree))
     shares_globals = is_stateless(tree)
     try:

@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.errors import FrameError, VmClosedError, VmCrashedError, VmError
+from walle_stream.errors import FrameError, VmClosedError, VmCrashedError, VmError, VmStartError
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.machine import Machine
 from walle_stream.vm.program import CompiledProgram
@@ -253,7 +253,11 @@ class Shelf(ABC):
     def _create(self) -> Machine:
         # the caller has counted it already
         try:
-            machine = self._make(self.program)
+            try:
+                machine = self._make(self.program)
+            except VmStartError:
+                # a process may be killed before it is there; what is wrong stays wrong
+                machine = self._make(self.program)
         except BaseException:
             with self._changed:
                 self._free_place()

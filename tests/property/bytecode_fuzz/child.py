@@ -30,7 +30,8 @@ from walle_stream.vm.bytecode.check import check_code
 from walle_stream.vm.guest.context import bind_context
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.page import Page
-from walle_stream.vm.guest.restricted import REPLACED_NAMES, SCRIPT_MODULE, make_builtins
+from walle_stream.vm.guest.reading import SCRIPT_MODULE
+from walle_stream.vm.guest.restricted import REPLACED_NAMES, make_builtins
 from walle_stream.vm.guest.state import State
 from walle_stream.vm.guest.stopping import RunStopped, Stopper
 

@@ -41,6 +41,26 @@ def plain_text(text: str) -> str:
     return "".join((text,))  # noqa: FLY002 - an f-string asks the text for its format
 
 
+class SeededRandom(Random):  # noqa: S311 - repeatable on purpose
+    """Random numbers that follow from a seed alone."""
+
+    def seed(  # type: ignore[override] # its stub leaves the version out
+        self, a: float | str | bytes | bytearray | None = None, version: int = 2
+    ) -> None:
+        """Begin anew.
+
+        Args:
+            a: The seed.
+            version: As in ``random.Random``.
+
+        Raises:
+            TypeError: No seed: the system's would be another one in every run.
+        """
+        if a is None:
+            raise TypeError("seed: give a number or a text, or the numbers cannot be repeated")
+        super().seed(a, version)
+
+
 class Clock:
     """Event time."""
 
@@ -232,7 +252,7 @@ class Context:
         except AttributeError:  # the run's first look
             seed = f"{self.device_id}\0{self.task}\0{self._position_}".encode()
             digest = blake2b(seed, digest_size=16).digest()
-            made = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
+            made = self._random_ = SeededRandom(int.from_bytes(digest, "big"))
             return made
 
     def resource(self, name: str) -> bytes:

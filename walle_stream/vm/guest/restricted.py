@@ -2,32 +2,32 @@
 
 The host's gate rewrites three things in a script before it is compiled, so
 that they pass a guard at run time: every attribute that is set or deleted
-(``STORE_GUARD``), and the attributes ``format`` and ``format_map``
-(``FORMAT_GUARD``), whose templates can walk attributes by name. The
+(``STORE_GUARD``), the attributes ``format`` and ``format_map``, whose templates
+can walk attributes by name, and some others (``FORMAT_GUARD``; ``reading``). The
 rewritten code names the guards by words that no script can spell.
 """
 
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import FunctionType
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.caches import STRUCT_NAMES, close_caches
 from walle_stream.vm.guest.modules import Importer, real_builtin
+from walle_stream.vm.guest.reading import READ_ATTRIBUTES, is_of_script, read
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
-
-SCRIPT_MODULE: Final = "task"
-"""``__name__`` in a script: what its classes and functions say of themselves."""
 
 STORE_GUARD: Final = "@store"
 """Name in rewritten code of the guard around the target of a store."""
 
 FORMAT_GUARD: Final = "@format"
-"""Name in rewritten code of the guard that reads ``FORMAT_ATTRIBUTES``."""
+"""Name in rewritten code of the guard that reads ``GUARDED_ATTRIBUTES``."""
 
 FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 """Attributes whose templates walk attributes by name."""
+
+GUARDED_ATTRIBUTES: Final = FORMAT_ATTRIBUTES | READ_ATTRIBUTES
+"""Attributes that are read by a guard alone."""
 
 
 _MATCH_ARGS: Final = "__match_args__"
@@ -39,7 +39,7 @@ def is_plain_name(name: str) -> bool:
     Args:
         name: Its name.
     """
-    return not is_refused_name(name) and name not in FORMAT_ATTRIBUTES
+    return not is_refused_name(name) and name not in GUARDED_ATTRIBUTES
 
 
 def is_guarded_attribute(name: str) -> bool:
@@ -48,7 +48,7 @@ def is_guarded_attribute(name: str) -> bool:
     Args:
         name: An attribute.
     """
-    return name in FORMAT_ATTRIBUTES
+    return name in GUARDED_ATTRIBUTES
 
 
 # what string.Formatter.parse is, without importing ``string``
@@ -58,14 +58,16 @@ _parse_template: Final = import_module("_string").formatter_parser
 def _store_target(target: Any) -> Any:
     # what is not of the script itself could outlive the run
     kind = type(target)
-    if kind.__module__ == SCRIPT_MODULE or (
-        isinstance(target, (type, FunctionType)) and target.__module__ == SCRIPT_MODULE
-    ):
+    if is_of_script(target):
         return target
     raise AttributeError(
         f"a {kind.__name__!r} object is read-only for a task's script: it may set attributes of "
         "its own classes, functions and their instances only"
     )
+
+
+def _guarded_attribute(value: Any, name: str) -> Any:
+    return _format_attribute(value, name) if name in FORMAT_ATTRIBUTES else read(value, name)
 
 
 def _format_attribute(value: Any, name: str) -> Any:
@@ -114,8 +116,8 @@ def _check_name(name: object) -> str:
 
 
 def _getattr(target: Any, name: str, *default: Any) -> Any:
-    if _check_name(name) in FORMAT_ATTRIBUTES:
-        return _format_attribute(target, name)
+    if _check_name(name) in GUARDED_ATTRIBUTES:
+        return _guarded_attribute(target, name)
     return getattr(target, name, *default)
 
 
@@ -244,5 +246,5 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     restricted["setattr"] = _setattr
     restricted["type"] = _Type
     restricted[STORE_GUARD] = _store_target
-    restricted[FORMAT_GUARD] = _format_attribute
+    restricted[FORMAT_GUARD] = _guarded_attribute
     return restricted

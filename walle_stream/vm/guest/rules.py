@@ -5,7 +5,8 @@ when it is loaded, with file and line; the guest refuses the same when it runs.
 
 The rules keep scripts apart from each other and from the host (nothing mutable
 that outlives a run is reachable, nor are frames, modules and the type graph)
-and keep their results repeatable (no wall clock, no salted hash, no address).
+and keep their results repeatable (no wall clock, no salted hash, no entropy, not
+the machine's time zone; but the default ``repr`` of an object has its address).
 They stop mistakes and accidents; they are no promise against a hostile script,
 which belongs in its own process.
 """

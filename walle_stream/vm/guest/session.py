@@ -44,8 +44,9 @@ from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
 from walle_stream.vm.guest.page import Page
+from walle_stream.vm.guest.reading import SCRIPT_MODULE
 from walle_stream.vm.guest.reply import Reply, ReplyInput
-from walle_stream.vm.guest.restricted import REPLACED_NAMES, SCRIPT_MODULE, make_builtins
+from walle_stream.vm.guest.restricted import REPLACED_NAMES, make_builtins
 from walle_stream.vm.guest.state import Overlay, State, check_size, merge, state_bytes
 from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 
@@ -152,6 +153,7 @@ class Session:
         try:
             exec(code, namespace)
             stopper.check()
+            _check_run(namespace)
         except BaseException as error:  # noqa: BLE001 - whatever a script raises is its failure
             write_failure(words, parts, log, self._described(error))
         else:
@@ -432,6 +434,12 @@ class Session:
         namespace["__builtins__"] = self._builtins
         namespace["print"] = log.print
         return namespace
+
+
+def _check_run(namespace: dict[str, Any]) -> None:
+    # the gate saw a function of that name, not what became of it
+    if not callable(namespace.get("run")):
+        raise TypeError("'run' is no function any more when the script's body is done")
 
 
 def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> None:

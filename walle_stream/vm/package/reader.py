@@ -89,6 +89,7 @@ _AGAIN: Final = "it was altered or cut: get it again, or build it with walle tas
 type _Kind = Literal["bytecode", "built-in", "extension", "frozen"]
 """Where a standard module comes from; all but ``bytecode`` are the interpreter's own."""
 
+_MIB: Final = 2**20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 # as in a definition: a trie has no place for an empty trigger
 _Trigger = Annotated[
@@ -107,15 +108,15 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``program.RunLimits`` as JSON."""
+    """``program.RunLimits`` as JSON, within the bounds of a definition."""
 
-    output_bytes: _Count
-    emits: _Count
-    log_lines: _Count
-    wall_time_ms: _Count
-    strikes: _Count
-    steps: _Count
-    state_bytes: _Count
+    output_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
+    emits: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    log_lines: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+    wall_time_ms: Annotated[int, msgspec.Meta(ge=10, le=3_600_000)]
+    strikes: Annotated[int, msgspec.Meta(ge=1, le=1_000)]
+    steps: Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+    state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
 
 
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -123,8 +124,8 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", max_length=63)]
     version: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-    state_version: Annotated[int, msgspec.Meta(ge=1)]
-    file: str
+    state_version: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    file: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f/\\]+\Z", max_length=255)]
     """The script's name without folders, for messages."""
     triggers: Annotated[tuple[_Trigger, ...], msgspec.Meta(min_length=1)]
     fields: tuple[str, ...] | None
@@ -162,7 +163,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     """``manifest.json``."""
 
     format: int
-    guest_api: int
+    guest_api: Annotated[int, msgspec.Meta(ge=1)]
     """``guest.GUEST_API_VERSION`` that the script was written for."""
     task: PackagedTask
     interpreters: dict[str, Interpreter]
