@@ -252,3 +252,23 @@ while True:
     found = compute(body, evaluator=Slow(), wall_time_ms=100)
     assert found.endswith("took longer than 0.1 s (limits.wallTime) and was stopped")
     assert time.monotonic() - start_s < 5
+
+
+def test_numbers_and_lists_may_stand_on_the_left(compute: Any) -> None:
+    body = """
+x = ctx.tensor([1.0, 2.0])
+out["pow"], out["matmul"] = (2 ** x).tolist(), ([1.0, 3.0] @ x).tolist()
+"""
+    assert compute(body) == {"pow": [2.0, 4.0], "matmul": 7.0}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ctx.concat([1, 2])", "a tensor is needed here, not int"),
+        ("ctx.evaluate(5)", "a tensor is needed here, not int"),
+        ("ctx.tensor([1.0]).take([0.5]).tolist()", "indices are whole numbers, not float32"),
+    ],
+)
+def test_what_is_no_tensor_and_no_index_is_refused(compute: Any, line: str, words: str) -> None:
+    assert words in compute(line)

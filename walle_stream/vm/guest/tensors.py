@@ -139,9 +139,17 @@ class Tensor:
         """Raise to a power."""
         return self._with_("pow", other)
 
+    def __rpow__(self, other: object) -> "Tensor":
+        """Raise a number to a power."""
+        return self._with_("pow", other, is_right=True)
+
     def __matmul__(self, other: object) -> "Tensor":
         """Multiply matrices; more dimensions are stacks of them."""
         return self._with_("matmul", other)
+
+    def __rmatmul__(self, other: object) -> "Tensor":
+        """Multiply lists with it."""
+        return self._with_("matmul", other, is_right=True)
 
     def __neg__(self) -> "Tensor":
         """Negate."""
@@ -317,7 +325,7 @@ def concatenate(ask: Ask, tensors: Iterable[Tensor], axis: int) -> Tensor:
         tensors: At least one.
         axis: Along which dimension.
     """
-    return Tensor(ask, "concat", tuple(tensors), {"axis": axis})
+    return Tensor(ask, "concat", tuple(map(_checked, tensors)), {"axis": axis})
 
 
 def run_model(ask: Ask, model: str, inputs: Iterable[object], output: int) -> Tensor:
@@ -345,7 +353,7 @@ def evaluate(ask: Ask, tensors: Iterable[Tensor]) -> None:
     Raises:
         RuntimeError: The host refused: shapes do not fit, or it is too much.
     """
-    wanted = [tensor for tensor in tensors if tensor._value_ is None]
+    wanted = [tensor for tensor in map(_checked, tensors) if tensor._value_ is None]
     if not wanted:
         return
     numbers: dict[int, int] = {}
@@ -368,6 +376,12 @@ def evaluate(ask: Ask, tensors: Iterable[Tensor]) -> None:
         end = at + prod(shape) * array(_CODES[dtype]).itemsize
         tensor._value_ = (dtype, tuple(shape), response[at:end])
         at = end
+
+
+def _checked(value: Tensor) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"a tensor is needed here, not {type(value).__name__}: ctx.tensor(...)")
+    return value
 
 
 def _in_order(wanted: Iterable[Tensor]) -> list[Tensor]:
