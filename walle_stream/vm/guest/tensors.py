@@ -264,7 +264,7 @@ class Tensor:
         """
         given = indices
         if not isinstance(given, Tensor):
-            given = make_tensor(self._ask_, given, "int64", None)
+            given = make_tensor(self._ask_, given, None if given else "int64", None)
         return Tensor(self._ask_, "take", (self, given), {"axis": axis})
 
     def astype(self, dtype: str) -> "Tensor":
