@@ -147,6 +147,16 @@ ATTACKS: Final = (
         "import json\njson.dumps.mark = 1"), FAILS),
     Attack("library module", "replaces a library's function", _run(
         "import json\njson.dumps = None"), FAILS),
+    Attack("library method", "writes to a library's function by a method of another class", _run(
+        "import json, string\nstring.Template.__init__(json.dumps, 'x')"), FAILS),
+    Attack("library class", "puts its function into a library's class", _run(
+        "import json\njson.JSONEncoder.__init__(json.JSONEncoder, default=len)"), FAILS),
+    Attack("made anew", "gives itself more than its limits", _run(
+        "ctx.log.__init__(10 ** 6)"), FAILS),
+    Attack("view", "takes the dictionary behind a view by a comparison", _run(
+        "import re\nclass Thief:\n    def __eq__(self, other): other['a'] = 2; return True\n"
+        "found = re.compile('(?P<a>x)').groupindex\nfound == Thief()\n"
+        "assert re.compile('(?P<a>x)').match('x').groupdict() == {'a': 'x'}"), HARMLESS),
     Attack("setattr", "changes a builtin class", _run("setattr(dict, 'get', None)"), FAILS),
     Attack("abc registry", "registers itself with a library's class", _run(
         "from collections.abc import Mapping\nMapping.register(int)"), LOADED),
@@ -167,6 +177,9 @@ ATTACKS: Final = (
     # time, chance, terminal
     Attack("wall clock", "makes results differ", _run(
         "from datetime import datetime\ndatetime.now()"), LOADED),
+    Attack("local time", "makes results differ by machine", _run(
+        "from datetime import datetime\ndatetime.fromtimestamp(0)"), FAILS),
+    Attack("entropy", "makes results differ by run", _run("ctx.random.seed()"), FAILS),
     Attack("hash", "makes results differ by process", _run("hash('x')"), LOADED),
     Attack("input", "waits for a terminal", _run("input()"), LOADED),
     Attack("breakpoint", "stops in a debugger", _run("breakpoint()"), LOADED),
