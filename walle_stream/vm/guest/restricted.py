@@ -1,10 +1,11 @@
 """Builtins as a script gets them, and the guards around attributes.
 
-The host's gate rewrites three things in a script before it is compiled, so
+The host's gate rewrites four things in a script before it is compiled, so
 that they pass a guard at run time: every attribute that is set or deleted
-(``STORE_GUARD``), and the attributes ``format`` and ``format_map``
-(``FORMAT_GUARD``), whose templates can walk attributes by name. The
-rewritten code names the guards by words that no script can spell.
+(``STORE_GUARD``), the attributes ``format`` and ``format_map``
+(``FORMAT_GUARD``), whose templates can walk attributes by name, and what
+``yield from`` is given (``delegation.YIELD_GUARD``). The rewritten code names
+the guards by words that no script can spell.
 """
 
 import functools
@@ -14,6 +15,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from walle_stream.vm.guest.caches import STRUCT_NAMES, close_caches
+from walle_stream.vm.guest.delegation import YIELD_GUARD, guard_views, merge, yield_source
 from walle_stream.vm.guest.modules import Importer, real_builtin
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
 
@@ -198,9 +200,11 @@ REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
     "dataclasses": {"dataclass": _dataclass},
     "functools": {"total_ordering": _total_ordering, "wraps": _wraps},
+    "heapq": {"merge": merge},
     "struct": STRUCT_NAMES,
 }
-"""By module, what a script gets instead of functions that write to a class or keep a key."""
+"""By module, what a script gets instead of functions that write to a class, keep a key
+or delegate to an object of its own."""
 
 
 def make_builtins(importer: Importer) -> dict[str, Any]:
@@ -213,6 +217,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
         importer: What ``import`` calls.
     """
     _guard_enumerations()
+    guard_views()
     close_caches()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
@@ -223,4 +228,5 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     restricted["type"] = _Type
     restricted[STORE_GUARD] = _store_target
     restricted[FORMAT_GUARD] = _format_attribute
+    restricted[YIELD_GUARD] = yield_source
     return restricted
