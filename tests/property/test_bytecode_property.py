@@ -25,7 +25,8 @@ def fold(xs, a=1, *, b=2):
         finally:
             a += 1
     with a as m:
-        yield m
+        out = m
+    yield m
     return {k: v for k, v in d.items()}, sum(x for x in xs)
 """
 

@@ -27,6 +27,16 @@ def _run(body: str) -> str:
     return f"def run(ctx, page):\n    if page.trigger.get('attack'):\n{lines}    ctx.emit({{}})\n"
 
 
+def _late(body: str) -> str:
+    # keeps what it made in a ring: the garbage collector finds it, at last when the VM ends
+    return _run(
+        "class Own:\n    def __iter__(self): return self\n    def __next__(self): return 1\n"
+        "    def __len__(self): return 1\n"
+        "    def close(self):\n        while True: pass\n"
+        f"own = Own()\n{body}\nnext(own.kept)"
+    )
+
+
 LOADED: Final = "refused when loaded"
 """The gate refuses the script, with file and line."""
 
@@ -135,6 +145,22 @@ ATTACKS: Final = (
     Attack("class of ctx", "changes an object's class", _run("ctx.__class__ = object"), LOADED),
     Attack("finalizer", "runs when others run", _run(
         "class D:\n    def __del__(self):\n        while True: pass\nD()"), LOADED),
+    Attack("late finally", "the same by a generator that refers to itself", _run(
+        "def f(box):\n    try: yield\n    finally:\n        while True: pass\n"
+        "box = []\nbox.append(f(box))\nnext(box[0])"), LOADED),
+    Attack("late exit", "the same by what a generator holds open", _run(
+        "class E:\n    def __enter__(self): pass\n    def __exit__(self, *a):\n"
+        "        while True: pass\n"
+        "def f(box):\n    with E(): yield\nbox = []\nbox.append(f(box))\nnext(box[0])"), LOADED),
+    Attack("late coroutine", "the same by a coroutine", _run(
+        "async def f(box): await box[0]\nbox = []\nbox.append(f(box))"), LOADED),
+    Attack("late close", "the same by what a generator delegates to", _late(
+        "def f(own): yield from own\nown.kept = f(own)"), HARMLESS),
+    Attack("late merge", "the same by a library's generator", _late(
+        "from heapq import merge\nown.kept = merge(own)\nnext(own.kept)\nnext(own.kept)"),
+           HARMLESS),
+    Attack("late view", "the same by the keys of a mapping", _late(
+        "from collections.abc import KeysView\nown.kept = iter(KeysView(own))"), HARMLESS),
     Attack("reduce", "runs code by copy", _run(
         "import copy\nclass R:\n    def __reduce__(self): return (print, ())\ncopy.copy(R())"),
            LOADED),
@@ -200,8 +226,9 @@ ATTACKS: Final = (
     Attack("endless finally", "never returns from its clean-up", _run(
         "try:\n    while True: pass\nfinally:\n    while True: pass"), STOPPED),
     Attack("endless generator", "never returns, by another function", _run(
-        "def f():\n    while True:\n        try: yield 1\n        except BaseException: pass\n"
-        "for _ in f(): pass"), STOPPED),
+        "def f():\n    while True: yield 1\n"
+        "while True:\n    try:\n        for _ in f(): pass\n    except BaseException: pass"),
+           STOPPED),
     Attack("memory", "takes all memory, bit by bit", _run(
         "kept = []\nwhile True:\n    try: kept.append(bytes(10 ** 6) + b'x')\n"
         "    except BaseException: pass"), STOPPED),

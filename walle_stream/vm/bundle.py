@@ -22,6 +22,7 @@ _MODULES: Final = (
     "rules",
     "layout",
     "caches",
+    "delegation",
     "auditing",
     "modules",
     "reading",

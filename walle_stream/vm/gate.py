@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Iterator
 from typing import Final
 
+from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
 from walle_stream.vm.guest.restricted import (
     FORMAT_ATTRIBUTES,
@@ -26,6 +27,7 @@ from walle_stream.vm.guest.rules import (
     hint,
     is_refused_name,
 )
+from walle_stream.vm.suspension import suspension_findings
 
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
 _PARAMETERS: Final = 2
@@ -76,6 +78,7 @@ def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
         if node not in named and _MATCH_ARGS in _identifiers(node):
             findings.append((line, _MATCH_ARGS_REFUSED))
     findings.extend(_lost_cell_findings(tree))
+    findings.extend(suspension_findings(tree))
     return sorted(findings)
 
 
@@ -113,6 +116,11 @@ class _Guards(ast.NodeTransformer):
         elif node.attr in GUARDED_ATTRIBUTES:
             guarded = _call(FORMAT_GUARD, node.value, ast.Constant(node.attr))
             return ast.copy_location(guarded, node)
+        return node
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _call(YIELD_GUARD, node.value)
         return node
 
 

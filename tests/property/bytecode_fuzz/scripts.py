@@ -54,23 +54,31 @@ def run(ctx, page):
 def gen(xs):
     for x in xs:
         got = yield x
-        try:
-            inner = yield from part(x)
+        try: xs = [got, *part(x)]
         except ValueError: return got
-        finally: xs = None
-    return 1
+        finally: got = None
+        inner = yield from part(x)
+    return inner
 def part(n):
-    try:
-        for i in range(n): yield i, n
-    except GeneratorExit: raise
+    for i in range(n): yield i, n
     return [i for i in range(n) if i]
+def chained(*parts):
+    for each in parts: yield from each
+    return (yield from (yield len(parts)) or ())
 def pairs(xs, ys): return ((x, y) for x in xs for y in ys if x != y)
+def drive(c):
+    try:
+        while True: c.send(None)
+    except StopIteration as s: return s.value
+class Own:
+    def __iter__(self): return part(2)
 def run(ctx, page):
     g = gen([1, 2]); next(g); g.send(3)
     try: g.throw(ValueError)
-    except StopIteration as s: out = s.value
+    except (ValueError, StopIteration) as s: out = s.args
     h = gen([2, 2]); next(h); h.close()
-    return out, list(gen([1, 2, 3])), dict(pairs([1, 2], [2, 3])), [*part(2)], {*part(3)}
+    i = chained(part(1)); next(i)
+    return out, list(gen([1, 2, 3])), dict(pairs([1, 2], [2, 3])), [*part(2)], {*part(3)}, drive(i), [*zip(range(4), chained([1], Own(), "ab"))]
 """,
     "closures": """
 def counter(start):
@@ -191,31 +199,5 @@ def maths(a, b):
     return a < b <= n != 4 or a and b, math.floor(a), n @ 2 if False else n, 1 if a is None else 2, json.dumps({"a": [a, n]})
 def run(ctx, page):
     return shown(1, 2.5), counts([1, 2, 1]), maths(3, 4.0), [(lambda *a, k=1: (a, k))(*p) for p in ((1,), (2, 3))]
-""",
-    "coroutines": """
-async def work(x):
-    out = []
-    async for i in numbers(3): out.append(i)
-    else: out.append(0)
-    out += [i async for i in numbers(2) if i], [await part(i) async for i in numbers(2)]
-    try: await part(1 // x)
-    except ZeroDivisionError: out.append(x)
-    finally: out.append(await part(2))
-    return out, {i: i async for i in numbers(2)}, [j for i in out for j in (i,)]
-async def part(x): return x, 1
-async def numbers(n):
-    try:
-        for i in range(n):
-            yield i
-            await part(i)
-    finally: await part(n)
-def drive(c):
-    try:
-        while True: c.send(None)
-    except StopIteration as s: return s.value
-def run(ctx, page):
-    g = numbers(2)
-    drive(part(1)); part(1).close()
-    return drive(work(0)), drive(work(1)), drive(g.asend(None)), drive(g.aclose())
 """,
 }

@@ -34,8 +34,8 @@ def test_the_scripts_that_ship_are_accepted(path: Path) -> None:
     "body",
     [
         "import json\nclass A:\n    x: int = 1\n    def __init__(self): self.x += 1\n    def f(self): return super().__init__()",
-        "def g(n):\n    try: yield n\n    except* ValueError as e: yield e\n    finally: yield 0",
-        "async def c(x):\n    async with x as y: return [z async for z in y]",
+        "def g(n):\n    try: n()\n    except* ValueError as e: n = e\n    finally: n = 0\n    yield n",
+        "def g(x):\n    y = yield from x\n    return (yield from (yield y)), [z for z in (yield)]",
         "def f(x):\n    match x:\n        case {'a': v, **r}: return v, r\n        case [int(), *q]: return q",
         "def f(*a, k=1, **kw): return [lambda: (n, k) for n in a], f'{k!r:>3}', any(x for x in a)",
         "def f(x):\n    with x as y:\n        del y\n    return '{}'.format(x)",

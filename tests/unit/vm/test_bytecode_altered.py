@@ -14,6 +14,7 @@ from tests.property.bytecode_fuzz.assembly import (
     with_inner,
 )
 from walle_stream.vm.bytecode.check import check_code
+from walle_stream.vm.guest.delegation import YIELD_GUARD
 
 pytestmark = pytest.mark.vm
 
@@ -93,6 +94,113 @@ def handled_by_what_failed(found, handlers):
 )  # fmt: skip
 def test_altered_instructions_are_refused(source, edit, words):
     assert words in " ".join(check_code(altered(source, edit)))
+
+
+YIELDS = "def f(a):\n    yield 1\n    try: a()\n    except OSError: pass"
+DELEGATES = YIELDS.replace("yield 1", "yield from guard(a)")
+
+
+def guarded(source):
+    code = compile(source, "t.py", "exec", dont_inherit=True)
+    (inner,) = (each for each in code.co_consts if isinstance(each, CodeType))
+    names = tuple(YIELD_GUARD if name == "guard" else name for name in inner.co_names)
+    return with_inner(code, (code.co_consts.index(inner),), inner.replace(co_names=names))
+
+
+def edited(code, edit):
+    path, inner = list(inner_codes(code))[1]
+    found, handlers = disassemble(inner)
+    edit(found, handlers)
+    return with_inner(code, path, inner.replace(**assemble(inner, found, handlers)))
+
+
+def covering(name, behind=0):
+    """Give an instruction the handler of a ``try``."""
+
+    def edit(found, handlers):
+        place = at(found, name) + behind
+        covered, after = found[place], found[place + 1]
+        target = next(each[2] for each in handlers if each[2].name == "PUSH_EXC_INFO")
+        for each in [*handlers]:
+            ends = len(found) if each[1] is None else found.index(each[1])
+            if found.index(each[0]) <= place < ends:
+                handlers.remove(each)
+                parts = ((each[0], covered), (after, each[1]))
+                handlers += [[*part, *each[2:]] for part in parts if part[0] is not part[1]]
+        handlers.append([covered, after, target, 0, False])
+
+    return edit
+
+
+def cleanup_is_covered(found, handlers):
+    # what ends every generator is handled once more
+    stop = next(each for each in handlers if each[2].name == "CALL_INTRINSIC_1")[2]
+    behind = found.index(stop) + 2
+    last = found[behind] if behind < len(found) else None
+    handlers.append([stop, last, stop, 0, True])
+
+
+@pytest.mark.parametrize("source", [YIELDS, DELEGATES])
+def test_what_is_suspended_outside_is_accepted(source):
+    assert check_code(guarded(source)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "edit"),
+    [
+        (YIELDS, covering("YIELD_VALUE")),
+        (YIELDS, covering("YIELD_VALUE", behind=1)),
+        (YIELDS, cleanup_is_covered),
+        (DELEGATES, covering("YIELD_VALUE")),
+        (DELEGATES, covering("CLEANUP_THROW")),
+        (DELEGATES, cleanup_is_covered),
+    ],
+)
+def test_what_is_suspended_inside_a_handler_is_refused(source, edit):
+    code = guarded(source)
+    assert "runs when it is closed" in " ".join(check_code(edited(code, edit)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try: yield\n    finally: a()",
+        "try: yield from guard(a)\n    except OSError: a()",
+        "with a: yield",
+        "try: a()\n    except OSError: yield",
+        "try: a()\n    finally: yield",
+        "try: a()\n    except* OSError: yield",
+    ],
+)
+def test_yields_inside_try_and_with_are_refused_as_bytecode(body):
+    found = " ".join(check_code(guarded(f"def f(a):\n    {body}")))
+    assert "runs when it is closed" in found
+
+
+@pytest.mark.parametrize(
+    "source", ["guard", "guard(a, a)", "guard(*a)", "guard(x=a)", "a", "guard(a) or a"]
+)
+def test_delegating_past_the_guard_is_refused(source):
+    found = " ".join(check_code(guarded(f"def f(a):\n    x = guard\n    yield from {source}")))
+    assert "'v'" in found
+
+
+def without_guard(found, _):
+    found[at(found, "GET_YIELD_FROM_ITER")].name = "GET_ITER"
+
+
+def test_a_suspended_generator_waits_for_nothing_else():
+    assert "'j'" in " ".join(check_code(edited(guarded(DELEGATES), without_guard)))
+    assert "'j'" in " ".join(check_code(edited(guarded(YIELDS), changed("YIELD_VALUE", arg=1))))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["async def f(): pass", "async def f(): yield", "def f(a): return (b async for b in a)"],
+)
+def test_coroutines_are_refused(source):
+    code = compile(source, "t.py", "exec", dont_inherit=True)
+    assert "flags" in " ".join(check_code(code))
 
 
 def nothing(*_):

@@ -7,6 +7,8 @@ import pytest
 
 from walle_stream.errors import VmCrashedError
 from walle_stream.vm import virtual_machine
+from walle_stream.vm.pool import VmPool
+from walle_stream.vm.program import TaskProgram, pack_program
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
@@ -134,8 +136,8 @@ def test_no_proxy_holds_a_module_or_a_mutable_container() -> None:
             assert not isinstance(value, (ModuleType, dict, list, set, bytearray))
 
 
-def test_a_finaliser_that_comes_late_reaches_no_other_run(open_pool: Any, page: Any) -> None:
-    pool = open_pool("""
+def test_a_finaliser_that_gets_past_the_gate_reaches_no_other_run(page: Any) -> None:
+    source = """
 def lingering(ctx):
     try:
         yield
@@ -147,9 +149,13 @@ def run(ctx, page):
     next(generator)
     ring.append((ring, generator))
     ctx.emit({"n": len([[] for _ in range(3000)])})
-""")
+"""
+    code = compile(source, "t.py", "exec", dont_inherit=True)
+    program = pack_program(TaskProgram("t", "v", "", "t.py"), code, (), shares_globals=False)
     runs = [(n, 0, page()) for n in range(100)]
-    (group,) = pool.run("t", [("d", {}, runs)])
+    with VmPool({}, 1) as pool:
+        pool.install(program)
+        (group,) = pool.run("t", [("d", {}, runs)])
     assert group.state == {}
     assert {(len(run.emits), len(run.logs)) for run in group.runs} == {(1, 0)}
 

@@ -1,13 +1,19 @@
 """Code of a script that runs where none is expected: its texts, keys, finalisers and questions."""
 
+import json
+import marshal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from walle_stream.engine.minimal import MinimalEvaluator
+from walle_stream.errors import ScriptError
+from walle_stream.vm.bytecode.check import check_code
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import RunLimits, TaskProgram, compile_program, pack_program
 from walle_stream.vm.services import HostServices
+from walle_stream.vm.virtual_machine import DESTROY_TIMEOUT_S
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
@@ -32,6 +38,30 @@ def run(ctx, page):
     if ctx.device_id == "bad":
         KEPT.append(lingering())
         next(KEPT[0])
+"""
+LOOP = "while True: pass"
+LATE = """
+import collections.abc, heapq
+class Own:
+    def __iter__(self): return self
+    def __next__(self): return 1
+    def __len__(self): return 1
+    def close(self):
+        while True: pass
+def delegating(own): yield from own
+def viewed(own): return iter(collections.abc.KeysView(own))
+def left(own):
+    merged = heapq.merge(own)
+    next(merged)
+    return merged
+def run(ctx, page):
+    if ctx.device_id == "bad":
+        for make in (delegating, viewed, left):
+            own = Own()
+            own.kept = make(own)
+            next(own.kept)
+            next(own.kept)
+    elif ctx.device_id == "good": kept = [[] for _ in range(300_000)]  # the collector looks
 """
 RECURSION = """
 def run(ctx, page):
@@ -58,18 +88,115 @@ def errors_of(page: Any, source: str, isolation: Any, limits: RunLimits) -> list
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@pytest.mark.parametrize("source", [TEXT_LOOPS, FINALISER_LOOPS, RECURSION, ASKS])
+@pytest.mark.parametrize("source", [TEXT_LOOPS, RECURSION, ASKS])
 def test_what_never_ends_is_stopped_wherever_it_is(page: Any, source: str, isolation: Any) -> None:
     limits = RunLimits(wall_time_ms=300, strikes=1)
     found = errors_of(page, source, isolation, limits)
     assert found == [["RunStopped", "Quarantined"], ["", ""]]
 
 
-@pytest.mark.parametrize("source", [TEXT_LOOPS, FINALISER_LOOPS])
-def test_steps_of_late_code_are_those_of_its_own_run(page: Any, source: str) -> None:
-    found = errors_of(page, source, "shared", RunLimits(steps=1_000, strikes=1))
+def test_steps_of_late_code_are_those_of_its_own_run(page: Any) -> None:
+    found = errors_of(page, TEXT_LOOPS, "shared", RunLimits(steps=1_000, strikes=1))
     assert found[0][1] == "Quarantined"
     assert found[1] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "limits", [RunLimits(wall_time_ms=300, strikes=1), RunLimits(steps=1_000, strikes=1)]
+)
+def test_a_finaliser_that_gets_past_the_gate_is_of_its_own_run(page: Any, limits: Any) -> None:
+    code = compile(FINALISER_LOOPS, "t.py", "exec", dont_inherit=True)
+    assert check_code(code)
+    task = TaskProgram("t", "v", "", "t.py", limits=limits)
+    groups: Any = [(name, {}, [(n, 0, page()) for n in (1, 2)]) for name in ("bad", "good")]
+    with VmPool({}, 1) as pool:
+        pool.install(pack_program(task, code, (), shares_globals=False))
+        found = [[run.error for run in group.runs] for group in pool.run("t", groups)]
+        assert pool.counts.crashes == 0
+    assert found[0][1] == "Quarantined"
+    assert found[1] == ["", ""]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_what_the_collector_closes_runs_nothing(page: Any, isolation: Any) -> None:
+    limits = RunLimits(wall_time_ms=2_000, strikes=1)
+    began = time.monotonic()
+    assert errors_of(page, LATE, isolation, limits) == [["", ""], ["", ""]]
+    assert time.monotonic() - began < DESTROY_TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (f"try: yield\n    finally:\n        {LOOP}", "line 2: yields inside a 'try'"),
+        ("try: yield from ()\n    except GeneratorExit: pass", "line 2: yields inside a 'try'"),
+        ("try: 1\n    except* OSError: yield", "line 3: yields inside a 'try'"),
+        ("try: 1\n    except OSError: 1\n    else: yield", "line 4: yields inside a 'try'"),
+        ("try: 1\n    finally: yield", "line 3: yields inside a 'try'"),
+        ("try:\n        for _ in (): [1 for _ in (yield)]\n    finally: 1", "line 3: yields"),
+        ("try:\n        def g(a=(yield)): 1\n    finally: 1", "line 3: yields inside a 'try'"),
+        ("try: lambda a=(yield): 1\n    finally: 1", "line 2: yields inside a 'try'"),
+        ("with a as b: yield", "line 2: yields inside a 'with'"),
+        ("async def g(): await a", "line 2: uses 'async'"),
+        ("return (b async for b in a)", "line 2: uses 'async'"),
+        ("return (await b for b in a)", "line 2: uses 'async'"),
+    ],
+)
+def test_a_script_is_suspended_only_where_closing_it_runs_nothing(body: str, words: str) -> None:
+    source = f"def f(a):\n    {body}\ndef run(ctx, page): pass\n"
+    with pytest.raises(ScriptError) as caught:
+        compile_program(TaskProgram("t", "v", source, "t.py"))
+    assert words in f"line {caught.value.line}: {caught.value.message.partition("'t': ")[2]}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        def g(): yield\n    finally: 1",
+        "try: return lambda: (yield)\n    finally: 1",
+        "try: return (b for b in a)\n    finally: 1",
+        "with a as b: b = [*b]\n    yield from b",
+        "try: a = a()\n    except OSError: return\n    yield a",
+    ],
+)
+def test_a_script_may_yield_everywhere_else(body: str) -> None:
+    source = f"def f(a):\n    {body}\ndef run(ctx, page): pass\n"
+    packed = compile_program(TaskProgram("t", "v", source, "t.py")).packed
+    assert check_code(marshal.loads(packed)[2]) == []  # noqa: S302 - our own
+
+
+def test_yield_from_gives_what_it_gave(run_script: Any) -> None:
+    source = """
+import heapq
+from collections import UserDict, deque
+class Own:
+    def __iter__(self): return iter("ab")
+def part():
+    got = yield 1
+    return [got]
+def f():
+    got = yield from part()
+    yield from got
+    for each in ((2,), {3: 4}, range(5, 6), deque([7]), Own(), map(int, "8"), ""):
+        yield from each
+def run(ctx, page):
+    g = f()
+    ctx.emit({"f": [next(g), g.send("sent"), *g], "m": [*heapq.merge(Own(), "b", key=ord)],
+              "r": [*heapq.merge([1], (3, 2), reverse=True)], "k": [*UserDict(a=1).keys()]})
+    try: next(h for h in [part()]).throw(KeyError(1))
+    except KeyError as error: ctx.emit({"e": error.args[0]})
+"""
+    (run,) = run_script(source).runs
+    emitted = [json.loads(feature) for feature, _ in run.emits]
+    assert emitted == [
+        {
+            "f": [1, "sent", 2, 3, 5, 7, "a", "b", 8],
+            "m": ["a", "b", "b"],
+            "r": [3, 2, 1],
+            "k": ["a"],
+        },
+        {"e": 1},
+    ]
 
 
 def test_a_key_that_is_a_text_of_its_own_kind_is_refused(page: Any) -> None:

@@ -41,9 +41,11 @@ ENDLESS = {
         f(60)""",
     "generator": """def f():
             while True:
-                try: yield 1
-                except BaseException: pass
-        for _ in f(): pass""",
+                yield 1
+        while True:
+            try:
+                for _ in f(): pass
+            except BaseException: pass""",
     "returns": """try:
             while True: pass
         except BaseException:

@@ -35,9 +35,11 @@ LOOPS = {
             except BaseException: continue""",
     "generator": """def f():
             while True:
-                try: yield 1
-                except BaseException: pass
-        for _ in f(): pass""",
+                yield 1
+        while True:
+            try:
+                for _ in f(): pass
+            except BaseException: pass""",
     "comprehension": "all([True for _ in range(100)] for _ in iter(int, 1))",
     "raises": """try:
             while True: pass

@@ -16,6 +16,7 @@ tells two of them apart:
     b  borrowed local    N  class namespace      M  module
     B  True or False
     G  the store guard   w  what it returned     p  part of a template
+    Y  the yield guard   v  what it returned     j  its iterator
 
 Every path also counts the exceptions that it took and did not put back: none
 may be left when the code ends. And no loop may be without an instruction where
@@ -23,7 +24,10 @@ the interpreter looks up, or nobody could stop it.
 
 The rules of ``gate`` hold here, too. An attribute may be set or deleted on a
 value of kind ``w`` alone: what a call of ``STORE_GUARD`` has just returned on
-every path that leads there. No code can bind that name, nor those of the cells
+every path that leads there; and ``yield from`` delegates to a value of kind
+``j`` alone, made of what ``YIELD_GUARD`` has returned. No instruction that
+suspends is inside a handler, but for those that the compiler puts around every
+generator; and there are no coroutines. No code can bind that name, nor those of the cells
 and arguments whose kinds are taken from their names (``_KIND_OF_NAME``).
 
 About linear in the size of the code: 2.2 ms at best (median 4.9 ms, busy cores) for the

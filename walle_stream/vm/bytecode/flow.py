@@ -12,7 +12,7 @@ from walle_stream.vm.bytecode.kinds import (
     BOUNDS,
     CANNOT_RAISE,
     EFFECTS,
-    GENERATOR_FLAGS,
+    GENERATOR,
     KEEPS_EXCEPTIONS,
     KIND_OF_NAME,
     VARARGS,
@@ -31,6 +31,7 @@ from walle_stream.vm.bytecode.shape import (
     read_handlers,
     slot_names,
 )
+from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.restricted import FORMAT_GUARD, STORE_GUARD, is_guarded_attribute
 from walle_stream.vm.guest.rules import (
     ALLOWED_BUILTINS,
@@ -52,8 +53,7 @@ _COMPILER_NAMES: Final = frozenset(
         *("__type_params__", "__orig_bases__"),
     }
 )
-_GUARDS: Final = frozenset({STORE_GUARD, FORMAT_GUARD})
-# what the compiler names by itself
+_GUARDS: Final = frozenset({STORE_GUARD, FORMAT_GUARD, YIELD_GUARD})
 
 
 class Flow:
@@ -90,7 +90,7 @@ class Flow:
     def _check_generator(self) -> None:
         names = [op.name for op in self.ops]
         prologue = names[: names.index("RESUME")] if "RESUME" in names else []
-        is_generator = bool(self.code.co_flags & GENERATOR_FLAGS)
+        is_generator = bool(self.code.co_flags & GENERATOR)
         starts = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "POP_TOP", "NOP"}
         if (not prologue and names[0] != "RESUME") or not starts.issuperset(prologue):
             refuse("does not begin as code does")
@@ -121,7 +121,7 @@ class Flow:
         arguments = self._argument_count()
         named = self.names[self.code.co_argcount : arguments]
         if not KIND_OF_NAME.keys().isdisjoint(self.names[:arguments]) or any(
-            argument_kind(self.code, name) != "o" for name in named
+            argument_kind(name) != "o" for name in named
         ):
             refuse("has an argument with a name of the compiler's")
         for op in self.ops:
@@ -154,7 +154,7 @@ class Flow:
 
     def follow(self) -> None:
         given = self.names[: self._argument_count()]
-        slots = [argument_kind(self.code, name) for name in given]
+        slots = [argument_kind(name) for name in given]
         self._arrive(0, [], slots + ["u"] * (len(self.names) - len(slots)))
         steps = 0
         while self.pending:
@@ -223,14 +223,14 @@ class Flow:
     def _handle(self, op: Op, stack: list[str], slots: list[str]) -> None:
         if op.name == "YIELD_VALUE":  # raises when it is resumed, with a value in place of its own
             stack, self.low = [*stack[:-1], "o"], len(stack)
-        at = bisect.bisect_right(self.handlers, op.start, key=lambda each: each.start) - 1
-        if at < 0 or self.handlers[at].end <= op.start:
+        number = self.handler_of(op)
+        if number is None:
             if self.held and op.name not in KEEPS_EXCEPTIONS:
                 refuse(f"may end with an exception at hand at {op.name}")
             return
         if op.name in KEEPS_EXCEPTIONS:
             self.held = None
-        handler = self.handlers[at]
+        handler = self.handlers[number]
         depth = handler.depth
         if op.name == "PUSH_EXC_INFO" and len(stack) >= depth:
             return  # cannot raise, and its handler is there for what it pushes
@@ -238,6 +238,10 @@ class Flow:
             refuse(f"has an exception handler that finds too little on the stack at {op.name}")
         pushed = ["y", "e"] if handler.lasti else ["e"]
         self._arrive(self.index[handler.target], stack[:depth] + pushed, slots)
+
+    def handler_of(self, op: Op) -> int | None:
+        at = bisect.bisect_right(self.handlers, op.start, key=lambda each: each.start) - 1
+        return at if at >= 0 and op.start < self.handlers[at].end else None
 
     def _apply(self, op: Op) -> bool:
         if op.arg > BOUNDS.get(op.name, op.arg):

@@ -2,8 +2,14 @@
 
 # ruff: noqa: D102, PLR2004 - internal to the check; operands are numbers
 
+from typing import Final
+
 from walle_stream.vm.bytecode.flow import Flow
 from walle_stream.vm.bytecode.kinds import IS_3_14, refuse
+from walle_stream.vm.bytecode.shape import Op
+
+_STOP_ITERATION_ERROR: Final = 3
+_ENDS_GENERATOR: Final = ["CALL_INTRINSIC_1", "RERAISE"]
 
 
 class Jumps(Flow):
@@ -99,17 +105,31 @@ class Jumps(Flow):
 
     def do_send(self, arg: int) -> None:
         self.pop()
-        self.peek(1, "o")
+        self.peek(1, "j")
         self.stack.append("o")
         self._arrive(self.jump(arg), self.stack, self.slots)
-
-    def do_end_async_for(self, arg: int) -> None:
-        self._effect("oe>")
-        if IS_3_14:
-            self.jump(arg, is_back=True)
 
     def do_yield_value(self, arg: int) -> None:
         self.pop()
         if arg:
-            self.peek(1, "o")
+            self.peek(1, "j")
         self.stack.append("o")
+        for op in self.ops[self.at : self.at + 2]:  # with the one that takes up what was sent
+            self._check_closing(op)
+
+    def _check_closing(self, op: Op) -> None:
+        # the collector closes a generator in another run: nothing but what the compiler puts
+        # around every generator and every ``yield from`` may handle that, and it only goes on
+        first = self._first_handling(op)
+        if first is not None and self.ops[first].name == "CLEANUP_THROW":
+            first = self._first_handling(self.ops[first])
+        if first is not None:
+            ends = self.ops[first : first + 2]
+            names = [each.name for each in ends]
+            is_last = all(self.handler_of(each) is None for each in ends)
+            if names != _ENDS_GENERATOR or ends[0].arg != _STOP_ITERATION_ERROR or not is_last:
+                refuse("is suspended where something of its own runs when it is closed")
+
+    def _first_handling(self, op: Op) -> int | None:
+        number = self.handler_of(op)
+        return None if number is None else self.index[self.handlers[number].target]

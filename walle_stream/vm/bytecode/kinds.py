@@ -5,17 +5,13 @@ The kinds are explained in ``bytecode``.
 
 # ruff: noqa: D103, PLR0911 - internal to the check: the table in bytecode says it
 
-import dis
 import opcode
 import sys
 from collections.abc import Callable
-from types import CodeType
 from typing import Final, Never
 
 GENERATOR: Final = 0x20
 """Flag of a generator's code."""
-GENERATOR_FLAGS: Final = GENERATOR | 0x80 | 0x200
-"""Flags of code that can be suspended."""
 VARARGS, VARKEYWORDS = 4, 8
 
 IS_3_14: Final = sys.version_info >= (3, 14)
@@ -40,13 +36,14 @@ EFFECTS: Final[dict[str, str | Callable[[int], str]]] = {
     **dict.fromkeys(("MATCH_MAPPING", "MATCH_SEQUENCE"), "=o>B"),
     "TO_BOOL": "o>B",
     "UNARY_NOT": "B>B",
-    **dict.fromkeys(("GET_AWAITABLE", "GET_AITER", "CONVERT_VALUE"), "o>o"),
-    **dict.fromkeys(("GET_LEN", "GET_ANEXT"), "=o>o"),
+    "CONVERT_VALUE": "o>o",
+    "GET_LEN": "=o>o",
+    "GET_YIELD_FROM_ITER": "v>j",
     **dict.fromkeys(("BINARY_OP",), "oo>o"),
     **dict.fromkeys(("BINARY_SUBSCR", "FORMAT_WITH_SPEC"), "oo>o"),
     **dict.fromkeys(("LOAD_ASSERTION_ERROR", "LOAD_BUILD_CLASS", "LOAD_COMMON_CONSTANT"), ">o"),
     **dict.fromkeys(("LOAD_SMALL_INT", "RETURN_GENERATOR"), ">o"),
-    **dict.fromkeys(("BEFORE_WITH", "BEFORE_ASYNC_WITH"), "o>oo"),
+    "BEFORE_WITH": "o>oo",
     **dict.fromkeys(("POP_TOP", "POP_ITER"), "*>"),
     "BINARY_SLICE": "ooo>o",
     "BUILD_LIST": lambda n: "o" * n + (">l" if n else ">L"),
@@ -55,7 +52,6 @@ EFFECTS: Final[dict[str, str | Callable[[int], str]]] = {
     "BUILD_STRING": lambda n: "o" * n + ">o",
     "CLEANUP_THROW": "ooe>oo",
     "DELETE_SUBSCR": "oo>",
-    "END_ASYNC_FOR": "oe>",
     "GET_ITER": "o>i",
     "LOAD_LOCALS": ">N",
     "MATCH_KEYS": "=ot>o",
@@ -68,7 +64,6 @@ EFFECTS: Final[dict[str, str | Callable[[int], str]]] = {
 }
 INTRINSICS_1: Final = {
     3: "e>e",
-    4: "o>o",
     5: "o>o",
     6: "l>t",
     7: "S>o",
@@ -83,11 +78,10 @@ BOUNDS: Final = {
     "BINARY_OP": len(opcode._nb_ops) - 1,  # type: ignore[attr-defined]  # noqa: SLF001 - no public form
     "COMPARE_OP": 0xBF,
     "CONTAINS_OP": 1,
-    "GET_AWAITABLE": 2,
     "IS_OP": 1,
     "LOAD_COMMON_CONSTANT": len(getattr(opcode, "_common_constants", ())) - 1,
     "LOAD_SMALL_INT": 255,
-    "LOAD_SPECIAL": len(getattr(opcode, "_special_method_names", ())) - 1,
+    "LOAD_SPECIAL": 1,  # of with, not of async with
     "RESUME": 7,
     "SEND": 100,  # kept in 16 bits; compiled code jumps over a few instructions
     "YIELD_VALUE": 1,
@@ -113,11 +107,7 @@ KEEPS_EXCEPTIONS: Final = CANNOT_RAISE | {
 """What cannot raise where a compiled script has it: not even by a name that is not bound."""
 
 
-def argument_kind(code: CodeType, name: str) -> str:
-    if name == ".0":
-        first = [dis.opname[op] for op in code.co_code[::2]]
-        loops = [op for op in first if op in {"FOR_ITER", "GET_ANEXT"}]
-        return "o" if loops[:1] == ["GET_ANEXT"] else "i"
+def argument_kind(name: str) -> str:
     return _KIND_OF_ARGUMENT.get(name, "o")
 
 

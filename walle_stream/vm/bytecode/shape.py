@@ -7,7 +7,7 @@ import opcode
 from types import CodeType
 from typing import Final, NamedTuple
 
-from walle_stream.vm.bytecode.kinds import GENERATOR_FLAGS, refuse
+from walle_stream.vm.bytecode.kinds import GENERATOR, refuse
 
 MAX_STACK: Final = 100_000
 """Largest stack of a frame."""
@@ -21,7 +21,7 @@ _PLAIN_OPS: Final = frozenset(
     if not name.startswith("INSTRUMENTED") and name not in {"CACHE", "RESERVED", "ENTER_EXECUTOR"}
 )
 _WITH_OPERAND: Final = frozenset(dis.hasarg)
-_KNOWN_FLAGS: Final = 0x1F | GENERATOR_FLAGS | 0xC000000 | 0x1FE0000  # the latter: of __future__
+_KNOWN_FLAGS: Final = 0x1F | GENERATOR | 0xC000000 | 0x1FE0000  # the latter: of __future__
 _OPTIMIZED, _NEWLOCALS, _NESTED, _DOCSTRING = 1, 2, 16, 0x4000000
 
 
@@ -158,10 +158,10 @@ def slot_names(code: CodeType) -> list[str]:
 
 def check_outside(code: CodeType, *, is_root: bool) -> None:
     flags = code.co_flags
-    if flags & ~_KNOWN_FLAGS or (flags & GENERATOR_FLAGS).bit_count() > 1:
+    if flags & ~_KNOWN_FLAGS:  # those of coroutines, too: the gate has none
         refuse("has unknown flags")
     is_function = flags & (_OPTIMIZED | _NEWLOCALS) == _OPTIMIZED | _NEWLOCALS
-    if (not is_function and flags & (0xF | GENERATOR_FLAGS)) or (is_root and is_function):
+    if (not is_function and flags & (0xF | GENERATOR)) or (is_root and is_function):
         refuse("its flags contradict each other")
     if not is_function and (code.co_argcount or code.co_kwonlyargcount):
         refuse("has arguments but is no function")

@@ -17,11 +17,13 @@ from walle_stream.vm.bytecode.kinds import (
     is_a,
     refuse,
 )
+from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
 from walle_stream.vm.guest.restricted import STORE_GUARD, is_guarded_attribute, is_plain_name
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, is_refused_name
 
 _KIND_OF_CONSTANT: Final = {bool: "B", str: "S", tuple: "k", CodeType: "c", type(None): "z"}
+_KIND_OF_GUARD: Final = {STORE_GUARD: "G", YIELD_GUARD: "Y"}
 
 
 class Steps(Jumps):
@@ -40,7 +42,7 @@ class Steps(Jumps):
 
     def do_load_name(self, arg: int) -> None:
         name = self.code.co_names[arg]
-        self.stack.append("G" if name == STORE_GUARD else KIND_OF_NAME.get(name, "o"))
+        self.stack.append(_KIND_OF_GUARD.get(name) or KIND_OF_NAME.get(name, "o"))
 
     def do_load_global(self, arg: int) -> None:
         self.do_load_name(arg >> 1)
@@ -216,10 +218,8 @@ class Steps(Jumps):
     def do_format_simple(self, _: int) -> None:
         kind = self.pop()
         if self.real(kind) != kind and self.real(kind) not in "ou":  # it may leave something else
-            refuse("formats or iterates over what is no plain value")
+            refuse("formats what is no plain value")
         self.stack.append(kind if kind[0] == "b" else "o")
-
-    do_get_yield_from_iter = do_format_simple
 
     def do_end_send(self, _: int) -> None:
         kind = self.pop()
@@ -320,10 +320,11 @@ class Steps(Jumps):
     def do_call(self, arg: int) -> None:
         given = self._pop_arguments(arg)
         called = self.pop("g" if self.stack and self.stack[-1][0] == "g" else "o")
-        made = "w" if called == "G" and len(given) == 1 and given[0][0] != "?" else "o"
+        is_guard = called in "GY" and len(given) == 1 and given[0][0] != "?"
+        made = {"G": "w", "Y": "v"}[called] if is_guard else "o"
         if called[0] == "g":
             inner = self.constant(called)
-            wanted = [argument_kind(inner, n) for n in inner.co_varnames[: inner.co_argcount]]
+            wanted = [argument_kind(n) for n in inner.co_varnames[: inner.co_argcount]]
             if len(given) != len(wanted) or not all(map(is_a, given, wanted)):
                 refuse("calls an inner function with other values than it takes")
             made = "i" if inner.co_flags & GENERATOR else "o"
@@ -361,7 +362,7 @@ class Steps(Jumps):
         kind = self.stack.pop()
         if kind[0] == "F":
             inner = self.constant(kind)
-            typed = [argument_kind(inner, n) != "o" for n in inner.co_varnames[: inner.co_argcount]]
+            typed = [argument_kind(n) != "o" for n in inner.co_varnames[: inner.co_argcount]]
             kind = "g" + kind[1:] if any(typed) else "F"
         self.stack.append(kind)
 

@@ -1,10 +1,11 @@
 """Builtins as a script gets them, and the guards around attributes.
 
-The host's gate rewrites three things in a script before it is compiled, so
+The host's gate rewrites four things in a script before it is compiled, so
 that they pass a guard at run time: every attribute that is set or deleted
 (``STORE_GUARD``), the attributes ``format`` and ``format_map``, whose templates
-can walk attributes by name, and some others (``FORMAT_GUARD``; ``reading``). The
-rewritten code names the guards by words that no script can spell.
+can walk attributes by name, and some others (``FORMAT_GUARD``; ``reading``), and
+what ``yield from`` is given (``delegation.YIELD_GUARD``). The rewritten code
+names the guards by words that no script can spell.
 """
 
 import functools
@@ -13,6 +14,7 @@ from importlib import import_module
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.caches import STRUCT_NAMES, close_caches
+from walle_stream.vm.guest.delegation import YIELD_GUARD, guard_views, merge, yield_source
 from walle_stream.vm.guest.modules import Importer, real_builtin
 from walle_stream.vm.guest.reading import READ_ATTRIBUTES, is_of_script, read
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
@@ -221,9 +223,11 @@ REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
     "dataclasses": {"dataclass": _dataclass},
     "functools": {"total_ordering": _total_ordering, "wraps": _wraps},
+    "heapq": {"merge": merge},
     "struct": STRUCT_NAMES,
 }
-"""By module, what a script gets instead of functions that write to a class or keep a key."""
+"""By module, what a script gets instead of functions that write to a class, keep a key
+or delegate to an object of its own."""
 
 
 def make_builtins(importer: Importer) -> dict[str, Any]:
@@ -236,6 +240,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
         importer: What ``import`` calls.
     """
     _guard_enumerations()
+    guard_views()
     close_caches()
     _guard_forward_references()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
@@ -247,4 +252,5 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     restricted["type"] = _Type
     restricted[STORE_GUARD] = _store_target
     restricted[FORMAT_GUARD] = _guarded_attribute
+    restricted[YIELD_GUARD] = yield_source
     return restricted
