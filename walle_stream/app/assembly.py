@@ -121,6 +121,7 @@ class Assembly:
             )
         )
         self._data_dir.check_parts()
+        self._in_hand = self._data_dir.open_in_hand()
         self._source.check_fingerprint(self._data_dir.meta.source)
         set_block_cache_bytes(spec.state.cache_size_bytes)
         connector = load_connector(spec.tunnel.connector)
@@ -143,6 +144,7 @@ class Assembly:
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
             HostServices(_LazyEvaluator(self._models)),
+            self._data_dir.add_quarantined,
         )
         stack.callback(self.pool.close)
         self._plan = self._make_plan()
@@ -150,6 +152,7 @@ class Assembly:
     def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
         def on_stuck(task: str, device_id: str) -> None:
             self._data_dir.add_quarantined(task, device_id)
+            self._in_hand.put_down_all()
             end_process(task, device_id)
 
         return on_stuck
@@ -223,6 +226,8 @@ class Assembly:
                 page_max_events=spec.sequence.page_max_events,
                 fields=fields,
             ),
+            in_hand=self._in_hand,
+            batch_events=self.batch_events,
             compression=spec.tunnel.compression,
             active_devices=spec.runtime.active_devices,
             incarnation=self._data_dir.meta.incarnation,
