@@ -24,6 +24,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.package.reader import SUFFIX
 from walle_stream.vm.pool import PoolLimits, VmPool
@@ -131,7 +132,19 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
-        self.pool = VmPool(
+        self.pool = self._make_pool(options)
+        stack.callback(self.pool.close)
+        self._plan = self._make_plan()
+
+    def _make_pool(self, options: RunOptions) -> VmPool:
+        spec, in_hand, start = self._spec, self._in_hand, self.partition_count
+        services = HostServices(_LazyEvaluator(self._models))
+        if in_hand.is_doubtful(start):
+            # a script's body can end its process as a run can, before anyone is told whose
+            check_bodies([task.program for task in self.tasks], self.memory_bytes, services)
+            in_hand.settle(start)
+        in_hand.take(start)
+        pool = VmPool(
             {task.name: task.program for task in self.tasks},
             PoolLimits(
                 vms=spec.runtime.vms or options.hosts,
@@ -143,11 +156,11 @@ class Assembly:
             ),
             self._on_stuck(options.on_stuck),
             self._data_dir.quarantined(),
-            HostServices(_LazyEvaluator(self._models)),
+            services,
             self._data_dir.add_quarantined,
         )
-        stack.callback(self.pool.close)
-        self._plan = self._make_plan()
+        in_hand.put_down(start)
+        return pool
 
     def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
         def on_stuck(task: str, device_id: str) -> None:

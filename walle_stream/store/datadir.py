@@ -191,9 +191,12 @@ class DataDir:
             os.fsync(opened.fileno())
 
     def open_in_hand(self) -> InHand:
-        """Open the note of what is in a VM's call; it needs no closing."""
+        """Open the note of what is in a VM's call; it needs no closing.
+
+        Behind the partitions' numbers it has one more, for the start of a run.
+        """
         with _map_os_errors(self.path):
-            return InHand.open(self.path / _IN_HAND, self.meta.partition_count)
+            return InHand.open(self.path / _IN_HAND, self.meta.partition_count + 1)
 
     def check_parts(self) -> None:
         """Refuse a directory that has lost a part since it was complete.

@@ -1,8 +1,9 @@
 """Which partitions are in a VM's call, in memory that outlives the process.
 
-A byte per partition in a small mapped file: the kernel keeps what was stored
-there, whatever the process dies of. Who opens the file after that sees which
-partitions were in a call, one of which may have been the end of the process.
+A byte per partition in a small mapped file, and one for the start, when scripts
+are loaded: the kernel keeps what was stored there, whatever the process dies of.
+Who opens the file after that sees what was in a call, one of which may have been
+the end of the process.
 """
 
 import mmap

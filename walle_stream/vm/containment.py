@@ -6,10 +6,11 @@ isolation: there it ends its VM alone, and is blamed.
 """
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from walle_stream.errors import WalleError
+from walle_stream.errors import VmStartError, WalleError
 from walle_stream.vm.machine import Machine
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.services import HostServices
@@ -28,6 +29,33 @@ def can_contain() -> bool:
         _log.warning("what may end this process runs in it, without process VMs: %s", error)
         return False
     return True
+
+
+def check_bodies(
+    programs: Sequence[CompiledProgram], memory_bytes: int, services: HostServices
+) -> None:
+    """Load scripts in process VMs first, because loading one may have ended the last process.
+
+    Args:
+        programs: The tasks'.
+        memory_bytes: See ``make_contained``.
+        services: See ``make_contained``.
+
+    Raises:
+        VmStartError: One does not survive it.
+        ScriptError: One's body raises.
+    """
+    _log.warning("the last process ended while it loaded scripts: they are tried in process VMs")
+    if not can_contain():
+        return
+    for program in programs:
+        try:
+            make_contained(program, memory_bytes, services).destroy()
+        except VmStartError as error:
+            raise VmStartError(
+                f"{program.file}: task {program.task!r} cannot be loaded and may have ended the "
+                f"last process: correct what it does outside of its functions ({error})"
+            ) from error
 
 
 def make_contained(
