@@ -158,3 +158,12 @@ def test_a_body_that_ends_its_process_is_named_by_the_next_one(walle, pipelines,
     run_pipeline(file, tmp_path / "reference", RUNTIME)
     assert features(tmp_path / "data") == features(tmp_path / "reference")
     assert set((tmp_path / "data" / "in-hand").read_bytes()) == {0}
+
+
+def test_a_body_that_raises_leaves_no_doubt(walle, pipelines, tmp_path):
+    file = pipelines[1]
+    file.with_name("visit.py").write_text(SCRIPT + "1 / 0\n")
+    command = ["run", file, "--data-dir", tmp_path / "data", *sets()]
+    first, again = walle(*command, check=False), walle(*command, check=False)
+    assert first.returncode == again.returncode > 0
+    assert "the last process" not in again.stderr

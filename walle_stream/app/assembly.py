@@ -144,23 +144,24 @@ class Assembly:
             check_bodies([task.program for task in self.tasks], self.memory_bytes, services)
             in_hand.settle(start)
         in_hand.take(start)
-        pool = VmPool(
-            {task.name: task.program for task in self.tasks},
-            PoolLimits(
-                vms=spec.runtime.vms or options.hosts,
-                device_vms=spec.runtime.device_vms,
-                warm_vms=spec.runtime.warm_vms,
-                idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,
-                max_runs=spec.runtime.vm_runs or 0,
-                memory_bytes=self.memory_bytes,
-            ),
-            self._on_stuck(options.on_stuck),
-            self._data_dir.quarantined(),
-            services,
-            self._data_dir.add_quarantined,
-        )
-        in_hand.put_down(start)
-        return pool
+        try:
+            return VmPool(
+                {task.name: task.program for task in self.tasks},
+                PoolLimits(
+                    vms=spec.runtime.vms or options.hosts,
+                    device_vms=spec.runtime.device_vms,
+                    warm_vms=spec.runtime.warm_vms,
+                    idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,
+                    max_runs=spec.runtime.vm_runs or 0,
+                    memory_bytes=self.memory_bytes,
+                ),
+                self._on_stuck(options.on_stuck),
+                self._data_dir.quarantined(),
+                services,
+                self._data_dir.add_quarantined,
+            )
+        finally:
+            in_hand.put_down(start)
 
     def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
         def on_stuck(task: str, device_id: str) -> None:
