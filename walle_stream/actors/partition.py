@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
+from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_rows import PartitionRows
@@ -24,6 +25,7 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, Downlink, SourceBatch, SourceCounts
+from walle_stream.store.in_hand import InHand
 from walle_stream.stream.machine import PartitionMachine, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
@@ -47,6 +49,10 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     versions: Mapping[str, str]
     """For each task its version."""
     policy: SequencePolicy
+    in_hand: InHand
+    """Where partitions note that they call a VM."""
+    batch_events: int
+    """Most events of a batch."""
     compression: str = "zstd"
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
@@ -97,6 +103,7 @@ class PartitionHost:
         self._open_session = open_session
         self._downlink = downlink
         self._rows: PartitionRows | None = None
+        self._doubt = Doubt(plan.in_hand, number, plan.batch_events)
         self.restart()
 
     def restart(self) -> None:
@@ -104,6 +111,7 @@ class PartitionHost:
         self.abandon()
         rows = self._rows = self._open_rows()
         self._head = rows.head()
+        self._doubt.begin(self._head)
         self.offset = rows.offset()
         machine = self._machine = PartitionMachine(self._plan.triggers, self._plan.policy)
         machine.watermark_ms = self._head.watermark_ms
@@ -166,6 +174,7 @@ class PartitionHost:
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
         frames = self._commit(head, offset, records, bodies, dead_letters)
+        self._doubt.commit(len(batch.events), head)
         for frame in frames:
             self._session.offer(*frame)
         self._states.forget(machine.passivate(self._plan.active_devices))
@@ -179,8 +188,9 @@ class PartitionHost:
         dead_letters: list[DeadLetter],
     ) -> list[tuple[RunTask, list[tuple[bytes, bytes]]]]:
         results: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
-        states, rows = self._states, self._opened()
+        states, rows, is_doubtful = self._states, self._opened(), self._doubt.is_doubtful
         crash_point("vm.before")
+        self._doubt.take()
         for task, by_device in _by_task(runs).items():
             states_of = states.of_task(task)
             groups = [
@@ -192,7 +202,8 @@ class PartitionHost:
                 for device_id, device_runs in by_device.items()
             ]
             changed: dict[str, dict[str, bytes | None]] = {}
-            for given, group in zip(groups, self._pool.run(task, groups), strict=True):
+            done = self._pool.run(task, groups, is_doubtful=is_doubtful)
+            for given, group in zip(groups, done, strict=True):
                 device_id, state, _ = given
                 if group.state:
                     apply_changes(state, group.state)
@@ -296,6 +307,7 @@ class PartitionHost:
 
     def abandon(self) -> None:
         """Close the database and forget what was not committed."""
+        self._doubt.put_down()
         if self._rows is not None:
             self._rows.close()
             self._rows = None

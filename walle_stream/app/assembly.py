@@ -24,6 +24,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.package.reader import SUFFIX
 from walle_stream.vm.pool import PoolLimits, VmPool
@@ -121,6 +122,7 @@ class Assembly:
             )
         )
         self._data_dir.check_parts()
+        self._in_hand = self._data_dir.open_in_hand()
         self._source.check_fingerprint(self._data_dir.meta.source)
         set_block_cache_bytes(spec.state.cache_size_bytes)
         connector = load_connector(spec.tunnel.connector)
@@ -130,26 +132,41 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
-        self.pool = VmPool(
-            {task.name: task.program for task in self.tasks},
-            PoolLimits(
-                vms=spec.runtime.vms or options.hosts,
-                device_vms=spec.runtime.device_vms,
-                warm_vms=spec.runtime.warm_vms,
-                idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,
-                max_runs=spec.runtime.vm_runs or 0,
-                memory_bytes=self.memory_bytes,
-            ),
-            self._on_stuck(options.on_stuck),
-            self._data_dir.quarantined(),
-            HostServices(_LazyEvaluator(self._models)),
-        )
+        self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
         self._plan = self._make_plan()
+
+    def _make_pool(self, options: RunOptions) -> VmPool:
+        spec, in_hand, start = self._spec, self._in_hand, self.partition_count
+        services = HostServices(_LazyEvaluator(self._models))
+        if in_hand.is_doubtful(start):
+            # a script's body can end its process as a run can, before anyone is told whose
+            check_bodies([task.program for task in self.tasks], self.memory_bytes, services)
+            in_hand.settle(start)
+        in_hand.take(start)
+        try:
+            return VmPool(
+                {task.name: task.program for task in self.tasks},
+                PoolLimits(
+                    vms=spec.runtime.vms or options.hosts,
+                    device_vms=spec.runtime.device_vms,
+                    warm_vms=spec.runtime.warm_vms,
+                    idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,
+                    max_runs=spec.runtime.vm_runs or 0,
+                    memory_bytes=self.memory_bytes,
+                ),
+                self._on_stuck(options.on_stuck),
+                self._data_dir.quarantined(),
+                services,
+                self._data_dir.add_quarantined,
+            )
+        finally:
+            in_hand.put_down(start)
 
     def _on_stuck(self, end_process: Callable[[str, str], None]) -> Callable[[str, str], None]:
         def on_stuck(task: str, device_id: str) -> None:
             self._data_dir.add_quarantined(task, device_id)
+            self._in_hand.put_down_all()
             end_process(task, device_id)
 
         return on_stuck
@@ -223,6 +240,8 @@ class Assembly:
                 page_max_events=spec.sequence.page_max_events,
                 fields=fields,
             ),
+            in_hand=self._in_hand,
+            batch_events=self.batch_events,
             compression=spec.tunnel.compression,
             active_devices=spec.runtime.active_devices,
             incarnation=self._data_dir.meta.incarnation,

@@ -4,6 +4,7 @@
 
     meta.json       what is fixed when it is made; written atomically
     LOCK            the owner's process id; locked by the kernel
+    in-hand         a byte per partition: whether it is in a VM's call
     partitions/NN   a database per partition
     tunnel/         the embedded tunnel's log
     cloud/          the cloud side's feature table
@@ -36,16 +37,18 @@ from walle_stream.errors import (
     StoreLockedError,
     StoreMissingError,
 )
+from walle_stream.store.in_hand import InHand
 
 DATA_DIR_VERSION: Final = 1
 """Format version of the directory's layout."""
 
 _QUARANTINE: Final = "quarantine.jsonl"
+_IN_HAND: Final = "in-hand"
 _COMPLETE: Final = "complete"
 """Empty file: every database was made."""
 
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE})
-_DATABASES: Final = frozenset({"partitions", "tunnel", "cloud"})
+_MADE: Final = frozenset({"partitions", "tunnel", "cloud", _QUARANTINE, _IN_HAND})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
 
@@ -159,7 +162,7 @@ class DataDir:
         return self.path / "cloud"
 
     def quarantined(self) -> list[tuple[str, str]]:
-        """Return the (task, device id) pairs that ended a process before.
+        """Return the (task, device id) pairs that ended a process before, each once.
 
         Raises:
             StoreCorruptedError: The file that says so is damaged.
@@ -167,11 +170,12 @@ class DataDir:
         path = self.path / _QUARANTINE
         try:
             lines = path.read_bytes().splitlines() if path.exists() else []
-            return [msgspec.json.decode(line, type=tuple[str, str]) for line in lines]
+            pairs = [msgspec.json.decode(line, type=tuple[str, str]) for line in lines]
         except msgspec.DecodeError as error:
             raise StoreCorruptedError(
                 f"{path} is damaged ({error}): delete it to let all tasks run again"
             ) from error
+        return list(dict.fromkeys(pairs))
 
     def add_quarantined(self, task: str, device_id: str) -> None:
         """Remember a pair; any thread, on the disk when it returns.
@@ -185,6 +189,14 @@ class DataDir:
             opened.write(line)
             opened.flush()
             os.fsync(opened.fileno())
+
+    def open_in_hand(self) -> InHand:
+        """Open the note of what is in a VM's call; it needs no closing.
+
+        Behind the partitions' numbers it has one more, for the start of a run.
+        """
+        with _map_os_errors(self.path):
+            return InHand.open(self.path / _IN_HAND, self.meta.partition_count + 1)
 
     def check_parts(self) -> None:
         """Refuse a directory that has lost a part since it was complete.
@@ -244,7 +256,7 @@ def _check_contents(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
     if "meta.json" in names or names <= _HALF_MADE:
         return
-    foreign = names - _HALF_MADE - _DATABASES
+    foreign = names - _HALF_MADE - _MADE
     if foreign:
         raise StoreError(
             f"{path} holds other files ({', '.join(sorted(foreign)[:3])}) and is no data "

@@ -50,7 +50,7 @@ HARMLESS: Final = "harmless"
 """The run succeeds and has done nothing."""
 
 ENDS: Final = "ends its host"
-"""The run cannot be stopped: its process ends and begins anew."""
+"""The run cannot be stopped, or is the end of its process at once: that begins anew."""
 
 
 ATTACKS: Final = (
@@ -239,4 +239,9 @@ ATTACKS: Final = (
     Attack("big number", "the same by arithmetic", _run("9 ** 9 ** 9"), ENDS),
     Attack("regex", "the same by backtracking", _run(
         "import re\nre.match('(a+)+$', 'a' * 64 + 'b')"), ENDS),
+    Attack("deep iterators", "overflows the stack where nothing looks", _run(
+        "x = iter([1])\nfor _ in range(300_000): x = map(int, x)\nnext(x, None)"), ENDS),
+    Attack("deep chain", "the same by itertools", _run(
+        "from itertools import chain\nx = iter([1])\n"
+        "for _ in range(600_000): x = chain(x)\nnext(x, None)"), ENDS),
 )  # fmt: skip

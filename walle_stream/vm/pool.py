@@ -18,6 +18,7 @@ from typing import Final, Self
 import msgspec
 
 from walle_stream.errors import VmClosedError, VmError, VmStartError
+from walle_stream.vm.containment import can_contain, make_contained
 from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.machine import Machine
 from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
@@ -124,6 +125,7 @@ class VmPool:
         on_stuck: OnStuck | None = None,
         quarantined: Iterable[tuple[str, str]] = (),
         services: HostServices | None = None,
+        on_quarantined: OnStuck | None = None,
     ) -> None:
         """Check and compile the programs that are not yet, then make their VMs.
 
@@ -134,6 +136,8 @@ class VmPool:
                 stopped: its call never returns.
             quarantined: (task, device id) pairs that are out from the start.
             services: What the host does for runs that ask; none by default.
+            on_quarantined: Told, in the caller's thread, of the task and the device
+                id of runs that ended the VM of a doubtful call too often.
 
         Raises:
             ScriptError: A script cannot be loaded.
@@ -141,6 +145,7 @@ class VmPool:
         """
         self._limits = PoolLimits(vms=max(1, limits)) if isinstance(limits, int) else limits
         self._on_stuck = on_stuck
+        self._on_quarantined = on_quarantined
         self._services = services
         self._lock = threading.Lock()
         self._counts = VmCounts()
@@ -191,7 +196,7 @@ class VmPool:
         """A copy of the counters."""
         with self._lock:
             counts = msgspec.structs.replace(self._counts)
-            for shelf in self._shelves.values():
+            for shelf in self._all_shelves():
                 _add(counts, shelf)
             return counts
 
@@ -203,14 +208,15 @@ class VmPool:
     @property
     def machines(self) -> list[VmStatus]:
         """All VMs that are alive."""
-        shelves = list(self._shelves.values())
-        alive = [machine for shelf in shelves for machine in list(shelf.machines)]
+        alive = [machine for shelf in self._all_shelves() for machine in list(shelf.machines)]
         return [
             VmStatus(m.serial, m.task, m.calls, m.runs, m.run_number != 0)
             for m in (*alive, *self._warm)
         ]
 
-    def run(self, task: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+    def run(
+        self, task: str, groups: Sequence[DeviceGroup], *, is_doubtful: bool = False
+    ) -> list[GroupResult]:
         """Run a batch of one task; blocks until a VM is free and done.
 
         A run that raises is a result, not an error: its own state changes and
@@ -219,6 +225,8 @@ class VmPool:
         Args:
             task: One of the pool's tasks.
             groups: Runs by device; plain values, borrowed until return.
+            is_doubtful: Whether one of the runs may have ended a process before: they
+                run in process VMs, whatever the task's isolation.
 
         Returns:
             One result per group, in order, with one per run, in order.
@@ -239,9 +247,10 @@ class VmPool:
             if shelf is None:
                 raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
             try:
+                chosen = self._contained(shelf) if is_doubtful else shelf
                 if shelf.quarantine.has_strikes:
-                    return _run_admitted(shelf, groups)
-                return shelf.run(groups)
+                    return _run_admitted(chosen, groups)
+                return chosen.run(groups)
             except VmClosedError:
                 # a private VM's groups before this one ran: running them again is as good,
                 # a call has no effect but its results
@@ -251,6 +260,9 @@ class VmPool:
                 device_id, position = blamed.args
                 ids = {"device_id": device_id, "task": task, "position": position}
                 _log.error("a run of task %s ended its process", task, extra=ids)
+                is_out = chosen is not shelf and shelf.quarantine.reason(device_id) is not None
+                if is_out and self._on_quarantined is not None:
+                    self._on_quarantined(task, device_id)
 
     def install(self, program: TaskProgram | CompiledProgram) -> None:
         """Add a task, or put a new version in an old one's place; blocks.
@@ -295,7 +307,7 @@ class VmPool:
 
     def sweep(self) -> None:
         """Destroy VMs that did nothing since the last sweep."""
-        for shelf in list(self._shelves.values()):
+        for shelf in self._all_shelves():
             shelf.sweep()
 
     def close(self) -> None:
@@ -314,12 +326,16 @@ class VmPool:
         for machine in warm:
             self._drop_warm(machine)
         for shelf in list(self._shelves.values()):
-            shelf.close(CLOSE_TIMEOUT_S)
+            _close(shelf)
         self._watchdog.close()
 
     def _inner_machines(self) -> list[Machine]:
+        # contained ones are processes
         machines = [m for shelf in list(self._shelves.values()) for m in list(shelf.machines)]
         return [machine for machine in machines if isinstance(machine, VirtualMachine)]
+
+    def _all_shelves(self) -> list[Shelf]:
+        return [each for shelf in list(self._shelves.values()) for each in shelf.and_contained]
 
     # Life cycle
 
@@ -329,6 +345,15 @@ class VmPool:
         kind = DeviceShelf if is_private else SharedShelf
         size = limits.device_vms if is_private else limits.vms
         return kind(program, size, limits.max_runs, self._make, self._watchdog.forget)
+
+    def _contained(self, shelf: Shelf) -> Shelf:
+        is_inside = shelf.program.isolation != "process" and self._can_be_inside()
+        return shelf.contain(self._make_contained) if is_inside and can_contain() else shelf
+
+    def _make_contained(self, program: CompiledProgram) -> Machine:
+        made = make_contained(program, self._limits.memory_bytes, self._services)
+        self._watchdog.watch(made, program.wall_time_ms)
+        return made
 
     def _make_all(self, makers: Sequence[Callable[[], None]]) -> None:
         with ThreadPoolExecutor(min(len(makers), _MAKERS), "walle-vm-maker") as threads:
@@ -406,9 +431,10 @@ class VmPool:
 
     def _retire(self, shelf: Shelf | None) -> None:
         if shelf is not None:
-            shelf.close(CLOSE_TIMEOUT_S)
+            _close(shelf)
             with self._lock:
-                _add(self._counts, shelf)
+                for each in shelf.and_contained:
+                    _add(self._counts, each)
 
     def _count_stopped(self, _: Watched) -> None:
         with self._lock:
@@ -429,6 +455,12 @@ class VmPool:
 
 def _compiled(program: TaskProgram | CompiledProgram) -> CompiledProgram:
     return program if isinstance(program, CompiledProgram) else compile_program(program)
+
+
+def _close(shelf: Shelf) -> None:
+    shelf.close(CLOSE_TIMEOUT_S)  # it makes no other shelf from now on
+    for each in shelf.and_contained:
+        each.close(CLOSE_TIMEOUT_S)
 
 
 def _add(counts: VmCounts, shelf: Shelf) -> None:

@@ -67,6 +67,7 @@ class Shelf(ABC):
         max_runs: int,
         make: Callable[[CompiledProgram], Machine],
         forget: Callable[[Machine], None],
+        quarantine: Quarantine | None = None,
     ) -> None:
         """Start empty.
 
@@ -76,9 +77,10 @@ class Shelf(ABC):
             max_runs: A VM that made so many runs is replaced; 0 for never.
             make: Makes a bound VM.
             forget: Told of a VM before it is destroyed.
+            quarantine: Another shelf's of the same task; its own by default.
         """
         self.program = program
-        self.quarantine = Quarantine(program.strikes)
+        self.quarantine = quarantine or Quarantine(program.strikes)
         self.counts = ShelfCounts()
         self.machines: list[Machine] = []
         """All that are alive."""
@@ -92,6 +94,7 @@ class Shelf(ABC):
         self._calls_seen: dict[Machine, int] = {}
         self._count = 0
         self._is_closed = False
+        self._contained: Shelf | None = None
         self._open()
 
     @abstractmethod
@@ -115,6 +118,32 @@ class Shelf(ABC):
             VmClosedError: The shelf is closed.
             BlamedRunError: A run ended its VM; run the batch again without it.
         """
+
+    def contain(self, make: Callable[[CompiledProgram], Machine]) -> "Shelf":
+        """Return the shelf of the task's process VMs, empty at first; it goes with this one.
+
+        Both have one quarantine: who is out in one is out in the other.
+
+        Args:
+            make: Makes a process VM.
+
+        Raises:
+            VmClosedError: The shelf is closed.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise self._closed()
+            if self._contained is None:
+                program = msgspec.structs.replace(self.program, isolation="process")
+                self._contained = SharedShelf(
+                    program, self._size, self._max_runs, make, self._forget, self.quarantine
+                )
+            return self._contained
+
+    @property
+    def and_contained(self) -> "list[Shelf]":
+        """Itself and the shelf of its task's process VMs, if it has one."""
+        return [self] if self._contained is None else [self, self._contained]
 
     def fill(self) -> None:  # noqa: B027 - a policy that makes VMs on demand has nothing to do
         """Make one VM before traffic, where the policy knows how."""

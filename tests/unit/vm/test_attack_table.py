@@ -1,6 +1,7 @@
 """Runs the published table of attacks with all guards on."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -65,7 +66,7 @@ HOST = """
 import os, sys
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
-tasks = {"t": TaskProgram("t", "v", sys.argv[1], "t.py", limits=RunLimits(wall_time_ms=50))}
+tasks = {"t": TaskProgram("t", "v", sys.argv[1], "t.py", limits=RunLimits(wall_time_ms=2000))}
 row = ("page_exit", "page_exit", 1, 1, {"attack": 1})
 group = ("d", {}, [(1, 0, ("p", "i", "none", None, row, [row]))])
 pool = VmPool(tasks, 1, lambda task, device: os._exit(77))
@@ -79,7 +80,22 @@ def test_what_cannot_be_stopped_ends_its_host_and_only_that() -> None:
         subprocess.Popen([sys.executable, "-c", HOST, attack.source], stderr=subprocess.DEVNULL)
         for attack in ending
     ]
-    assert [host.wait(60) for host in hosts] == [77] * len(ending)
+    ends = {attack.name: host.wait(60) for attack, host in zip(ending, hosts, strict=True)}
+    # told by the watchdog, or by the kernel at once
+    crashed = {name for name, end in ends.items() if end in {-signal.SIGSEGV, -signal.SIGBUS}}
+    assert crashed == {"deep iterators", "deep chain"}
+    assert {end for name, end in ends.items() if name not in crashed} == {77}
+
+
+def test_what_ends_its_host_is_contained_when_in_doubt(page: Any) -> None:
+    limits = RunLimits(wall_time_ms=1_000)
+    for attack in (attack for attack in ATTACKS if attack.outcome == ENDS):
+        program = TaskProgram("t", "v", attack.source, "t.py", limits=limits)
+        groups: Any = [(f"d{n}", {}, [(1, 0, page({"attack": 1} if n else {}))]) for n in range(2)]
+        with VmPool({"t": program}, 1) as pool:
+            first, hit = (group.runs[0] for group in pool.run("t", groups, is_doubtful=True))
+            assert (first.emits, hit.error) == ([(b"{}", b"")], "Quarantined"), attack.name
+            assert [group.runs[0].ok for group in pool.run("t", groups)] == [True, False]
 
 
 def test_the_published_table_is_this_one() -> None:

@@ -1,0 +1,88 @@
+"""The bytes that outlive a process, and what is made of them."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from walle_stream.errors import StoreCorruptedError
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.in_hand import InHand
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from walle_stream.store.in_hand import InHand
+marks = InHand.open(Path(sys.argv[1]), 4)
+marks.take(1)
+marks.take(2)
+marks.put_down(2)
+os.kill(os.getpid(), 9)
+"""
+
+
+def doubtful(marks, count=4):
+    return [number for number in range(count) if marks.is_doubtful(number)]
+
+
+def test_a_new_file_says_nothing(tmp_path):
+    assert doubtful(InHand.open(tmp_path / "f", 4)) == []
+    assert (tmp_path / "f").read_bytes() == bytes(4)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_in_hand_survives_a_kill(tmp_path):
+    done = subprocess.run([sys.executable, "-c", CHILD, tmp_path / "f"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert doubtful(InHand.open(tmp_path / "f", 4)) == [1]
+
+
+def test_doubt_stays_until_it_is_settled(tmp_path):
+    InHand.open(tmp_path / "f", 4).take(3)
+    for _ in range(2):
+        marks = InHand.open(tmp_path / "f", 4)
+        marks.take(3)
+        marks.put_down(3)
+        marks.put_down_all()
+        assert doubtful(marks) == [3]
+    marks.settle(3)
+    assert doubtful(InHand.open(tmp_path / "f", 4)) == []
+
+
+def test_put_down_is_no_longer_in_hand(tmp_path):
+    marks = InHand.open(tmp_path / "f", 4)
+    marks.take(0)
+    marks.take(1)
+    marks.put_down(0)
+    assert doubtful(InHand.open(tmp_path / "f", 4)) == [1]
+    marks = InHand.open(tmp_path / "g", 4)
+    marks.take(0)
+    marks.take(1)
+    marks.put_down_all()
+    assert doubtful(InHand.open(tmp_path / "g", 4)) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"\0\x01", b"\0\x07\0\0 and more"])
+def test_a_file_of_another_length_is_read_as_far_as_it_goes(tmp_path, content):
+    (tmp_path / "f").write_bytes(content)
+    marks = InHand.open(tmp_path / "f", 4)
+    assert doubtful(marks) == [1] * (len(content) > 1)
+    marks.take(0)
+
+
+def open_dir(path):
+    return DataDir.open(path, partition_count=4, pipeline="p", source={})
+
+
+def test_a_data_directory_has_one_and_lists_quarantined_pairs_once(tmp_path):
+    with open_dir(tmp_path / "d") as opened:
+        opened.open_in_hand().take(1)
+        for device_id in ("a", "b", "a"):
+            opened.add_quarantined("t", device_id)
+    with open_dir(tmp_path / "d") as opened:
+        assert doubtful(opened.open_in_hand(), 5) == [1]
+        assert opened.quarantined() == [("t", "a"), ("t", "b")]
+    (tmp_path / "d" / "meta.json").unlink()
+    with pytest.raises(StoreCorruptedError, match=r"meta\.json is lost"):
+        open_dir(tmp_path / "d")

@@ -1,0 +1,71 @@
+"""Whether a partition's next runs may be those that ended the last process.
+
+The batch that was in hand then is not committed: its events come first again,
+perhaps cut otherwise, and so do its replies, at any time. Until both are
+committed the partition is in doubt, and its runs are contained.
+"""
+
+import logging
+from typing import Final
+
+from walle_stream.store.in_hand import InHand
+from walle_stream.wire.rows import PartitionHead
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Doubt:
+    """Doubt about one partition. One thread, the device host's."""
+
+    def __init__(self, in_hand: InHand, number: int, batch_events: int) -> None:
+        """Begin with what the last process left.
+
+        Args:
+            in_hand: Where it left that.
+            number: The partition's.
+            batch_events: Most events of a batch.
+        """
+        self._in_hand = in_hand
+        self._number = number
+        self._events = batch_events
+        self._calls = -1
+        self.is_doubtful = in_hand.is_doubtful(number)
+        """Whether runs must be contained."""
+        if self.is_doubtful:
+            _log.warning(
+                "the last process ended while partition %d ran scripts: its next %d events run in "
+                "process VMs",
+                number,
+                batch_events,
+            )
+
+    def take(self) -> None:
+        """Note that a VM is about to be called."""
+        self._in_hand.take(self._number)
+
+    def put_down(self) -> None:
+        """Note that the turn is over, committed or not."""
+        self._in_hand.put_down(self._number)
+
+    def begin(self, head: PartitionHead) -> None:
+        """Look at where the partition begins.
+
+        Args:
+            head: That of the last commit.
+        """
+        if self._calls < 0:
+            self._calls = head.counters.calls
+
+    def commit(self, events: int, head: PartitionHead) -> None:
+        """Take a commit into account.
+
+        Args:
+            events: Of its batch.
+            head: The commit's.
+        """
+        if self.is_doubtful:
+            self._events = 0 if head.is_ended else self._events - events
+            if self._events <= 0 and head.counters.replies >= self._calls:
+                self.is_doubtful = False
+                self._in_hand.settle(self._number)
+        self.put_down()

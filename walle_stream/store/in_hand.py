@@ -1,0 +1,78 @@
+"""Which partitions are in a VM's call, in memory that outlives the process.
+
+A byte per partition in a small mapped file, and one for the start, when scripts
+are loaded: the kernel keeps what was stored there, whatever the process dies of.
+Who opens the file after that sees what was in a call, one of which may have been
+the end of the process.
+"""
+
+import mmap
+import os
+from pathlib import Path
+from typing import Final, Self
+
+_IDLE: Final = 0
+_IN_HAND: Final = 1
+_DOUBTFUL: Final = 2
+"""In a call when the last process ended; it stays so until it is known to be past that."""
+
+
+class InHand:
+    """The bytes of a data directory's partitions. Each partition's thread changes its own.
+
+    Never closed but let go: a thread that is late at the end must find it mapped.
+    """
+
+    def __init__(self, marks: mmap.mmap) -> None:
+        """Wrap; use ``open``."""
+        self._marks = marks
+        for number, mark in enumerate(marks[:]):
+            if mark != _IDLE:
+                marks[number] = _DOUBTFUL
+
+    @classmethod
+    def open(cls, path: Path, count: int) -> Self:
+        """Open the file, or make it.
+
+        Args:
+            path: The file; one owner at a time.
+            count: How many partitions.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # written, not only made longer: storing into a hole of a file on a full
+            # disk would be a fatal signal
+            os.pwrite(file, os.pread(file, count, 0).ljust(count, b"\0"), 0)
+            return cls(mmap.mmap(file, count))
+        finally:
+            os.close(file)
+
+    def is_doubtful(self, number: int) -> bool:
+        """Whether a partition was in a call when the last process ended.
+
+        Args:
+            number: The partition's.
+        """
+        return self._marks[number] == _DOUBTFUL
+
+    def take(self, number: int) -> None:
+        """Note that a partition is about to call a VM."""
+        if self._marks[number] == _IDLE:
+            self._marks[number] = _IN_HAND
+
+    def put_down(self, number: int) -> None:
+        """Note that a partition has done with its call; one in doubt stays so."""
+        if self._marks[number] == _IN_HAND:
+            self._marks[number] = _IDLE
+
+    def put_down_all(self) -> None:
+        """Put all down, because it is known what the process is about to end of."""
+        for number in range(len(self._marks)):
+            self.put_down(number)
+
+    def settle(self, number: int) -> None:
+        """Note that a partition is past what it was in doubt of."""
+        self._marks[number] = _IDLE
