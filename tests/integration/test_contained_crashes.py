@@ -122,7 +122,16 @@ def test_devices_that_crash_cost_one_end_each_at_most(walle, pipelines, tmp_path
     assert not letters
 
 
-@pytest.mark.parametrize("point", ["vm.before:2", "vm.after:3", "commit.after:3", "send.before:2"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "vm.after:3",
+        *(
+            pytest.param(point, marks=pytest.mark.slow)
+            for point in ("vm.before:2", "commit.after:3", "send.before:2")
+        ),
+    ],
+)
 def test_a_kill_that_no_script_caused_changes_nothing(walle, pipelines, tmp_path, point):
     _, innocent = pipelines
     data_dir = tmp_path / "data"

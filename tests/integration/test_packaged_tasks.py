@@ -143,7 +143,16 @@ def test_source_and_package_go_on_where_the_other_stopped(
     assert bytes_of(tmp_path / "d") == of_source["bytes"]
 
 
-@pytest.mark.parametrize("point", ["commit.before:40", "commit.after:40", "cloud.before:3"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "commit.after:40",
+        *(
+            pytest.param(point, marks=pytest.mark.slow)
+            for point in ("commit.before:40", "cloud.before:3")
+        ),
+    ],
+)
 def test_a_killed_source_run_goes_on_as_a_package(device, run_part, of_source, tmp_path, point):
     done = run_part("ipv", environ={"WALLE_CRASH": point}, check=False)
     assert done.returncode == -signal.SIGKILL
