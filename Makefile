@@ -28,9 +28,7 @@ run: setup ## item page view features of real users: the main job over the sampl
 .PHONY: test
 test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
 	@.ci/python.sh other $(OTHER) $(VENV)
-	@$(PY) -m pytest -m "not slow" $(ARGS)
-	@if [ -x $(OTHER)/bin/python ]; then \
-	    $(OTHER)/bin/python -m pytest -m "(vm or actors or chaos) and not slow" $(ARGS); fi
+	@.ci/test.sh $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: fmt fmt-check lint types arch
 fmt: setup ## format the code

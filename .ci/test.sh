@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# All tests that are not slow, in two lanes at once: one after the other they take over a
+# quarter of an hour, and most of it is waiting for processes that they start.
+#   .ci/test.sh PYTHON OTHER [arguments of pytest]
+set -u
+py=$1
+other=$2
+shift 2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+lane() { # a lane without tests (-k) is no failure
+    "$@"
+    local status=$?
+    [ "$status" -eq 5 ] && status=0
+    return "$status"
+}
+
+units() {
+    lane "$py" -m pytest -m "not slow" tests/unit tests/conformance "$@" || return
+    if [ -x "$other" ]; then
+        lane "$other" -m pytest -p no:cacheprovider -m "(vm or actors or chaos) and not slow" "$@"
+    fi
+}
+
+units "$@" >"$log" 2>&1 &
+lane "$py" -m pytest -p no:cacheprovider -m "not slow" \
+    tests/integration tests/property tests/chaos "$@"
+whole=$?
+wait $!
+part=$?
+echo "== the other lane: unit and conformance tests; then the other Python"
+cat "$log"
+[ "$whole" -eq 0 ] && [ "$part" -eq 0 ]
