@@ -41,6 +41,14 @@ def double(call):
     return {"n": 2 * call.question["n"]}
 def fails(call):
     raise KeyError(call.device_id)
+def leaves(call):
+    raise SystemExit(3)
+def mute(call):
+    class Mute(Exception):
+        def __str__(self): raise KeyError
+    raise Mute
+def nan(call):
+    return float("nan")
 def huge(call):
     return "x" * 2_000_000
 def not_json(call):
@@ -128,7 +136,14 @@ def test_replies_are_neither_lost_nor_doubled_by_kills(folder, tmp_path, point):
 
 @pytest.mark.parametrize(
     ("function", "error"),
-    [("fails", "KeyError: "), ("huge", "ValueError: 2000002 bytes"), ("not_json", "TypeError")],
+    [
+        ("leaves", "SystemExit: 3"),
+        ("mute", "Mute: its text could not be made"),
+        ("nan", "ValueError: "),
+        ("fails", "KeyError: "),
+        ("huge", "ValueError: 2000002 bytes"),
+        ("not_json", "TypeError"),
+    ],
 )
 def test_a_service_that_fails_is_told_to_the_script(folder, tmp_path, function, error):
     script = """

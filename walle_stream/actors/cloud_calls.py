@@ -143,10 +143,10 @@ class CloudCalls:
             if len(value) > REPLY_MAX_BYTES:
                 raise ValueError(f"{len(value)} bytes, at most {REPLY_MAX_BYTES} are allowed")  # noqa: TRY301 - told to the script as any other
             reply.value = msgspec.Raw(value)
-        except Exception as error:  # noqa: BLE001 - a service's failure is the caller's to handle
+        except BaseException as error:  # noqa: BLE001 - whatever a service raises is its failure
+            reply.error = _described(error)
             ids = {"device_id": given.device_id, "task": given.task}
-            _log.warning("service %r failed: %s", given.service, error, extra=ids)
-            reply.error = f"{type(error).__name__}: {error}"[:_ERROR_MAX_CHARACTERS]
+            _log.warning("service %r failed: %s", given.service, reply.error, extra=ids)
         return encode_reply(reply)
 
     def _ask(self, call: OpenCall) -> Any:
@@ -160,3 +160,11 @@ class CloudCalls:
         question = msgspec.json.decode(given.question, type=dict[str, Any])
         key = f"{call.incarnation}/{given.device_id}/{given.number}"
         return service(ServiceCall(given.device_id, given.task, given.task_version, question, key))
+
+
+def _described(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"[:_ERROR_MAX_CHARACTERS]
+    except Exception:  # noqa: BLE001 - its __str__ is the service's too
+        return f"{name}: its text could not be made"

@@ -29,6 +29,8 @@ CHUNK_BYTES: Final = 2**20
 FLUSH_BYTES: Final = 8 * 2**20
 """Partly filled batches are handed out after this many bytes."""
 
+# the last for what is nested deeper than the decoder goes
+_DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _RAW_CHARACTERS: Final = 1_024
 _EVENT_BYTES: Final = 500
 _DEVICES_CACHED: Final = 262_144
@@ -231,8 +233,8 @@ class EventsReader:
             try:
                 event = _decode(line)
                 lane = homes[event.device_id]
-                is_plain = size <= max_size and min(event.event_time_ms, event.ingest_time_ms) >= 0
-            except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+                is_plain = size <= max_size and event.event_time_ms >= 0 <= event.ingest_time_ms
+            except (*_DECODE_ERRORS, KeyError):
                 is_plain = False
             if not is_plain:
                 self._at, self._line = at, number
@@ -269,7 +271,7 @@ class EventsReader:
             return None
         try:
             event = _decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except _DECODE_ERRORS as error:
             self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
             return None
         problem = device_id_problem(event.device_id)
@@ -327,7 +329,8 @@ class EventsReader:
     def _flush(self) -> None:
         self._flush_at = self._at + FLUSH_BYTES
         for lane in self._lanes:
-            if lane.rows:
+            # also one that got nothing: a restart begins at the place furthest behind
+            if lane.rows or lane.done.at < self._at:
                 self._ready.append(lane.cut(self._position()))
 
     def _end(self) -> None:

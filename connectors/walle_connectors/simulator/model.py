@@ -2,25 +2,17 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StrictInt
 
+from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
 """Share of events, 0 to 1."""
 
 
-class SimulatorModel(BaseModel):
+class SimulatorModel(Strict):
     """A shop and its visitors."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        defer_build=True,
-    )
 
     connector: str = "simulator"
     seed: StrictInt = Field(default=2022, ge=0, description="Another seed, other visitors.")

@@ -59,6 +59,7 @@ def test_what_stands_beside_an_event_is_skipped(source):
         (b"{", "decode", "is no event"),
         (b"\xff", "decode", "is no event"),
         (b"[]", "decode", "is no event"),
+        (line()[:-1] + b', "payload": ' + b"[" * 100_000 + b"}", "decode", "is no event"),
         (line(kind="jump"), "decode", "jump"),
         (line(device_id=""), "invalid", "the device id is empty"),
         (line(device_id="a\0b"), "invalid", "NUL"),
@@ -70,8 +71,9 @@ def test_what_stands_beside_an_event_is_skipped(source):
 )
 @pytest.mark.parametrize("is_last", [False, True])
 def test_what_is_no_event_is_a_dead_letter_with_its_place(source, bad, route, words, is_last):
+    bound = 1_000 if route == "oversized" else 200_000
     lines = [line(), line(device_id="e"), b"", bad, *([] if is_last else [line()])]
-    (batch,) = read(source(b"\n".join(lines), maxRecordBytes=1_000))
+    (batch,) = read(source(b"\n".join(lines), maxRecordBytes=bound))
     (letter,) = batch.dead_letters
     assert (letter.route, letter.origin) == (route, "e.jsonl:4")
     assert words in letter.reason
@@ -100,6 +102,20 @@ def test_a_file_that_grows_is_read_on(source):
     (more,) = read(source(line() + b"\n" + line(device_id="e") + b"\n"), {0: batch.offset})
     assert [each.device_id for each in more.events] == ["e"]
     assert more.is_end
+
+
+def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
+    monkeypatch.setattr(reader_module, "FLUSH_BYTES", 300)
+    made = source(b"\n".join([line()] * 50))
+    reader = made.open({}, 4, 100, 20)
+    offsets = {}
+    while not reader.is_done:
+        offsets.update((batch.partition, batch.offset) for batch in reader.read())
+    reader.close()
+    assert {json.loads(offset)["line"] for offset in offsets.values()} == {20}
+    assert len(offsets) == 4
+    rest = read(made, offsets, partitions=4)
+    assert sum(len(batch.events) for batch in rest) == 30
 
 
 @pytest.mark.parametrize("data", [line() + b" ", line(page_id="q") + b"\n", b"", line()[:-5]])
