@@ -3,25 +3,24 @@
 Each line belongs to its device's partition. A partition's offset is a place in
 the file: what stands before it is accounted, whatever other partitions have
 seen. So a reader begins at the place furthest behind and passes over what is
-accounted already; no state is needed, and a start reads nothing twice but that.
+accounted already; no state is needed. Partitions without events keep up, so that
+is at most ``FLUSH_BYTES`` and a batch.
 """
 
 import zlib
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
+from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.events.offsets import Position, decode_positions, encode_position
+from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
 from walle_stream.types import device_id_problem, partition_of
-
-READ_ERRORS: Final = (OSError, EOFError, zlib.error)
-"""What reading may raise: the disk's errors, and cut or damaged gzip data."""
 
 CHUNK_BYTES: Final = 2**20
 """How much is read at once."""
@@ -31,7 +30,6 @@ FLUSH_BYTES: Final = 8 * 2**20
 
 # the last for what is nested deeper than the decoder goes
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_RAW_CHARACTERS: Final = 1_024
 _EVENT_BYTES: Final = 500
 _DEVICES_CACHED: Final = 262_144
 
@@ -76,13 +74,10 @@ class _Lane:
 class EventsReader:
     """A file that was opened at its partitions' offsets. One thread."""
 
-    def __init__(  # noqa: PLR0913 - one caller, by keyword
+    def __init__(
         self,
         *,
-        stream: BinaryIO,
-        raw: BinaryIO,
-        size_bytes: int,
-        name: str,
+        stream: FileStream,
         offsets: Mapping[int, bytes],
         partition_count: int,
         batch_events: int,
@@ -92,10 +87,7 @@ class EventsReader:
         """Begin.
 
         Args:
-            stream: The file's bytes, decompressed; taken.
-            raw: The file itself; taken.
-            size_bytes: Of the file itself.
-            name: Of the file.
+            stream: The file; taken.
             offsets: By partition.
             partition_count: Number of partitions.
             batch_events: Most events in a batch.
@@ -111,8 +103,7 @@ class EventsReader:
         positions = decode_positions(offsets, partition_count)
         self._lanes = [_Lane(number, position) for number, position in enumerate(positions)]
         self._homes: dict[str, _Lane] = {}
-        self._stream, self._raw = stream, raw
-        self._size_bytes, self._name = size_bytes, name
+        self._stream, self._bytes, self._name = stream, stream.bytes, stream.name
         self._max_bytes = max_record_bytes
         furthest = max(position.line for position in positions)
         self._last_line = None if limit is None else furthest + limit
@@ -120,7 +111,10 @@ class EventsReader:
             self._check(position)
         first = min(positions, key=lambda position: position.at)
         self._at, self._line, self._tail = first.at, first.line, first.tail
-        stream.seek(self._at)
+        self._bytes.seek(self._at)
+        if not self._at:
+            stream.skip_mark()
+            self._at = self._bytes.tell()
         self._lines: list[bytes] = []
         self._rest = b""
         self._next = 0
@@ -165,20 +159,17 @@ class EventsReader:
     @property
     def progress(self) -> float:
         """Share of the file that was read, 0-1."""
-        if self._raw.closed or not self._size_bytes:
-            return 1.0
-        return min(self._raw.tell() / self._size_bytes, 1.0)
+        return self._stream.progress
 
     def close(self) -> None:
         """Close the file; may be called twice."""
         self._stream.close()
-        self._raw.close()
 
     # Reading
 
     def _read_chunk(self) -> None:
         try:
-            data = self._stream.read(CHUNK_BYTES)
+            data = self._bytes.read(CHUNK_BYTES)
         except READ_ERRORS as error:
             raise SourceError(
                 f"source {self._name!r} cannot be read on after line {self._line} ({error}): "
@@ -205,7 +196,7 @@ class EventsReader:
         size, part = len(self._rest), self._rest
         digest = zlib.crc32(part)
         while part and not part.endswith(b"\n"):
-            part = self._stream.readline(CHUNK_BYTES)
+            part = self._bytes.readline(CHUNK_BYTES)
             size += len(part)
             digest = zlib.crc32(part.removesuffix(b"\n"), digest)
         size -= part.endswith(b"\n")
@@ -293,15 +284,12 @@ class EventsReader:
         lane.rows += 1
         lane.raw_bytes += len(line) + 1
         lane.dead_letters.append(
-            DeadLetter(
+            record_dead_letter(
+                line,
                 route=route,
                 reason=reason,
                 origin=f"{self._name}:{self._line}",
                 error=error,
-                raw=line[: 4 * _RAW_CHARACTERS]
-                .decode(errors="replace")
-                .rstrip("\r\n")[:_RAW_CHARACTERS],
-                digest=blake2b(line, digest_size=16).hexdigest(),
             )
         )
 
@@ -312,8 +300,8 @@ class EventsReader:
         begin = position.at - 1 - size
         data = b""
         if begin >= 0:
-            self._stream.seek(begin)
-            data = self._stream.read(size + 1)
+            self._bytes.seek(begin)
+            data = self._bytes.read(size + 1)
         # its end, too: what was a last line may have been half of one
         if zlib.crc32(data[:size]) != digest or data[size:] not in {b"\n", b""}:
             raise SourceChangedError(

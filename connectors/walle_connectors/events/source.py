@@ -1,31 +1,18 @@
 """A file of events: its identity, and opening it anywhere."""
 
-import gzip
-import io
 from collections.abc import Mapping
-from contextlib import contextmanager
 from hashlib import blake2b
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from walle_connectors.events.reader import READ_ERRORS, EventsReader
-from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from walle_connectors.events.model import EventsModel
-
-HEAD_BYTES: Final = 65_536
-"""How much of the file's decompressed beginning the fingerprint covers."""
-
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_BUFFER_BYTES: Final = 262_144
+from walle_connectors.events.model import EventsModel
+from walle_connectors.events.reader import EventsReader
+from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
+from walle_stream.errors import SourceChangedError, SourceError
 
 
 class EventsSource:
     """Events from one file of them."""
 
-    def __init__(self, model: "EventsModel") -> None:
+    def __init__(self, model: EventsModel) -> None:
         """Keep the definition; the file is not touched.
 
         Args:
@@ -41,7 +28,7 @@ class EventsSource:
         Raises:
             SourceError: The file cannot be read.
         """
-        head = self._head(HEAD_BYTES)
+        head = read_head(self._path, HEAD_BYTES)
         return {"format": "events", "head_bytes": len(head), "head_digest": _digest(head)}
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
@@ -55,7 +42,7 @@ class EventsSource:
             SourceError: The file cannot be read.
         """
         size = int(stored.get("head_bytes", 0))
-        head = self._head(size)
+        head = read_head(self._path, size)
         if stored.get("format") != "events" or _digest(head) != stored.get("head_digest"):
             raise SourceChangedError(
                 f"source {str(self._path)!r} is not the one that the data directory was made from: "
@@ -81,13 +68,10 @@ class EventsSource:
         Raises:
             SourceError: The file cannot be opened, or an offset is not of it.
         """
-        stream, raw, size = self._open()
+        stream = FileStream(self._path)
         try:
             return EventsReader(
                 stream=stream,
-                raw=raw,
-                size_bytes=size,
-                name=self._path.name,
                 offsets=offsets,
                 partition_count=partition_count,
                 batch_events=batch_events,
@@ -96,41 +80,9 @@ class EventsSource:
             )
         except BaseException as error:
             stream.close()
-            raw.close()
             if isinstance(error, READ_ERRORS):
-                raise self._unreadable(error) from error
+                raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
             raise
-
-    def _open(self) -> tuple[BinaryIO, BinaryIO, int]:
-        try:
-            raw = self._path.open("rb", buffering=0)
-        except OSError as error:
-            raise SourceNotFoundError(
-                f"source {str(self._path)!r} cannot be opened ({error.strerror}): correct "
-                "spec.source.path"
-            ) from error
-        is_gzip = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        size = raw.seek(0, io.SEEK_END)
-        raw.seek(0)
-        if is_gzip:
-            return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb")), raw, size
-        return io.BufferedReader(raw, _BUFFER_BYTES), raw, size
-
-    def _head(self, size: int) -> bytes:
-        with self._read_errors():
-            stream, raw, _ = self._open()
-            with raw, stream:
-                return stream.read(size)
-
-    @contextmanager
-    def _read_errors(self) -> "Iterator[None]":
-        try:
-            yield
-        except READ_ERRORS as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: BaseException) -> SourceError:
-        return SourceError(f"source {str(self._path)!r} cannot be read ({error}): repair the file")
 
 
 def _digest(data: bytes) -> str:

@@ -23,12 +23,13 @@ from zlib import crc32
 
 import msgspec
 
+from walle_connectors.dead_letters import record_dead_letter
+from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_connectors.files.lane import Held, Lane, Scope
 from walle_connectors.files.mapping import InvalidRow, RowResult
 from walle_connectors.files.model import OrderModel
 from walle_connectors.files.offsets import decode_positions, known_digests, known_ends
-from walle_connectors.files.records import BrokenRow, Record, text_digest
-from walle_connectors.files.stream import READ_ERRORS, FileStream
+from walle_connectors.files.records import BrokenRow, Record
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch
@@ -41,7 +42,6 @@ FLUSH_BYTES: Final = 8 * 2**20
 """Or after this many bytes of rows."""
 
 _DEVICES_CACHED: Final = 65_536
-_RAW_CHARACTERS: Final = 1_024
 
 type _Home = tuple[Lane, Scope]
 type _Known = tuple[str, int, Any]
@@ -307,16 +307,13 @@ class FilesReader:
     ) -> DeadLetter:
         _, _, text, line, place = record
         where = f"{self._stream.name}:{line}"
-        return DeadLetter(
+        return record_dead_letter(
+            text,
             route=route,
             reason=reason,
             origin=where if place < 0 else f"{where}[{place}]",
             device_id=device_id,
             error=error,
-            raw=text[: 4 * _RAW_CHARACTERS]
-            .decode(errors="replace")
-            .rstrip("\r\n")[:_RAW_CHARACTERS],
-            digest=text_digest(text),
         )
 
     def _home(self, device_id: str) -> _Home | None:

@@ -44,11 +44,6 @@ beginning if it was too long); line number from 1; place in the exploded list
 from 0, or -1."""
 
 
-def text_digest(text: bytes) -> str:
-    """Return the blake2b-128 of a record, hexadecimal."""
-    return blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
-
-
 class _Lines:
     """Physical lines with a bound, and the way back for lines read ahead."""
 

@@ -5,16 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
+from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
 from walle_connectors.files.layout import CsvLayout, JsonLayout
 from walle_connectors.files.mapping import MappingError, RowResult, compile_mapping
 from walle_connectors.files.model import FilesModel
 from walle_connectors.files.reader import FilesReader
 from walle_connectors.files.records import CsvRecords, JsonRecords, Record
-from walle_connectors.files.stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
-
-HEAD_BYTES: Final = 65_536
-"""How much of the file's decompressed beginning the fingerprint covers."""
 
 _DIGEST_BYTES: Final = 16
 
@@ -39,7 +36,7 @@ class FilesSource:
         Raises:
             SourceError: The file cannot be read.
         """
-        head = self._head(HEAD_BYTES)
+        head = read_head(self._model.path, HEAD_BYTES)
         return {
             "format": self._model.format,
             "head_bytes": len(head),
@@ -58,7 +55,7 @@ class FilesSource:
             SourceError: The file cannot be read.
         """
         size = int(stored.get("head_bytes", 0))
-        head = self._head(size)
+        head = read_head(self._model.path, size)
         if len(head) < size:
             self._refuse(f"it has {len(head)} bytes, before it had at least {size}")
         if _digest(head) != stored.get("head_digest"):
@@ -111,17 +108,6 @@ class FilesSource:
             if isinstance(error, READ_ERRORS):
                 raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
             raise
-
-    def _head(self, size: int) -> bytes:
-        stream = FileStream(self._model.path)
-        try:
-            return stream.bytes.read(size)
-        except READ_ERRORS as error:
-            raise SourceError(
-                f"source {stream.name!r} cannot be read ({error}): repair the file"
-            ) from error
-        finally:
-            stream.close()
 
     def _refuse(self, difference: str) -> None:
         raise SourceChangedError(

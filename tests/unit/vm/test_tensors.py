@@ -22,6 +22,7 @@ LONG = "ctx.tensor([0.0]).take([0] * 100_000)"
 
 class Counting(MinimalEvaluator):
     def __init__(self) -> None:
+        super().__init__()
         self.graphs: list[Any] = []
 
     def evaluate(self, graph: Any) -> Any:

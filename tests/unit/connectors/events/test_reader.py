@@ -132,3 +132,11 @@ def test_files_that_cannot_be_read(source, tmp_path):
         read(source(b"\x1f\x8b" + b"x" * 100))
     with pytest.raises(SourceError, match="cannot be read"):
         _ = source(b"\x1f\x8b" + b"x" * 100).fingerprint
+
+
+def test_a_byte_order_mark_is_passed_over(source):
+    made = source(b"\xef\xbb\xbf" + line() + b"\n" + line(device_id="e") + b"\n")
+    first = read(made, limit=1)
+    rest = read(made, {0: first[-1].offset})
+    assert [each.device_id for batch in (*first, *rest) for each in batch.events] == ["d", "e"]
+    assert not [batch.dead_letters for batch in (*first, *rest) if batch.dead_letters]

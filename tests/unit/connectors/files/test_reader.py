@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from walle_connectors.dead_letters import text_digest
 from walle_connectors.files import FilesSource
 from walle_connectors.files.reader import FLUSH_ROWS
-from walle_connectors.files.records import text_digest
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, SourceBatch

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from walle_connectors.dead_letters import text_digest
 from walle_connectors.files.layout import JsonLayout
-from walle_connectors.files.records import BrokenRow, CsvRecords, JsonRecords, text_digest
+from walle_connectors.files.records import BrokenRow, CsvRecords, JsonRecords
 
 
 class CountingStream(io.BytesIO):

@@ -1,4 +1,4 @@
-"""The bytes of a file, decompressed, with the share that was read."""
+"""The bytes of a file, decompressed, and what identifies it; for all connectors of files."""
 
 import gzip
 import io
@@ -7,14 +7,38 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from walle_stream.errors import SourceNotFoundError
+from walle_stream.errors import SourceError, SourceNotFoundError
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error)
 """What reading may raise: the disk's errors, and cut or damaged gzip data."""
 
+HEAD_BYTES: Final = 65_536
+"""How much of a file's decompressed beginning its fingerprint covers."""
+
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 _BUFFER_BYTES: Final = 262_144
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """Return the beginning of a file, decompressed.
+
+    Args:
+        path: The file.
+        size: How many bytes; fewer if it has no more.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    stream = FileStream(path)
+    try:
+        return stream.bytes.read(size)
+    except READ_ERRORS as error:
+        raise SourceError(
+            f"source {stream.name!r} cannot be read ({error}): repair the file"
+        ) from error
+    finally:
+        stream.close()
 
 
 class FileStream:
