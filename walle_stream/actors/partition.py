@@ -18,8 +18,10 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
+from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.recovery import recover
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
@@ -32,6 +34,7 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
 from walle_stream.wire.calls import encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
+from walle_stream.wire.journal import encode_batch
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -57,6 +60,10 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
     """Of the data directory."""
+    journal_events: int = JOURNAL_EVENTS_DEFAULT
+    """Events that the journal holds before dirty devices are written."""
+    pages: Mapping[str, frozenset[str]] = {}
+    """For tasks that only events on certain pages wake: these."""
 
 
 class PartitionStatus(msgspec.Struct):
@@ -103,6 +110,7 @@ class PartitionHost:
         self._open_session = open_session
         self._downlink = downlink
         self._rows: PartitionRows | None = None
+        self._leaving: list[str] = []
         self._doubt = Doubt(plan.in_hand, number, plan.batch_events)
         self.restart()
 
@@ -110,10 +118,13 @@ class PartitionHost:
         """Drop what is in memory and open the partition at its last commit."""
         self.abandon()
         rows = self._rows = self._open_rows()
+        recover(rows, JournalDefinition(self._plan.triggers, self._plan.policy))
+        self._journal = JournalWindow(self._plan.journal_events)
         self._head = rows.head()
         self._doubt.begin(self._head)
         self.offset = rows.offset()
-        machine = self._machine = PartitionMachine(self._plan.triggers, self._plan.policy)
+        plan = self._plan
+        machine = self._machine = PartitionMachine(plan.triggers, plan.policy, plan.pages)
         machine.watermark_ms = self._head.watermark_ms
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
@@ -155,6 +166,10 @@ class PartitionHost:
     ) -> int:
         # returns how many pages ended by an exit
         machine, rows, replies = self._machine, self._opened(), inbound.replies
+        watermark_ms = machine.watermark_ms
+        if batch.events or batch.is_end:
+            machine.number = head.next_batch
+            head.next_batch += 1
         for device_id in machine.absent(batch.events, is_end=batch.is_end, replies=replies):
             machine.activate(device_id, *rows.device(device_id))
         runs = machine.handle(batch.events, is_end=batch.is_end, replies=replies)
@@ -173,11 +188,11 @@ class PartitionHost:
             asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
+        self._put_devices(batch, watermark_ms)
         frames = self._commit(head, offset, records, bodies, dead_letters)
         self._doubt.commit(len(batch.events), head)
         for frame in frames:
             self._session.offer(*frame)
-        self._states.forget(machine.passivate(self._plan.active_devices))
         return exits
 
     def _run_tasks(
@@ -247,6 +262,22 @@ class PartitionHost:
         counters.commits += 1
         head.watermark_ms = self._machine.watermark_ms
 
+    def _put_devices(self, batch: SourceBatch, watermark_ms: int) -> None:
+        """Write the batch into the journal, and what is dirty for long or must leave memory."""
+        machine, rows, journal = self._machine, self._opened(), self._journal
+        if batch.events or batch.is_end:
+            row = encode_batch(
+                batch.events, self._plan.policy.fields, watermark_ms, is_end=batch.is_end
+            )
+            journal.add(machine.number, len(batch.events), len(row))
+            rows.put_journal(machine.number, row)
+        self._leaving = machine.excess(self._plan.active_devices)
+        for delta in machine.delta(journal.due, self._leaving):
+            rows.put_device(delta)
+        rows.drop_journal(journal.release(machine.oldest_dirty))
+        for numbers in machine.numbers():
+            rows.put_numbers(*numbers)
+
     def _commit(
         self,
         head: PartitionHead,
@@ -262,14 +293,14 @@ class PartitionHost:
             head.next_frame += 1
             head.counters.uplink_frames += 1
             head.counters.uplink_bytes += self._session.size_bytes(body)
-        for delta in machine.delta():
-            rows.put_device(delta)
         rows.put_features(records)
         rows.put_outbox(frames, self._session.collect())
         rows.put_dead_letters(head, dead_letters)
         rows.commit(head, offset)
         self._exchange.release(head)
         machine.mark_committed()
+        machine.passivate(self._leaving)
+        self._states.forget(self._leaving)
         self._head, self.offset = head, offset
         return frames
 
@@ -299,7 +330,11 @@ class PartitionHost:
         rows = self._opened()
         self._session.flush(deadline_ms)
         acknowledged = self._session.collect()
-        if acknowledged:
+        deltas = self._machine.delta()
+        if acknowledged or deltas:
+            for delta in deltas:
+                rows.put_device(delta)
+            rows.drop_journal(self._journal.release(None))
             rows.put_outbox((), acknowledged)
             rows.commit(self._head, self.offset)
         crash_point("close.before")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from walle_stream.actors.journal import JournalDefinition
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter
 from walle_stream.store import keys
@@ -20,12 +21,15 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
 from walle_stream.stream.machine import DeviceDelta, DeviceSnapshot
 from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.journal import JournalBatch, decode_batch
 from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
 
 _U64: Final = Struct(">Q")
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, str, str], "call").decode
+_decode_numbers = RowDecoder(tuple[int, int], "numbers").decode
+_decode_definition = RowDecoder(JournalDefinition, "journal").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
@@ -66,23 +70,36 @@ class PartitionRows:
         transaction.commit()
         return epoch
 
-    def device(self, device_id: str) -> tuple[DeviceSnapshot | None, dict[int, list[Any]]]:
-        """Return a device at rest and the event rows of its open pages.
+    def device(
+        self, device_id: str
+    ) -> tuple[DeviceSnapshot | None, dict[int, list[Any]], tuple[int, int]]:
+        """Return a device at rest, the event rows of its open pages, and its next numbers.
 
         Args:
             device_id: The device.
         """
         device = DeviceKeys(device_id)
-        row = self._store.get(device.row)
+        row, numbers_row = self._store.multi_get((device.row, device.numbers()))
+        numbers = (1, 1) if numbers_row is None else _decode_numbers(numbers_row)
         if row is None:
-            return None, {}
+            return None, {}, numbers
         snapshot = _decode_device(row)
         rows: dict[int, list[Any]] = {}
         if snapshot.sequence[4]:
             for key, value in self._store.scan(device.pages()):
                 ordinal, _ = keys.parse_page_row(key)
                 rows.setdefault(ordinal, []).append(tuple(_decode_page_row(value)))
-        return snapshot, rows
+        return snapshot, rows, numbers
+
+    def journal(self) -> Iterator[tuple[int, JournalBatch]]:
+        """Iterate over the journal's batches, by number."""
+        for key, value in self._store.scan(keys.JOURNAL_PREFIX):
+            yield keys.parse_number(key), decode_batch(value)
+
+    def journal_definition(self) -> JournalDefinition | None:
+        """Return what the journal's batches were handled with, None at first."""
+        row = self._store.get(keys.JOURNAL_KEY)
+        return None if row is None else _decode_definition(row)
 
     def timers(self) -> Iterator[tuple[str, int]]:
         """Iterate over the devices at rest that have a deadline."""
@@ -116,6 +133,30 @@ class PartitionRows:
             for index in range(count):
                 transaction.delete(device.page_row(ordinal, index))
         self._put_deadline(transaction, delta.device_id, delta.snapshot.deadline_ms)
+
+    def put_numbers(self, device_id: str, next_number: int, next_call: int) -> None:
+        """Write a device's next numbers."""
+        key = self._device_keys(device_id).numbers()
+        self._begun().put(key, encode_row((next_number, next_call)))
+
+    def put_journal(self, number: int, row: bytes) -> None:
+        """Write a batch of the journal.
+
+        Args:
+            number: Its number.
+            row: Encoded.
+        """
+        self._begun().put(keys.batch_key(number), row)
+
+    def drop_journal(self, numbers: Iterable[int]) -> None:
+        """Delete batches of the journal."""
+        transaction = self._begun()
+        for number in numbers:
+            transaction.delete(keys.batch_key(number))
+
+    def put_journal_definition(self, definition: JournalDefinition) -> None:
+        """Write what the journal's batches are handled with."""
+        self._begun().put(keys.JOURNAL_KEY, encode_row(definition))
 
     def put_task_states(
         self, task: str, changes_by_device: Mapping[str, Mapping[str, bytes | None]]

@@ -233,6 +233,9 @@ class Assembly:
         )
         return PartitionPlan(
             triggers={task.name: task.triggers for task in self.tasks},
+            pages={
+                task.name: frozenset(task.pages) for task in self.tasks if task.pages is not None
+            },
             versions={task.name: task.version for task in self.tasks},
             policy=SequencePolicy(
                 page_timeout_ms=spec.sequence.page_timeout_ms,
@@ -245,6 +248,7 @@ class Assembly:
             compression=spec.tunnel.compression,
             active_devices=spec.runtime.active_devices,
             incarnation=self._data_dir.meta.incarnation,
+            journal_events=spec.state.journal_events,
         )
 
 

@@ -6,7 +6,8 @@ page without an exit event (time-out, re-entry, too many events) makes a
 synthetic ``page_exit``, which goes the way of a natural one.
 
 Invariants: an event is in at most one page; an open page has at least its
-enter; ``deadline_ms`` is exactly the first time-out due.
+enter; no page times out before ``deadline_ms``. It is not moved on with every
+event, but when it is looked at: pages time out seldom.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,7 +89,7 @@ class OpenPages:
         self.entered_count = 0
         """How many pages were entered so far: the last ordinal."""
         self.deadline_ms: int | None = None
-        """Ingest watermark at which the first page times out."""
+        """Ingest watermark before which no page times out; exact after ``settle``."""
 
     def take(self, event: Event, sink: PageSink) -> None:
         """Put the next event into its page and hand both to the sink.
@@ -126,12 +127,21 @@ class OpenPages:
 
         Args:
             sink: Gets the synthetic exit: event time of the page's last event,
-                ingest time of the deadline.
+                ingest time of the deadline, which must have been settled.
         """
         page, deadline_ms = self._first, self.deadline_ms
         if page is not None and deadline_ms is not None:
             exit_event = _exit(self._device_id, page, page.last_event_time_ms, deadline_ms)
             self._end(page, exit_event, "timeout", sink)
+
+    def settle(self) -> int | None:
+        """Make ``deadline_ms`` exact and return it; costs a look at each open page."""
+        if self._timeout_ms is None or not self._by_key:
+            self._first = self.deadline_ms = None
+        else:
+            self._first = first = min(self._by_key.values(), key=_timer_order)
+            self.deadline_ms = first.last_ingest_ms + self._timeout_ms
+        return self.deadline_ms
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
         """Return what the store must learn, and regard it as stored.
@@ -188,7 +198,7 @@ class OpenPages:
             page.last_event_time_ms = page.events[-1][2]
             page.last_ingest_ms = max(row[3] for row in page.events)
             self._by_key[page_id, instance] = page
-        self._settle()
+        self.settle()
 
     def _enter(self, event: Event, sink: PageSink) -> None:
         key = (event.page_id, event.page_instance)
@@ -200,9 +210,10 @@ class OpenPages:
         page.last_ingest_ms = event.ingest_time_ms
         self._by_key[key] = page
         page.events.append(event_row(event, self._fields))
-        first = self._first
-        if first is None or page.last_ingest_ms < first.last_ingest_ms:
-            self._settle()
+        if self._timeout_ms is not None:
+            due_ms = event.ingest_time_ms + self._timeout_ms
+            if self.deadline_ms is None or due_ms < self.deadline_ms:
+                self.deadline_ms = due_ms
         sink.event(event, page)
 
     def _append(self, page: OpenPage, event: Event) -> None:
@@ -211,8 +222,6 @@ class OpenPages:
         ingest_ms = event.ingest_time_ms
         if ingest_ms > page.last_ingest_ms:
             page.last_ingest_ms = ingest_ms
-            if page is self._first:
-                self._settle()
 
     def _end(self, page: OpenPage, event: Event, cause: str, sink: PageSink) -> None:
         page.cause = cause
@@ -222,24 +231,14 @@ class OpenPages:
         del self._by_key[page.page_id, page.page_instance]
         if page.persisted_count:
             self._closed.append((page.ordinal, page.persisted_count))
-        if page is self._first:
-            self._settle()
+        if not self._by_key:
+            self.deadline_ms = None
 
     def _latest(self, page_id: str) -> OpenPage | None:
         for page in reversed(self._by_key.values()):
             if page.page_id == page_id:
                 return page
         return None
-
-    def _settle(self) -> None:
-        # only when the first page changed: usually one or two pages are open
-        if self._timeout_ms is None:
-            return
-        if self._by_key:
-            self._first = first = min(self._by_key.values(), key=_timer_order)
-            self.deadline_ms = first.last_ingest_ms + self._timeout_ms
-        else:
-            self._first = self.deadline_ms = None
 
 
 def _timer_order(page: OpenPage) -> tuple[int, int]:

@@ -83,7 +83,7 @@ class DeviceSequence:
             policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id
         )
         self.next_deadline_ms: int | None = None
-        """Ingest watermark at which ``advance`` has something to do; exact."""
+        """Ingest watermark before which ``advance`` has nothing to do."""
 
     # Events and time
 
@@ -107,17 +107,25 @@ class DeviceSequence:
         if time_ms < self._released_ms:
             sink.late(event)
             return
-        held = self._held
+        held, pages = self._held, self._pages
         if held is None:
             self._highest_ms = self._released_ms = time_ms
-            pages = self._pages
             pages.take(event, sink)
             self.next_deadline_ms = pages.deadline_ms
         else:
-            self._highest_ms = max(self._highest_ms, time_ms)
             held.hold(event)
-            self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
-            self._settle()
+            # not max(): a call per event on the hottest path
+            if time_ms > self._highest_ms:  # noqa: PLR1730
+                self._highest_ms = time_ms
+            released = held.release_until(self._highest_ms - self._bound_ms)
+            if released:
+                self._release(released, sink)
+            deadline_ms, page_ms = held.deadline_ms, pages.deadline_ms
+            self.next_deadline_ms = (
+                page_ms
+                if deadline_ms is None or (page_ms is not None and page_ms < deadline_ms)
+                else deadline_ms
+            )
         if uid:
             self._remember(uid, time_ms)
 
@@ -131,18 +139,43 @@ class DeviceSequence:
             watermark_ms: The partition's ingest watermark.
             sink: Gets released events and closed pages.
         """
-        deadline_ms = self.next_deadline_ms
-        while deadline_ms is not None and deadline_ms <= watermark_ms:
-            held = self._held
-            if held is not None and held.deadline_ms == deadline_ms:
-                self._release(held.release_due(), sink)
+        held, pages = self._held, self._pages
+        while True:
+            held_ms = None if held is None else held.deadline_ms
+            page_ms = pages.deadline_ms
+            if page_ms is not None and page_ms <= watermark_ms:
+                page_ms = pages.settle()  # it may be later than remembered
+            if held_ms is not None and (page_ms is None or held_ms <= page_ms):
+                if held_ms > watermark_ms:
+                    break
+                self._release(held.release_due(), sink)  # type: ignore[union-attr]
+            elif page_ms is not None and page_ms <= watermark_ms:
+                pages.close_first(sink)
             else:
-                self._pages.close_first(sink)
-            deadline_ms = self._settle()
+                break
+        self.next_deadline_ms = (
+            held_ms
+            if page_ms is None or (held_ms is not None and held_ms < page_ms)
+            else page_ms
+        )
 
     def finish(self, sink: SequenceSink) -> None:
         """Fire every timer: the natural end of a bounded source."""
         self.advance(_NEVER, sink)
+
+    def settle(self) -> int | None:
+        """Make ``next_deadline_ms`` exact and return it.
+
+        Exact is what goes to the store: it depends on the events alone, while what is
+        remembered meanwhile depends on when somebody looked.
+        """
+        page_ms = self._pages.settle()
+        held_ms = None if self._held is None else self._held.deadline_ms
+        deadline_ms = page_ms
+        if held_ms is not None and (page_ms is None or held_ms < page_ms):
+            deadline_ms = held_ms
+        self.next_deadline_ms = deadline_ms
+        return deadline_ms
 
     # Rest and activation
 
@@ -161,7 +194,7 @@ class DeviceSequence:
             arrivals,
             self._pages.export(),
             held,
-            [] if self._uids is None else self._uids.export(),
+            [] if self._uids is None else self._uids.export(self._oldest_uid_ms()),
         )
 
     @classmethod
@@ -192,7 +225,7 @@ class DeviceSequence:
         if uids:
             self._uids = SeenUids(uids)
         self._pages.restore(entered_count, headers, rows)
-        self._settle()
+        self.settle()
         return self
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
@@ -225,12 +258,3 @@ class DeviceSequence:
     def _oldest_uid_ms(self) -> int:
         # an event below both can only come again as late
         return min(self._highest_ms - self._bound_ms, self._released_ms)
-
-    def _settle(self) -> int | None:
-        deadline_ms = self._pages.deadline_ms
-        held = self._held
-        if held is not None and held.deadline_ms is not None:
-            held_ms = held.deadline_ms
-            deadline_ms = held_ms if deadline_ms is None or held_ms < deadline_ms else deadline_ms
-        self.next_deadline_ms = deadline_ms
-        return deadline_ms

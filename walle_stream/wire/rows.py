@@ -74,6 +74,8 @@ class PartitionHead(msgspec.Struct):
     """Number of the next dead letter."""
     downlink_position: int = 0
     """Position of the last downlink message taken."""
+    next_batch: int = 1
+    """Number of the next batch of the journal."""
     is_ended: bool = False
     """Whether the last batch was the source's natural end."""
 
