@@ -112,7 +112,7 @@ class Driver:
         exported = msgspec.msgpack.decode(msgspec.msgpack.encode(self.sequence.export()))
         deadline_ms = self.sequence.settle()
         self.sequence = DeviceSequence.restore(self.policy, exported, self.stored, "d1")
-        assert self.sequence.next_deadline_ms == deadline_ms
+        assert self.sequence.settle() == deadline_ms
 
     def play(self, steps, cuts=()):
         for number, step in enumerate(steps):

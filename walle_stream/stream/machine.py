@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from walle_stream.events import Event
+from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import OpenPage, PageInput, ReplyInput, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
 from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor, TriggerTrie
@@ -94,11 +95,12 @@ class DeviceDelta(msgspec.Struct, gc=False):
 
 
 class _Device:
-    __slots__ = ("cursor", "device_id", "next_call", "next_number", "position", "sequence")
+    __slots__ = ("accept", "cursor", "device_id", "next_call", "next_number", "position", "sequence")
 
     def __init__(self, device_id: str, sequence: DeviceSequence) -> None:
         self.device_id = device_id
         self.sequence = sequence
+        self.accept = sequence.accept
         self.cursor: Cursor = EMPTY_CURSOR
         self.position = 0
         self.next_number = 1
@@ -273,7 +275,7 @@ class PartitionMachine:
                     continue
                 device = touch(event.device_id)
             self._device = device
-            device.sequence.accept(event, watermark, self)
+            device.accept(event, watermark, self)
         self.watermark_ms = watermark
         for device in touched.values():
             self._rearm(device)
@@ -376,6 +378,9 @@ class PartitionMachine:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
         device.position += 1
+        ids = self.trie.ids
+        if not device.cursor and event.id not in ids and event.page_id not in ids:
+            return  # most events concern no task
         device.cursor, fired = self.trie.advance(device.cursor, event.id, event.page_id)
         pages = self._pages
         if fired and pages:
@@ -440,13 +445,10 @@ class PartitionMachine:
     def _rearm(self, device: _Device) -> None:
         # armed is the device's deadline or earlier: moving it on with every event would
         # cost more than to look in vain now and then
-        deadline = device.sequence.next_deadline_ms
-        if deadline is not None:
-            device_id = device.device_id
-            armed = self._armed.get(device_id)
-            if armed is None or deadline < armed:
-                self._armed[device_id] = deadline
-                heappush(self._timers, (deadline, device_id))
+        deadline, device_id = device.sequence.due_ms, device.device_id
+        if deadline < self._armed.get(device_id, NEVER_MS):
+            self._armed[device_id] = deadline
+            heappush(self._timers, (deadline, device_id))
 
     def _fire_timers(self, watermark: int) -> None:
         timers, armed = self._timers, self._armed
@@ -456,8 +458,7 @@ class PartitionMachine:
                 continue
             del armed[device_id]
             device = self._devices[device_id]
-            due = device.sequence.next_deadline_ms
-            if due is not None and due <= watermark:
+            if device.sequence.due_ms <= watermark:
                 self._touch(device_id)
                 device.sequence.advance(watermark, self)
             self._rearm(device)

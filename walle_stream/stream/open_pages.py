@@ -6,7 +6,7 @@ page without an exit event (time-out, re-entry, too many events) makes a
 synthetic ``page_exit``, which goes the way of a natural one.
 
 Invariants: an event is in at most one page; an open page has at least its
-enter; no page times out before ``deadline_ms``. It is not moved on with every
+enter; no page times out before ``due_ms``. It is not moved on with every
 event, but when it is looked at: pages time out seldom.
 """
 
@@ -15,6 +15,7 @@ from typing import Protocol
 
 from walle_stream.errors import StoreCorruptedError
 from walle_stream.events import Event
+from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import EventRow, OpenPage, event_row
 
 type PageHeader = tuple[str, str, int, int]
@@ -59,7 +60,7 @@ class OpenPages:
         "_first",
         "_max_events",
         "_timeout_ms",
-        "deadline_ms",
+        "due_ms",
         "entered_count",
     )
 
@@ -88,7 +89,7 @@ class OpenPages:
         self._closed: list[tuple[int, int]] = []
         self.entered_count = 0
         """How many pages were entered so far: the last ordinal."""
-        self.deadline_ms: int | None = None
+        self.due_ms = NEVER_MS
         """Ingest watermark before which no page times out; exact after ``settle``."""
 
     def take(self, event: Event, sink: PageSink) -> None:
@@ -102,13 +103,12 @@ class OpenPages:
         if kind == "page_enter":
             self._enter(event, sink)
             return
-        page = None
-        if self._by_key:
-            instance = event.page_instance
-            if instance:
-                page = self._by_key.get((event.page_id, instance))
-            else:
-                page = self._latest(event.page_id)
+        instance = event.page_instance
+        page = (
+            self._by_key.get((event.page_id, instance))
+            if instance
+            else self._latest(event.page_id)
+        )
         if page is None:
             if kind == "page_exit":
                 sink.missing_enter(event)
@@ -116,7 +116,16 @@ class OpenPages:
         elif kind == "page_exit":
             self._end(page, event, "exit", sink)
         elif len(page.events) < self._max_events:
-            self._append(page, event)
+            # written out, not a call of event_row: the usual event
+            contents, fields = event.contents, self._fields
+            if fields is not None and contents and not fields.issuperset(contents):
+                contents = {name: contents[name] for name in contents if name in fields}
+            ingest_ms = event.ingest_time_ms
+            page.events.append(
+                (event.id, kind, event.event_time_ms, ingest_ms, contents or None)
+            )
+            if ingest_ms > page.last_ingest_ms:
+                page.last_ingest_ms = ingest_ms
             sink.event(event, page)
         else:
             self._end(page, _exit_before(event, page), "overflow", sink)
@@ -129,19 +138,19 @@ class OpenPages:
             sink: Gets the synthetic exit: event time of the page's last event,
                 ingest time of the deadline, which must have been settled.
         """
-        page, deadline_ms = self._first, self.deadline_ms
-        if page is not None and deadline_ms is not None:
-            exit_event = _exit(self._device_id, page, page.last_event_time_ms, deadline_ms)
+        page = self._first
+        if page is not None:
+            exit_event = _exit(self._device_id, page, page.events[-1][2], self.due_ms)
             self._end(page, exit_event, "timeout", sink)
 
-    def settle(self) -> int | None:
-        """Make ``deadline_ms`` exact and return it; costs a look at each open page."""
+    def settle(self) -> int:
+        """Make ``due_ms`` exact and return it; costs a look at each open page."""
         if self._timeout_ms is None or not self._by_key:
-            self._first = self.deadline_ms = None
+            self._first, self.due_ms = None, NEVER_MS
         else:
             self._first = first = min(self._by_key.values(), key=_timer_order)
-            self.deadline_ms = first.last_ingest_ms + self._timeout_ms
-        return self.deadline_ms
+            self.due_ms = first.last_ingest_ms + self._timeout_ms
+        return self.due_ms
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
         """Return what the store must learn, and regard it as stored.
@@ -195,7 +204,6 @@ class OpenPages:
                     f"{ordinal}) has no stored rows: restore the data directory from a copy"
                 )
             page.persisted_count = len(page.events)
-            page.last_event_time_ms = page.events[-1][2]
             page.last_ingest_ms = max(row[3] for row in page.events)
             self._by_key[page_id, instance] = page
         self.settle()
@@ -212,13 +220,12 @@ class OpenPages:
         page.events.append(event_row(event, self._fields))
         if self._timeout_ms is not None:
             due_ms = event.ingest_time_ms + self._timeout_ms
-            if self.deadline_ms is None or due_ms < self.deadline_ms:
-                self.deadline_ms = due_ms
+            if due_ms < self.due_ms:  # noqa: PLR1730 - min() is a call
+                self.due_ms = due_ms
         sink.event(event, page)
 
     def _append(self, page: OpenPage, event: Event) -> None:
         page.events.append(event_row(event, self._fields))
-        page.last_event_time_ms = event.event_time_ms
         ingest_ms = event.ingest_time_ms
         if ingest_ms > page.last_ingest_ms:
             page.last_ingest_ms = ingest_ms
@@ -232,7 +239,7 @@ class OpenPages:
         if page.persisted_count:
             self._closed.append((page.ordinal, page.persisted_count))
         if not self._by_key:
-            self.deadline_ms = None
+            self.due_ms = NEVER_MS
 
     def _latest(self, page_id: str) -> OpenPage | None:
         for page in reversed(self._by_key.values()):

@@ -19,13 +19,13 @@ import msgspec
 
 from walle_stream.events import Event
 from walle_stream.stream.open_pages import OpenPages, PageSink
-from walle_stream.stream.ordering import HeldEvents, SeenUids
+from walle_stream.stream.ordering import NEVER_MS, HeldEvents, event_fields
 from walle_stream.stream.pages import EventRow
 
 PAGE_MAX_EVENTS_DEFAULT: Final = 10_000
 """Most events of one page when the policy does not say."""
 
-_NEVER: Final = 1 << 62
+_FORGET_AT: Final = 16
 
 
 class SequencePolicy(msgspec.Struct, frozen=True):
@@ -55,16 +55,23 @@ class SequenceSink(PageSink, Protocol):
 
 
 class DeviceSequence:
-    """State of one device's sequences. One thread."""
+    """State of one device's sequences. One thread.
+
+    Events mostly come in order; then what is held is a queue, of which the first is
+    due first. Out of order they are held by ``HeldEvents``, until none is.
+    """
 
     __slots__ = (
+        "_arrivals",
         "_bound_ms",
+        "_forget_at",
         "_held",
         "_highest_ms",
         "_pages",
+        "_queue",
         "_released_ms",
         "_uids",
-        "next_deadline_ms",
+        "due_ms",
     )
 
     def __init__(self, policy: SequencePolicy, device_id: str = "") -> None:
@@ -75,14 +82,17 @@ class DeviceSequence:
             device_id: The device, for the exits made by time-outs.
         """
         self._bound_ms = policy.out_of_order_ms
-        self._highest_ms = -_NEVER
-        self._released_ms = -_NEVER
-        self._held: HeldEvents | None = HeldEvents(self._bound_ms) if self._bound_ms else None
-        self._uids: SeenUids | None = None
+        self._highest_ms = -NEVER_MS
+        self._released_ms = -NEVER_MS
+        self._arrivals = 0
+        self._queue: list[Event] = []
+        self._held: HeldEvents | None = None
+        self._uids: dict[str, int] = {}  # event times; some are too old to matter
+        self._forget_at = _FORGET_AT
         self._pages = OpenPages(
             policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id
         )
-        self.next_deadline_ms: int | None = None
+        self.due_ms = NEVER_MS
         """Ingest watermark before which ``advance`` has nothing to do."""
 
     # Events and time
@@ -96,38 +106,49 @@ class DeviceSequence:
                 included; never lower than before.
             sink: Gets what follows from it.
         """
-        deadline_ms = self.next_deadline_ms
-        if deadline_ms is not None and deadline_ms <= watermark_ms:
+        # The hottest code of a pipeline: written out where it could call.
+        if self.due_ms <= watermark_ms:
             self.advance(watermark_ms, sink)
-        uid = event.uid
-        if uid and self._is_known(uid):
-            sink.duplicate(event)
-            return
-        time_ms = event.event_time_ms
+        time_ms, uid = event.event_time_ms, event.uid
+        if uid:
+            uids = self._uids
+            if uid in uids and uids[uid] >= self._oldest_uid_ms():
+                sink.duplicate(event)
+                return
+            if time_ms >= self._released_ms:
+                uids[uid] = time_ms
+                if len(uids) >= self._forget_at:
+                    self._forget()
         if time_ms < self._released_ms:
             sink.late(event)
             return
-        held, pages = self._held, self._pages
-        if held is None:
+        pages, bound_ms = self._pages, self._bound_ms
+        if not bound_ms:
             self._highest_ms = self._released_ms = time_ms
             pages.take(event, sink)
-            self.next_deadline_ms = pages.deadline_ms
-        else:
-            held.hold(event)
-            # not max(): a call per event on the hottest path
-            if time_ms > self._highest_ms:  # noqa: PLR1730
-                self._highest_ms = time_ms
-            released = held.release_until(self._highest_ms - self._bound_ms)
-            if released:
-                self._release(released, sink)
-            deadline_ms, page_ms = held.deadline_ms, pages.deadline_ms
-            self.next_deadline_ms = (
-                page_ms
-                if deadline_ms is None or (page_ms is not None and page_ms < deadline_ms)
-                else deadline_ms
+            self.due_ms = pages.due_ms
+            return
+        if time_ms > self._highest_ms:  # noqa: PLR1730 - max() is a call
+            self._highest_ms = time_ms
+        queue = self._queue
+        if self._held is not None or (
+            queue
+            and (
+                queue[-1].event_time_ms > time_ms
+                or queue[-1].ingest_time_ms > event.ingest_time_ms
             )
-        if uid:
-            self._remember(uid, time_ms)
+        ):
+            self._accept_out_of_order(event, sink)
+            return
+        self._arrivals += 1
+        queue.append(event)
+        limit_ms = self._highest_ms - bound_ms
+        while queue and queue[0].event_time_ms <= limit_ms:
+            first = queue.pop(0)
+            self._released_ms = first.event_time_ms
+            pages.take(first, sink)
+        due_ms = queue[0].ingest_time_ms + bound_ms if queue else NEVER_MS
+        self.due_ms = due_ms if due_ms < pages.due_ms else pages.due_ms
 
     def advance(self, watermark_ms: int, sink: SequenceSink) -> None:
         """Fire the timers that are due, in the order of their deadlines.
@@ -139,43 +160,47 @@ class DeviceSequence:
             watermark_ms: The partition's ingest watermark.
             sink: Gets released events and closed pages.
         """
-        held, pages = self._held, self._pages
+        pages, queue, bound_ms = self._pages, self._queue, self._bound_ms
         while True:
-            held_ms = None if held is None else held.deadline_ms
-            page_ms = pages.deadline_ms
-            if page_ms is not None and page_ms <= watermark_ms:
+            page_ms = pages.due_ms
+            if page_ms <= watermark_ms:
                 page_ms = pages.settle()  # it may be later than remembered
-            if held_ms is not None and (page_ms is None or held_ms <= page_ms):
+            if queue:
+                held_ms = queue[0].ingest_time_ms + bound_ms
+            else:
+                held_ms = NEVER_MS if self._held is None else self._held.due_ms
+            if held_ms <= page_ms:
                 if held_ms > watermark_ms:
                     break
-                self._release(held.release_due(), sink)  # type: ignore[union-attr]
-            elif page_ms is not None and page_ms <= watermark_ms:
+                if queue:
+                    event = queue.pop(0)
+                    self._released_ms = event.event_time_ms
+                    pages.take(event, sink)
+                else:
+                    self._release_due(sink)
+            elif page_ms <= watermark_ms:
                 pages.close_first(sink)
             else:
                 break
-        self.next_deadline_ms = (
-            held_ms
-            if page_ms is None or (held_ms is not None and held_ms < page_ms)
-            else page_ms
-        )
+        self.due_ms = held_ms if held_ms < page_ms else page_ms
 
     def finish(self, sink: SequenceSink) -> None:
         """Fire every timer: the natural end of a bounded source."""
-        self.advance(_NEVER, sink)
+        self.advance(NEVER_MS - 1, sink)
 
     def settle(self) -> int | None:
-        """Make ``next_deadline_ms`` exact and return it.
+        """Make ``due_ms`` exact and return it, None where nothing is due ever.
 
         Exact is what goes to the store: it depends on the events alone, while what is
         remembered meanwhile depends on when somebody looked.
         """
-        page_ms = self._pages.settle()
-        held_ms = None if self._held is None else self._held.deadline_ms
-        deadline_ms = page_ms
-        if held_ms is not None and (page_ms is None or held_ms < page_ms):
-            deadline_ms = held_ms
-        self.next_deadline_ms = deadline_ms
-        return deadline_ms
+        due_ms = self._pages.settle()
+        if self._queue:
+            due_ms = min(due_ms, self._queue[0].ingest_time_ms + self._bound_ms)
+        elif self._held is not None:
+            due_ms = min(due_ms, self._held.due_ms)
+        self.due_ms = due_ms
+        return None if due_ms == NEVER_MS else due_ms
 
     # Rest and activation
 
@@ -186,15 +211,21 @@ class DeviceSequence:
             (highest event time seen, highest released, pages entered, events
             held so far, headers of open pages, held events, uids seen).
         """
-        arrivals, held = (0, []) if self._held is None else self._held.export()
+        first = self._arrivals - len(self._queue)
+        held = (
+            [(number, *event_fields(event)) for number, event in enumerate(self._queue, first)]
+            if self._held is None
+            else self._held.export()
+        )
+        oldest_ms = self._oldest_uid_ms()
         return (
             self._highest_ms,
             self._released_ms,
             self._pages.entered_count,
-            arrivals,
+            self._arrivals,
             self._pages.export(),
             held,
-            [] if self._uids is None else self._uids.export(self._oldest_uid_ms()),
+            sorted((uid, ms) for uid, ms in self._uids.items() if ms >= oldest_ms),
         )
 
     @classmethod
@@ -220,10 +251,13 @@ class DeviceSequence:
         self = cls(policy, device_id)
         highest_ms, released_ms, entered_count, arrivals, headers, held, uids = exported
         self._highest_ms, self._released_ms = highest_ms, released_ms
-        if held or self._bound_ms:
-            self._held = HeldEvents.restore(self._bound_ms, arrivals, held)
-        if uids:
-            self._uids = SeenUids(uids)
+        self._arrivals = arrivals
+        if held:
+            self._held = HeldEvents(self._bound_ms)
+            for number, *fields in held:
+                self._held.hold(number, Event(*fields))
+        self._uids = dict(uids)
+        self._forget_at = max(_FORGET_AT, 2 * len(self._uids))
         self._pages.restore(entered_count, headers, rows)
         self.settle()
         return self
@@ -239,22 +273,37 @@ class DeviceSequence:
 
     # Inside
 
+    def _accept_out_of_order(self, event: Event, sink: SequenceSink) -> None:
+        held = self._held
+        if held is None:
+            held = self._held = HeldEvents(self._bound_ms)
+            queue, self._queue = self._queue, []
+            for number, waiting in enumerate(queue, self._arrivals - len(queue)):
+                held.hold(number, waiting)
+        held.hold(self._arrivals, event)
+        self._arrivals += 1
+        self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
+        held_ms = NEVER_MS if self._held is None else held.due_ms
+        self.due_ms = min(held_ms, self._pages.due_ms)
+
+    def _release_due(self, sink: SequenceSink) -> None:
+        if self._held is not None:
+            self._release(self._held.release_due(), sink)
+
     def _release(self, events: list[Event], sink: SequenceSink) -> None:
+        if self._held is not None and self._held.due_ms == NEVER_MS:
+            self._held = None
         for event in events:
             self._released_ms = event.event_time_ms
             self._pages.take(event, sink)
 
-    def _is_known(self, uid: str) -> bool:
-        if self._uids is None:
-            return False
-        time_ms = self._uids.time_of(uid)
-        return time_ms is not None and time_ms >= self._oldest_uid_ms()
-
-    def _remember(self, uid: str, time_ms: int) -> None:
-        if self._uids is None:
-            self._uids = SeenUids()
-        self._uids.add(uid, time_ms, self._oldest_uid_ms())
+    def _forget(self) -> None:
+        # now and then: a look at all costs as much as there are
+        oldest_ms = self._oldest_uid_ms()
+        self._uids = uids = {uid: ms for uid, ms in self._uids.items() if ms >= oldest_ms}
+        self._forget_at = max(_FORGET_AT, 2 * len(uids))
 
     def _oldest_uid_ms(self) -> int:
         # an event below both can only come again as late
-        return min(self._highest_ms - self._bound_ms, self._released_ms)
+        oldest_ms = self._highest_ms - self._bound_ms
+        return oldest_ms if oldest_ms < self._released_ms else self._released_ms
