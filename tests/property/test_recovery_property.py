@@ -91,7 +91,7 @@ class Life:
             batch = SourceBatch(
                 0, events[start:end], b"%d" % (number + 1), SourceCounts(), [], number == len(cuts)
             )
-            host.deliver(batch, 0.0)
+            host.deliver((batch, 0.0))
             if number in deaths:
                 host.abandon()
                 host = self.open()
@@ -107,7 +107,7 @@ def canonical(store):
             yield key, msgspec.msgpack.decode(value)[1][:6] if is_device else value
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.lists(st.integers(0, 120), max_size=12),
@@ -130,14 +130,14 @@ def test_a_changed_definition_does_not_change_what_was_handled_before_it(tmp_pat
         folder = tmp_path / str(is_death)
         folder.mkdir()
         host = Life(folder, 10**6, 10**6, SequencePolicy(page_timeout_ms=50)).open()
-        host.deliver(SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0)
+        host.deliver((SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0))
         if is_death:
             host.abandon()
         else:
             host.close(0.0)
         # were the batch handled with this policy, every page would still be open
         host = Life(folder, 10**6, 10**6, SequencePolicy()).open()
-        host.deliver(SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0)
+        host.deliver((SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0))
         host.close(0.0)
         with PartitionStore.open(folder / "rows", read_only=True) as store:
             found.append(dict(canonical(store)))

@@ -13,13 +13,20 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition import Delivery, PartitionHost
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import SourceBatch
 
 SETTLE_POLL_S: Final = 0.005
 """How often replies are looked for, while nothing else is left to do."""
+
+
+LINGER_S: Final = 0.003
+"""How long more is waited for before a commit, while nothing comes."""
+
+_IDLE_S: Final = 0.05
+_AGE_SHARE: Final = 0.25  # of the latency target, that a batch waits for its commit
 
 
 class Deliver(msgspec.Struct):
@@ -50,10 +57,18 @@ class Close(msgspec.Struct):
     flush_timeout_s: float = 5.0
 
 
+class _Waiting:
+    __slots__ = ("busy_ms", "deliveries", "events", "since_ms")
+
+    def __init__(self, since_ms: float) -> None:
+        self.deliveries: list[Delivery] = []
+        self.events = 0
+        self.since_ms = since_ms
+        self.busy_ms = 0.0
+
+
 class DeviceHost(Actor):
     """Hosts the devices of some partitions; see the module's docstring."""
-
-    idle_interval_s = 0.05
 
     def __init__(
         self,
@@ -74,8 +89,15 @@ class DeviceHost(Actor):
         self._open = open_partitions
         self._policy = policy
         self._sizer = sizer
+        self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
+        self._waiting: dict[int, _Waiting] = {}  # for their commit
+
+    @property
+    def idle_interval_s(self) -> float:  # type: ignore[override]
+        """Short while something waits to be committed."""
+        return LINGER_S if self._waiting else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -87,20 +109,15 @@ class DeviceHost(Actor):
             )
 
     def on_message(self, message: Any) -> Any:
-        """Handle a batch or answer a question; a turn ends with its commit.
+        """Take a batch, or answer a question behind the commit of what was taken.
 
         Raises:
             TypeError: An unknown message; a bug of the sender.
         """
         if isinstance(message, Deliver):
-            number = message.batch.partition
-            began_ms = monotonic_ms()
-            partition = self._partitions[number]
-            self._supervisors[number].run(
-                lambda: partition.deliver(message.batch, message.delivered_ms)
-            )
-            self._sizer.add(len(message.batch.events), monotonic_ms() - began_ms)
+            self._take(message)
             return None
+        self._commit_all()
         if isinstance(message, GetOffsets):
             return {
                 number: offset
@@ -121,9 +138,46 @@ class DeviceHost(Actor):
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
 
     def on_idle(self) -> None:
-        """Let the partitions take acknowledgements and downlink messages."""
+        """Commit what was taken, else take acknowledgements and downlink messages."""
+        if self._waiting:
+            self._commit_all()
+            return
         for number, partition in self._partitions.items():
             self._supervisors[number].run(partition.idle)
+
+    def _take(self, message: Deliver) -> None:
+        batch = message.batch
+        number = batch.partition
+        began_ms = monotonic_ms()
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            waiting = self._waiting[number] = _Waiting(began_ms)
+        waiting.deliveries.append((batch, message.delivered_ms))
+        waiting.events += len(batch.events)
+        partition = self._partitions[number]
+        self._supervisors[number].run(lambda: partition.take(waiting.deliveries))
+        waiting.busy_ms += monotonic_ms() - began_ms
+        if waiting.events >= self._sizer.events or batch.is_end:
+            self._commit(number)
+        # those that get few events must not wait for as many
+        oldest = next(iter(self._waiting), None)
+        if oldest is not None and monotonic_ms() - self._waiting[oldest].since_ms > self._age_ms:
+            self._commit(oldest)
+
+    def _commit(self, number: int) -> None:
+        waiting = self._waiting.pop(number)
+        partition, began_ms = self._partitions[number], monotonic_ms()
+
+        def turn() -> None:
+            partition.take(waiting.deliveries)
+            partition.commit()
+
+        self._supervisors[number].run(turn)
+        self._sizer.add(waiting.events, waiting.busy_ms + monotonic_ms() - began_ms)
+
+    def _commit_all(self) -> None:
+        for number in list(self._waiting):
+            self._commit(number)
 
     def _settle(self, deadline_ms: float) -> int:
         while True:

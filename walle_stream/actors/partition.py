@@ -1,16 +1,19 @@
 """The host of one partition: where the pure machine meets store, VM and tunnel.
 
-One batch is one turn of this object::
+A turn of this object takes some batches, one by one, then commits them together::
 
-    deliver -> machine.handle -> VmPool.run -> machine.complete
-            -> ONE write batch -> session.offer
+    take   -> machine.handle
+    commit -> VmPool.run -> machine.complete -> ONE write batch -> session.offer
+
+Small batches stay in the processor's caches while they are handled, large commits
+spread what a call of a VM and a write batch cost.
 
 Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,13 +31,13 @@ from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, Downlink, SourceBatch, SourceCounts
 from walle_stream.store.in_hand import InHand
-from walle_stream.stream.machine import PartitionMachine, RunTask
+from walle_stream.stream.machine import PartitionMachine, Reply, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
 from walle_stream.wire.calls import encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
-from walle_stream.wire.journal import encode_batch
+from walle_stream.wire.journal import encode_batch, encode_events
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -42,6 +45,10 @@ _script_log = logging.getLogger("walle_stream.script")
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
+
+
+type Delivery = tuple[SourceBatch, float]
+"""A batch, and the monotonic clock when the source handed it over, milliseconds."""
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
@@ -76,6 +83,32 @@ class PartitionStatus(msgspec.Struct):
     outbox_bytes: int
     watermark_ms: int
     run_events: int
+
+
+class _Turn:
+    """What was taken since the last commit."""
+
+    __slots__ = (
+        "dead_letters",
+        "events",
+        "exits",
+        "head",
+        "offset",
+        "parts",
+        "runs",
+        "taken",
+        "watermark_ms",
+    )
+
+    def __init__(self, head: PartitionHead, offset: bytes | None, watermark_ms: int) -> None:
+        self.head = head
+        self.offset = offset
+        self.watermark_ms = watermark_ms  # before it
+        self.taken = self.events = 0
+        self.parts: list[bytes] = []
+        self.runs: list[RunTask] = []
+        self.dead_letters: list[DeadLetter] = []
+        self.exits: list[tuple[float, int]] = []
 
 
 class PartitionHost:
@@ -117,6 +150,7 @@ class PartitionHost:
     def restart(self) -> None:
         """Drop what is in memory and open the partition at its last commit."""
         self.abandon()
+        self._turn: _Turn | None = None
         rows = self._rows = self._open_rows()
         recover(rows, JournalDefinition(self._plan.triggers, self._plan.policy))
         self._journal = JournalWindow(self._plan.journal_events)
@@ -134,66 +168,106 @@ class PartitionHost:
 
     # A turn
 
-    def deliver(self, batch: SourceBatch, delivered_ms: float) -> None:
-        """Handle a batch to its commit; blocks on VM, store and tunnel.
+    def deliver(self, *deliveries: Delivery) -> None:
+        """Handle batches to their commit; blocks on VM, store and tunnel.
 
         Args:
-            batch: The next batch of this partition.
-            delivered_ms: Monotonic clock when the source handed it over.
+            deliveries: The next batches of this partition.
 
         Raises:
-            WalleError: Nothing of the batch was committed.
+            WalleError: Nothing of them was committed.
         """
-        if batch.offset == self.offset:
+        self.take(deliveries)
+        self.commit()
+
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Advance the devices; blocks on the store alone, where devices are woken.
+
+        Args:
+            deliveries: All batches since the last commit: those that were taken
+                already are passed over, after a restart all are taken.
+
+        Raises:
+            WalleError: Restart, take all again.
+        """
+        if self._turn is None and deliveries[-1][0].offset == self.offset:
             # tried again after a commit that failed at the disk's flush, but stands in the log
             return
-        head = self._next_head()
-        head.is_ended = batch.is_end
-        inbound = self._exchange.take(head, self._plan.triggers)
-        exits = self._turn(batch, head, inbound, batch.offset)
-        self.run_events += len(batch.events)
-        if exits:
-            self.latencies.add(monotonic_ms() - delivered_ms, exits)
+        turn = self._turn = self._turn or self._begin()
+        for batch, delivered_ms in deliveries[turn.taken :]:
+            turn.taken += 1
+            self._take(turn, batch, delivered_ms)
 
-    def _next_head(self) -> PartitionHead:
-        # commit into a copy: a failed commit must leave the counters as they were
-        return msgspec.structs.replace(
+    def commit(self) -> None:
+        """Run the tasks that were woken and commit everything taken; blocks.
+
+        Raises:
+            WalleError: Nothing was committed: restart, take all again.
+        """
+        turn = self._turn
+        if turn is not None:
+            inbound = self._exchange.take(turn.head, self._plan.triggers)
+            self._complete(turn, inbound)
+
+    def _begin(self) -> _Turn:
+        # a copy of the head: a failed commit must leave the counters as they were
+        head = msgspec.structs.replace(
             self._head, counters=msgspec.structs.replace(self._head.counters)
         )
+        self._machine.number = head.next_batch
+        return _Turn(head, self.offset, self._machine.watermark_ms)
 
-    def _turn(
-        self, batch: SourceBatch, head: PartitionHead, inbound: Inbound, offset: bytes | None
-    ) -> int:
-        # returns how many pages ended by an exit
-        machine, rows, replies = self._machine, self._opened(), inbound.replies
-        watermark_ms = machine.watermark_ms
-        if batch.events or batch.is_end:
-            machine.number = head.next_batch
-            head.next_batch += 1
-        for device_id in machine.absent(batch.events, is_end=batch.is_end, replies=replies):
+    def _take(self, turn: _Turn, batch: SourceBatch, delivered_ms: float) -> None:
+        machine, rows, events = self._machine, self._opened(), batch.events
+        # first of all, while what the source has just made is in the processor's caches
+        turn.parts.append(encode_events(events))
+        for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
-        runs = machine.handle(batch.events, is_end=batch.is_end, replies=replies)
-        dead_letters = [*batch.dead_letters, *inbound.dead_letters]
-        dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
+        exits = machine.counts.page_sequences
+        turn.runs += machine.handle(events, is_end=batch.is_end)
+        exits = machine.counts.page_sequences - exits
+        if exits:
+            turn.exits.append((delivered_ms, exits))
+        turn.events += len(events)
+        turn.offset = batch.offset
+        turn.head.is_ended = batch.is_end
+        turn.dead_letters += batch.dead_letters
+        _count_source(turn.head.counters, batch.counts)
+
+    def _complete(self, turn: _Turn, inbound: Inbound) -> None:
+        machine, head = self._machine, turn.head
+        runs = self._answer(turn.runs, inbound.replies)
+        turn.dead_letters += inbound.dead_letters
+        turn.dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
         calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
-        results = self._run_tasks(runs, calls, head.counters, dead_letters) if runs else []
+        results = self._run_tasks(runs, calls, head.counters, turn.dead_letters) if runs else []
         records = [
             FeatureRecord(run.device_id, run.task, self._plan.versions[run.task], number, *emit)
             for run, number, emit in machine.complete(results)
         ]
-        exits = machine.counts.page_sequences
-        self._count(head, batch, records)
+        self._count(head, records)
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
         if calls:
             asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
-        self._put_devices(batch, watermark_ms)
-        frames = self._commit(head, offset, records, bodies, dead_letters)
-        self._doubt.commit(len(batch.events), head)
+        self._put_devices(turn)
+        frames = self._commit(turn, records, bodies)
+        self._doubt.commit(turn.events, head)
         for frame in frames:
             self._session.offer(*frame)
-        return exits
+        self.run_events += turn.events
+        now_ms = monotonic_ms()
+        for delivered_ms, exits in turn.exits:
+            self.latencies.add(now_ms - delivered_ms, exits)
+
+    def _answer(self, runs: list[RunTask], replies: list[Reply]) -> list[RunTask]:
+        if not replies:
+            return runs
+        machine, rows = self._machine, self._opened()
+        for device_id in machine.absent((), replies=replies):
+            machine.activate(device_id, *rows.device(device_id))
+        return runs + machine.answer(replies)
 
     def _run_tasks(
         self,
@@ -239,14 +313,8 @@ class PartitionHost:
         counters.task_runs += len(runs)
         return results
 
-    def _count(self, head: PartitionHead, batch: SourceBatch, records: list[FeatureRecord]) -> None:
-        counters, source, stream = head.counters, batch.counts, self._machine.counts
-        counters.source_rows += source.source_rows
-        counters.accepted_rows += source.accepted_rows
-        counters.duplicate_rows += source.duplicate_rows
-        counters.late_rows += source.late_rows
-        counters.dead_letter_rows += source.dead_letter_rows
-        counters.raw_bytes += source.raw_bytes
+    def _count(self, head: PartitionHead, records: list[FeatureRecord]) -> None:
+        counters, stream = head.counters, self._machine.counts
         counters.devices += stream.new_devices
         counters.events += stream.events
         counters.late_events += stream.late_events
@@ -262,14 +330,13 @@ class PartitionHost:
         counters.commits += 1
         head.watermark_ms = self._machine.watermark_ms
 
-    def _put_devices(self, batch: SourceBatch, watermark_ms: int) -> None:
-        """Write the batch into the journal, and what is dirty for long or must leave memory."""
+    def _put_devices(self, turn: _Turn) -> None:
+        # the batches into the journal; devices that are dirty for long, or must leave memory
         machine, rows, journal = self._machine, self._opened(), self._journal
-        if batch.events or batch.is_end:
-            row = encode_batch(
-                batch.events, self._plan.policy.fields, watermark_ms, is_end=batch.is_end
-            )
-            journal.add(machine.number, len(batch.events), len(row))
+        if turn.events or turn.head.is_ended:
+            turn.head.next_batch += 1
+            row = encode_batch(turn.parts, turn.watermark_ms, is_end=turn.head.is_ended)
+            journal.add(machine.number, turn.events, len(row))
             rows.put_journal(machine.number, row)
         self._leaving = machine.excess(self._plan.active_devices)
         for delta in machine.delta(journal.due, self._leaving):
@@ -279,14 +346,9 @@ class PartitionHost:
             rows.put_numbers(*numbers)
 
     def _commit(
-        self,
-        head: PartitionHead,
-        offset: bytes | None,
-        records: list[FeatureRecord],
-        bodies: list[bytes],
-        dead_letters: list[DeadLetter],
+        self, turn: _Turn, records: list[FeatureRecord], bodies: list[bytes]
     ) -> list[tuple[int, bytes]]:
-        rows, machine = self._opened(), self._machine
+        rows, machine, head = self._opened(), self._machine, turn.head
         frames = []
         for body in bodies:
             frames.append((head.next_frame, body))
@@ -295,25 +357,25 @@ class PartitionHost:
             head.counters.uplink_bytes += self._session.size_bytes(body)
         rows.put_features(records)
         rows.put_outbox(frames, self._session.collect())
-        rows.put_dead_letters(head, dead_letters)
-        rows.commit(head, offset)
+        rows.put_dead_letters(head, turn.dead_letters)
+        rows.commit(head, turn.offset)
         self._exchange.release(head)
         machine.mark_committed()
         machine.passivate(self._leaving)
         self._states.forget(self._leaving)
-        self._head, self.offset = head, offset
+        self._head, self.offset, self._turn = head, turn.offset, None
         return frames
 
     # Between turns
 
     def idle(self) -> None:
-        """Take acknowledgements, and messages that came down meanwhile."""
+        """Take acknowledgements, and with nothing else at hand what came down meanwhile."""
         self._session.pump()
-        head = self._next_head()
-        inbound = self._exchange.take(head, self._plan.triggers)
-        if inbound.count:
-            nothing = SourceBatch(self.number, [], b"", SourceCounts(), [])
-            self._turn(nothing, head, inbound, self.offset)
+        if self._turn is None:
+            turn = self._begin()
+            inbound = self._exchange.take(turn.head, self._plan.triggers)
+            if inbound.count:
+                self._complete(turn, inbound)
 
     @property
     def open_calls(self) -> int:
@@ -363,6 +425,15 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
+
+
+def _count_source(counters: Counters, source: SourceCounts) -> None:
+    counters.source_rows += source.source_rows
+    counters.accepted_rows += source.accepted_rows
+    counters.duplicate_rows += source.duplicate_rows
+    counters.late_rows += source.late_rows
+    counters.dead_letter_rows += source.dead_letter_rows
+    counters.raw_bytes += source.raw_bytes
 
 
 def _by_task(runs: list[RunTask]) -> dict[str, dict[str, list[RunTask]]]:

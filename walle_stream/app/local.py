@@ -52,6 +52,10 @@ type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
 
 
+DELIVERY_EVENTS: Final = 256
+"""Most events handed to a host at once: they should still be in the processor's caches
+when they are taken. A commit takes many of these."""
+
 WORN_OUT: Final = "worn out"
 """A run that stopped with this reason wants to go on in a new process."""
 
@@ -161,7 +165,7 @@ class LocalRun:
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
         shown_ms = 0.0
         while not self._stop.is_set() and not reader.is_done:
-            reader.batch_events = min(sizer.events for sizer in self._sizers)
+            reader.batch_events = min(DELIVERY_EVENTS, *(sizer.events for sizer in self._sizers))
             self._deliver(reader.read())
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second

@@ -20,6 +20,7 @@ from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.rows import PartitionHead, RowDecoder
 
 _decode_any = RowDecoder(Any, "any").decode
+_decode_row = RowDecoder(list[Any], "device").decode
 _decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -182,7 +183,7 @@ def _device_line(key: bytes, value: bytes) -> bytes:
     line: dict[str, Any] = {"device_id": device_id}
     if table == keys.TABLE_DEVICE:
         # not which batch wrote it: that is left to chance
-        line["row"] = _decode_any(value)[:_CANONICAL_FIELDS]
+        line["row"] = _decode_row(value)[:_CANONICAL_FIELDS]
     elif table == keys.TABLE_NUMBERS:
         line["next_numbers"] = _decode_any(value)
     elif table == keys.TABLE_PAGE:

@@ -136,7 +136,7 @@ class PartitionMachine:
         self.watermark_ms = -1
         self._policy = policy
         self._devices: dict[str, _Device] = {}
-        self._touched: dict[str, _Device] = {}  # by the batch at hand
+        self._touched: dict[str, _Device] = {}  # by the events at hand
         self._dirty: dict[str, int] = {}  # since which batch, ascending
         self._emitted: dict[str, _Device] = {}
         self._resting: set[str] = set()  # those armed that are not in memory
@@ -160,7 +160,7 @@ class PartitionMachine:
         Args:
             events: The batch that ``handle`` will get next.
             is_end: Whether the source's natural end follows it.
-            replies: Those that ``handle`` will get.
+            replies: Those that ``answer`` will get.
 
         Returns:
             Device ids, each once: those with replies or events, then those whose timers
@@ -244,7 +244,6 @@ class PartitionMachine:
         events: Sequence[Event],
         *,
         is_end: bool = False,
-        replies: Iterable[Reply] = (),
         skipping: Collection[str] = (),
     ) -> list[RunTask]:
         """Take a batch and return the task runs that it woke.
@@ -253,8 +252,6 @@ class PartitionMachine:
             events: Events of this partition in its order; every device is in
                 memory (see ``absent``).
             is_end: The source's natural end follows: every timer fires.
-            replies: Come behind the events. Their clock is the partition's
-                watermark: how far time has come.
             skipping: Devices that have had this batch already: it is only
                 time to the others.
 
@@ -264,6 +261,7 @@ class PartitionMachine:
         self._runs = []
         self.counts.events += len(events)
         touched, touch = self._touched, self._touch
+        touched.clear()
         watermark = self.watermark_ms
         for event in events:
             # not max(): a call per event on the hottest loop
@@ -283,11 +281,22 @@ class PartitionMachine:
             self._finish(skipping)
         else:
             self._fire_timers(watermark)
-        for device_id, task, number, given in replies:
-            touch(device_id)
-            position = REPLY_POSITION + number
-            self._runs.append(RunTask(device_id, task, position, max(watermark, 0), given))
         return self._runs
+
+    def answer(self, replies: Iterable[Reply]) -> list[RunTask]:
+        """Take replies of the cloud, behind the events so far.
+
+        Args:
+            replies: Their devices are in memory (see ``absent``).
+
+        Returns:
+            Commands. Their clock is the partition's watermark: how far time has come.
+        """
+        runs, clock_ms = [], max(self.watermark_ms, 0)
+        for device_id, task, number, given in replies:
+            self._touch(device_id)
+            runs.append(RunTask(device_id, task, REPLY_POSITION + number, clock_ms, given))
+        return runs
 
     def complete(
         self, results: Iterable[tuple[RunTask, Sequence[Any]]]
@@ -367,7 +376,6 @@ class PartitionMachine:
 
     def mark_committed(self) -> None:
         """Forget what was pending, because the commit succeeded."""
-        self._touched.clear()
         self._emitted.clear()
         self.counts = StreamCounts()
         self.late_events = []

@@ -1,23 +1,24 @@
-"""Rows of a partition's journal: the batches whose effects are not all in the store yet.
+"""Rows of a partition's journal: what was taken, while its effects are not all in the store.
 
-A row is MessagePack, ``[1, [watermark before, is_end, [event, ...]]]``; an event is
-an array of ``Event``'s fields in their order, its contents projected to what the
-installed tasks read.
+A row is MessagePack, ``[1, [watermark before, is_end, [part, ...]]]``; a part is
+an array of events, each a map of the fields of ``Event`` by name. Events are
+written whole: projecting them to what tasks read costs more than the bytes do.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from walle_stream.events import Event
 from walle_stream.wire.rows import RowDecoder, encode_row
 
-_decode: Final = RowDecoder(tuple[int, bool, list[tuple[Any, ...]]], "journal").decode
+_decode: Final = RowDecoder(tuple[int, bool, list[list[Event]]], "journal").decode
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class JournalBatch(msgspec.Struct, frozen=True):
-    """A batch, as the machine is given it again."""
+    """What one commit took, as the machine is given it again."""
 
     watermark_ms: int
     """Of the partition, before it."""
@@ -27,36 +28,24 @@ class JournalBatch(msgspec.Struct, frozen=True):
     """In the partition's order."""
 
 
-def encode_batch(
-    events: Sequence[Event], fields: frozenset[str] | None, watermark_ms: int, *, is_end: bool
-) -> bytes:
-    """Encode a batch.
+def encode_events(events: Sequence[Event]) -> bytes:
+    """Encode a part of what a commit will take.
 
     Args:
         events: In the partition's order.
-        fields: Names of contents to keep; None keeps all.
+    """
+    return _encode(events)
+
+
+def encode_batch(parts: Sequence[bytes], watermark_ms: int, *, is_end: bool) -> bytes:
+    """Encode what a commit takes.
+
+    Args:
+        parts: From ``encode_events``, in order.
         watermark_ms: Of the partition, before it.
         is_end: Whether the source's natural end follows.
     """
-    rows = []
-    for event in events:
-        contents = event.contents
-        if fields is not None and contents and not fields.issuperset(contents):
-            contents = {name: contents[name] for name in contents if name in fields}
-        rows.append(
-            (
-                event.device_id,
-                event.id,
-                event.kind,
-                event.page_id,
-                event.page_instance,
-                event.event_time_ms,
-                event.ingest_time_ms,
-                contents,
-                event.uid,
-            )
-        )
-    return encode_row((watermark_ms, is_end, rows))
+    return encode_row((watermark_ms, is_end, [msgspec.Raw(part) for part in parts]))
 
 
 def decode_batch(row: bytes) -> JournalBatch:
@@ -66,5 +55,5 @@ def decode_batch(row: bytes) -> JournalBatch:
         FormatVersionError: Its layout is of another version.
         StoreCorruptedError: It is damaged.
     """
-    watermark_ms, is_end, rows = _decode(row)
-    return JournalBatch(watermark_ms, is_end, [Event(*fields) for fields in rows])
+    watermark_ms, is_end, parts = _decode(row)
+    return JournalBatch(watermark_ms, is_end, [event for part in parts for event in part])
