@@ -1,6 +1,7 @@
 """A partition that dies again and again holds what one that never died holds."""
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.stream.test_machine import TRIGGERS, make_events
-from walle_stream.actors.partition import PartitionHost, PartitionPlan
+from walle_stream.actors.partition import Delivery, PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys
@@ -87,11 +88,11 @@ class Life:
     def run(self, events, cuts, deaths):
         host = self.open()
         bounds = [0, *sorted(cuts), len(events)]
-        for number, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for number, (start, end) in enumerate(pairwise(bounds)):
             batch = SourceBatch(
                 0, events[start:end], b"%d" % (number + 1), SourceCounts(), [], number == len(cuts)
             )
-            host.deliver((batch, 0.0))
+            host.deliver(Delivery(batch, 0.0))
             if number in deaths:
                 host.abandon()
                 host = self.open()
@@ -130,14 +131,14 @@ def test_a_changed_definition_does_not_change_what_was_handled_before_it(tmp_pat
         folder = tmp_path / str(is_death)
         folder.mkdir()
         host = Life(folder, 10**6, 10**6, SequencePolicy(page_timeout_ms=50)).open()
-        host.deliver((SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0))
+        host.deliver(Delivery(SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0))
         if is_death:
             host.abandon()
         else:
             host.close(0.0)
         # were the batch handled with this policy, every page would still be open
         host = Life(folder, 10**6, 10**6, SequencePolicy()).open()
-        host.deliver((SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0))
+        host.deliver(Delivery(SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0))
         host.close(0.0)
         with PartitionStore.open(folder / "rows", read_only=True) as store:
             found.append(dict(canonical(store)))

@@ -16,11 +16,15 @@ from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.partition import Delivery, PartitionHost
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.clock import monotonic_ms
-from walle_stream.ports import SourceBatch
+from walle_stream.ports import SourceReader
 
 SETTLE_POLL_S: Final = 0.005
 """How often replies are looked for, while nothing else is left to do."""
 
+
+DELIVERY_EVENTS: Final = 256
+"""Most events handed over at once: they should still be in the processor's caches when
+they are taken. A commit takes many of these."""
 
 LINGER_S: Final = 0.003
 """How long more is waited for before a commit, while nothing comes."""
@@ -29,12 +33,32 @@ _IDLE_S: Final = 0.05
 _AGE_SHARE: Final = 0.25  # of the latency target, that a batch waits for its commit
 
 
-class Deliver(msgspec.Struct):
-    """Message: a batch for one of the host's partitions."""
+class Pull:
+    """Message: read on from a source whose partitions are all this host's.
 
-    batch: SourceBatch
-    delivered_ms: float
-    """Monotonic clock when the source handed it over, for latencies."""
+    Events are made and taken by one thread, so they never leave its core's caches:
+    that is worth more than reading beside it, which the interpreter's lock hardly allows.
+    The host sends itself the message again until the source is done, so that others
+    come between.
+    """
+
+    def __init__(self, reader: SourceReader, again: Callable[["Pull"], None]) -> None:
+        """Begin.
+
+        Args:
+            reader: From now on the host's; it is not closed by it.
+            again: Sends this message to the host.
+        """
+        self.reader = reader
+        self.again = again
+        self.stop = Flag()
+        """Set it to have reading stop: the host drains the reader."""
+        self.done = Flag()
+        """Set by the host when everything read was committed, for the last time."""
+        self.events = 0
+        """How many were read."""
+        self.is_ended = False
+        """Whether the source's natural end was passed."""
 
 
 class GetOffsets(msgspec.Struct):
@@ -89,6 +113,7 @@ class DeviceHost(Actor):
         self._open = open_partitions
         self._policy = policy
         self._sizer = sizer
+        self._idle_since_ms = 0.0
         self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
@@ -114,8 +139,11 @@ class DeviceHost(Actor):
         Raises:
             TypeError: An unknown message; a bug of the sender.
         """
-        if isinstance(message, Deliver):
+        if isinstance(message, Delivery):
             self._take(message)
+            return None
+        if isinstance(message, Pull):
+            self._pull(message)
             return None
         self._commit_all()
         if isinstance(message, GetOffsets):
@@ -145,14 +173,43 @@ class DeviceHost(Actor):
         for number, partition in self._partitions.items():
             self._supervisors[number].run(partition.idle)
 
-    def _take(self, message: Deliver) -> None:
+    def _pull(self, pull: Pull) -> None:
+        reader = pull.reader
+        if pull.stop.is_set():
+            batches, is_last = reader.drain(), True
+        else:
+            reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
+            batches, is_last = reader.read(), reader.is_done
+        for batch in batches:
+            pull.events += len(batch.events)
+            pull.is_ended = pull.is_ended or batch.is_end
+            self._take(Delivery(batch, monotonic_ms()))
+        if is_last:
+            self._commit_all()
+            pull.done.set()
+            return
+        if batches:
+            self._idle_since_ms = 0.0
+        else:
+            self._pause()
+        pull.again(pull)
+
+    def _pause(self) -> None:
+        # a live source has nothing yet
+        now_ms = monotonic_ms()
+        self._idle_since_ms = self._idle_since_ms or now_ms
+        if now_ms - self._idle_since_ms >= self.idle_interval_s * 1000.0:
+            self._idle_since_ms = now_ms
+            self.on_idle()
+
+    def _take(self, message: Delivery) -> None:
         batch = message.batch
         number = batch.partition
         began_ms = monotonic_ms()
         waiting = self._waiting.get(number)
         if waiting is None:
             waiting = self._waiting[number] = _Waiting(began_ms)
-        waiting.deliveries.append((batch, message.delivered_ms))
+        waiting.deliveries.append(message)
         waiting.events += len(batch.events)
         partition = self._partitions[number]
         self._supervisors[number].run(lambda: partition.take(waiting.deliveries))

@@ -37,7 +37,7 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
 from walle_stream.wire.calls import encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
-from walle_stream.wire.journal import encode_batch, encode_events
+from walle_stream.wire.journal import decode_events, encode_batch, encode_events
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,16 @@ ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
 
 
-type Delivery = tuple[SourceBatch, float]
-"""A batch, and the monotonic clock when the source handed it over, milliseconds."""
+class Delivery(msgspec.Struct):
+    """A batch on its way to its commit."""
+
+    batch: SourceBatch
+    """Its events are let go when they were taken: to keep them until the commit would
+    cost the memory, and time, as they would have left the processor's caches."""
+    delivered_ms: float
+    """Monotonic clock when the source handed it over, for latencies."""
+    part: bytes = b""
+    """The events, encoded, once they were taken."""
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
@@ -190,13 +198,13 @@ class PartitionHost:
         Raises:
             WalleError: Restart, take all again.
         """
-        if self._turn is None and deliveries[-1][0].offset == self.offset:
+        if self._turn is None and deliveries[-1].batch.offset == self.offset:
             # tried again after a commit that failed at the disk's flush, but stands in the log
             return
         turn = self._turn = self._turn or self._begin()
-        for batch, delivered_ms in deliveries[turn.taken :]:
+        for delivery in deliveries[turn.taken :]:
+            self._take(turn, delivery)
             turn.taken += 1
-            self._take(turn, batch, delivered_ms)
 
     def commit(self) -> None:
         """Run the tasks that were woken and commit everything taken; blocks.
@@ -217,17 +225,22 @@ class PartitionHost:
         self._machine.number = head.next_batch
         return _Turn(head, self.offset, self._machine.watermark_ms)
 
-    def _take(self, turn: _Turn, batch: SourceBatch, delivered_ms: float) -> None:
-        machine, rows, events = self._machine, self._opened(), batch.events
-        # first of all, while what the source has just made is in the processor's caches
-        turn.parts.append(encode_events(events))
+    def _take(self, turn: _Turn, delivery: Delivery) -> None:
+        machine, rows, batch = self._machine, self._opened(), delivery.batch
+        if delivery.part:
+            events = decode_events(delivery.part)
+        else:
+            events = batch.events
+            delivery.part = encode_events(events)
+            batch.events = []
+        turn.parts.append(delivery.part)
         for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
         exits = machine.counts.page_sequences
         turn.runs += machine.handle(events, is_end=batch.is_end)
         exits = machine.counts.page_sequences - exits
         if exits:
-            turn.exits.append((delivered_ms, exits))
+            turn.exits.append((delivery.delivered_ms, exits))
         turn.events += len(events)
         turn.offset = batch.offset
         turn.head.is_ended = batch.is_end

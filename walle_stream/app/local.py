@@ -19,14 +19,15 @@ from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
     Close,
-    Deliver,
+    DELIVERY_EVENTS,
     DeviceHost,
     GetOffsets,
     GetStatus,
+    Pull,
     Settle,
 )
 from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition import PartitionHost, PartitionStatus
+from walle_stream.actors.partition import Delivery, PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.options import RunOptions
@@ -51,10 +52,6 @@ FLUSH_TIMEOUT_S = 5.0
 type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
 
-
-DELIVERY_EVENTS: Final = 256
-"""Most events handed to a host at once: they should still be in the processor's caches
-when they are taken. A commit takes many of these."""
 
 WORN_OUT: Final = "worn out"
 """A run that stopped with this reason wants to go on in a new process."""
@@ -126,7 +123,10 @@ class LocalRun:
             reader = assembly.open_source(offsets, self._options.limit)
             stack.callback(reader.close)
             self.is_ready = True
-            self._read(reader, on_progress or (lambda _ratio, _events: None))
+            read = self._pull if len(self._hosts) == 1 else self._read
+            read(reader, on_progress or (lambda _ratio, _events: None))
+            if self._options.limit is not None and not self._is_ended and not self._stop.is_set():
+                self._stopped_by = "limit"
             self._settle()
             statuses = self._close_hosts()
             cloud = self._close_cloud()
@@ -162,6 +162,26 @@ class LocalRun:
             self._hosts.append(ref)
             stack.callback(self._end, ref)
 
+    def _pull(self, reader: SourceReader, on_progress: OnProgress) -> None:
+        # the only host reads by itself
+        [host] = self._hosts
+        pull = Pull(reader, host.tell)
+        host.tell(pull)
+        while not pull.done.wait(0.1):
+            self.run_events = pull.events
+            if not host.is_alive:
+                raise self._cause(host, ActorDeadError(f"actor {host.name} has stopped"))
+            self._look_after(reader, on_progress)
+            if self._stop.is_set():
+                pull.stop.set()
+        self.run_events, self._is_ended = pull.events, pull.is_ended
+
+    def _look_after(self, reader: SourceReader, on_progress: OnProgress) -> None:
+        self._check_cloud()
+        if self._assembly.pool.is_worn_out and self._options.limit is None:
+            self.stop(WORN_OUT)
+        on_progress(reader.progress, self.run_events)
+
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
         shown_ms = 0.0
         while not self._stop.is_set() and not reader.is_done:
@@ -170,14 +190,9 @@ class LocalRun:
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second
                 shown_ms = now_ms
-                self._check_cloud()
-                if self._assembly.pool.is_worn_out and self._options.limit is None:
-                    self.stop(WORN_OUT)
-                on_progress(reader.progress, self.run_events)
+                self._look_after(reader, on_progress)
         if self._stop.is_set():
             self._deliver(reader.drain())
-        elif self._options.limit is not None and not self._is_ended:
-            self._stopped_by = "limit"
 
     def _deliver(self, batches: Sequence[SourceBatch]) -> None:
         hosts, count = self._hosts, len(self._hosts)
@@ -186,7 +201,7 @@ class LocalRun:
             self._is_ended = self._is_ended or batch.is_end
             try:
                 hosts[batch.partition % count].tell(
-                    Deliver(batch, monotonic_ms()), batch.size_bytes
+                    Delivery(batch, monotonic_ms()), batch.size_bytes
                 )
             except ActorDeadError as error:
                 raise self._cause(hosts[batch.partition % count], error) from error

@@ -95,7 +95,15 @@ class DeviceDelta(msgspec.Struct, gc=False):
 
 
 class _Device:
-    __slots__ = ("accept", "cursor", "device_id", "next_call", "next_number", "position", "sequence")
+    __slots__ = (
+        "accept",
+        "cursor",
+        "device_id",
+        "next_call",
+        "next_number",
+        "position",
+        "sequence",
+    )
 
     def __init__(self, device_id: str, sequence: DeviceSequence) -> None:
         self.device_id = device_id
@@ -264,8 +272,7 @@ class PartitionMachine:
         touched.clear()
         watermark = self.watermark_ms
         for event in events:
-            # not max(): a call per event on the hottest loop
-            if event.ingest_time_ms > watermark:  # noqa: PLR1730
+            if event.ingest_time_ms > watermark:
                 watermark = event.ingest_time_ms
             device = touched.get(event.device_id)
             if device is None:

@@ -105,9 +105,7 @@ class OpenPages:
             return
         instance = event.page_instance
         page = (
-            self._by_key.get((event.page_id, instance))
-            if instance
-            else self._latest(event.page_id)
+            self._by_key.get((event.page_id, instance)) if instance else self._latest(event.page_id)
         )
         if page is None:
             if kind == "page_exit":
@@ -121,9 +119,7 @@ class OpenPages:
             if fields is not None and contents and not fields.issuperset(contents):
                 contents = {name: contents[name] for name in contents if name in fields}
             ingest_ms = event.ingest_time_ms
-            page.events.append(
-                (event.id, kind, event.event_time_ms, ingest_ms, contents or None)
-            )
+            page.events.append((event.id, kind, event.event_time_ms, ingest_ms, contents or None))
             if ingest_ms > page.last_ingest_ms:
                 page.last_ingest_ms = ingest_ms
             sink.event(event, page)
@@ -220,7 +216,7 @@ class OpenPages:
         page.events.append(event_row(event, self._fields))
         if self._timeout_ms is not None:
             due_ms = event.ingest_time_ms + self._timeout_ms
-            if due_ms < self.due_ms:  # noqa: PLR1730 - min() is a call
+            if due_ms < self.due_ms:
                 self.due_ms = due_ms
         sink.event(event, page)
 

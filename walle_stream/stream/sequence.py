@@ -97,7 +97,9 @@ class DeviceSequence:
 
     # Events and time
 
-    def accept(self, event: Event, watermark_ms: int, sink: SequenceSink) -> None:
+    def accept(  # noqa: C901 - written out: the hottest code of a pipeline
+        self, event: Event, watermark_ms: int, sink: SequenceSink
+    ) -> None:
         """Take the device's next event, after firing the timers that are due.
 
         Args:
@@ -106,7 +108,6 @@ class DeviceSequence:
                 included; never lower than before.
             sink: Gets what follows from it.
         """
-        # The hottest code of a pipeline: written out where it could call.
         if self.due_ms <= watermark_ms:
             self.advance(watermark_ms, sink)
         time_ms, uid = event.event_time_ms, event.uid
@@ -128,14 +129,13 @@ class DeviceSequence:
             pages.take(event, sink)
             self.due_ms = pages.due_ms
             return
-        if time_ms > self._highest_ms:  # noqa: PLR1730 - max() is a call
+        if time_ms > self._highest_ms:
             self._highest_ms = time_ms
         queue = self._queue
         if self._held is not None or (
             queue
             and (
-                queue[-1].event_time_ms > time_ms
-                or queue[-1].ingest_time_ms > event.ingest_time_ms
+                queue[-1].event_time_ms > time_ms or queue[-1].ingest_time_ms > event.ingest_time_ms
             )
         ):
             self._accept_out_of_order(event, sink)

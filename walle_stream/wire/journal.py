@@ -14,6 +14,7 @@ from walle_stream.events import Event
 from walle_stream.wire.rows import RowDecoder, encode_row
 
 _decode: Final = RowDecoder(tuple[int, bool, list[list[Event]]], "journal").decode
+_decode_part: Final = msgspec.msgpack.Decoder(list[Event]).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -35,6 +36,11 @@ def encode_events(events: Sequence[Event]) -> bytes:
         events: In the partition's order.
     """
     return _encode(events)
+
+
+def decode_events(part: bytes) -> list[Event]:
+    """Decode a part; only what this process has encoded."""
+    return _decode_part(part)
 
 
 def encode_batch(parts: Sequence[bytes], watermark_ms: int, *, is_end: bool) -> bytes:

@@ -22,8 +22,8 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
 from walle_stream.types import device_id_problem, partition_of
 
-CHUNK_BYTES: Final = 2**20
-"""How much is read at once."""
+CHUNK_BYTES: Final = 2**16
+"""How much is read at once: few enough to be decoded while it is in the processor's caches."""
 
 FLUSH_BYTES: Final = 8 * 2**20
 """Partly filled batches are handed out after this many bytes."""
@@ -33,7 +33,8 @@ _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionErro
 _EVENT_BYTES: Final = 500
 _DEVICES_CACHED: Final = 262_144
 
-_decode = msgspec.json.Decoder(Event).decode
+_decoder = msgspec.json.Decoder(Event)
+_decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 
 
 class _Lane:
@@ -116,6 +117,7 @@ class EventsReader:
             stream.skip_mark()
             self._at = self._bytes.tell()
         self._lines: list[bytes] = []
+        self._block = b""  # lines in one piece, if they can be taken so
         self._rest = b""
         self._next = 0
         self._flush_at = self._at + FLUSH_BYTES
@@ -135,6 +137,8 @@ class EventsReader:
             if self._last_line is not None and self._line >= self._last_line:
                 self._flush()
                 self._is_done = True
+            elif self._block:
+                self._take_block()
             elif self._next < len(self._lines):
                 self._take()
             elif self._is_at_end:
@@ -183,7 +187,7 @@ class EventsReader:
             return
         whole, is_cut, rest = data.rpartition(b"\n")
         if is_cut:
-            self._lines = (self._rest + whole).split(b"\n")
+            self._block = self._rest + whole
             self._rest = rest
         else:
             self._rest += rest
@@ -205,6 +209,49 @@ class EventsReader:
         self._at += size + 1
         self._tail = (size, digest)
         self._refuse(line, "oversized", f"{size} bytes, at most {self._max_bytes} are allowed")
+
+    def _take_block(self) -> None:
+        """Take a block of plain lines at once, or leave it to ``_take``."""
+        block, self._block = self._block, b""
+        count = block.count(b"\n") + 1
+        events = self._decode_block(block, count)
+        if events is None:
+            self._lines, self._next = block.split(b"\n"), 0
+            return
+        [lane] = self._lanes
+        if lane.events and len(lane.events) + count > self.batch_events:
+            self._ready.append(lane.cut(self._position()))
+        lane.events += events
+        lane.rows += count
+        lane.raw_bytes += len(block) + 1
+        self._stand(self._at + len(block) + 1, self._line + count, block[block.rfind(b"\n") + 1 :])
+        if len(lane.events) >= self.batch_events:
+            self._ready.append(lane.cut(self._position()))
+
+    def _decode_block(self, block: bytes, count: int) -> list[Event] | None:
+        # nothing may have to be decided line by line
+        if (
+            len(self._lanes) > 1
+            or count > self.batch_events
+            or len(block) > self._max_bytes
+            or self._at < self._lanes[0].done.at
+            or (self._last_line is not None and self._line + count > self._last_line)
+        ):
+            return None
+        try:
+            events = _decode_lines(block)
+        except _DECODE_ERRORS:
+            return None
+        if len(events) != count:
+            return None  # blank lines
+        for device_id in {event.device_id for event in events} - self._homes.keys():
+            if device_id_problem(device_id):
+                return None
+            self._homes[device_id] = self._lanes[0]
+        times = [event.event_time_ms for event in events]
+        if min(times) < 0 or min(event.ingest_time_ms for event in events) < 0:
+            return None
+        return events
 
     def _take(self) -> None:
         """Take lines until a batch is full or none is left; the hot loop."""
