@@ -19,7 +19,7 @@ from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
-from walle_stream.stream.machine import DeviceDelta, DeviceSnapshot
+from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.journal import JournalBatch, decode_batch
 from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row

@@ -18,8 +18,8 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
-    Close,
     DELIVERY_EVENTS,
+    Close,
     DeviceHost,
     GetOffsets,
     GetStatus,

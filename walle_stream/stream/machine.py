@@ -25,6 +25,7 @@ from walle_stream.events import Event
 from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import OpenPage, PageInput, ReplyInput, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
+from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor, TriggerTrie
 
 REPLY_POSITION: Final = 1 << 40
@@ -67,31 +68,6 @@ class StreamCounts(msgspec.Struct):
     missing_enters: int = 0
     duplicate_events: int = 0
     late_events: int = 0
-
-
-class DeviceSnapshot(msgspec.Struct, array_like=True):
-    """A device at rest, without the event rows of its open pages."""
-
-    position: int
-    next_number: int
-    cursor: list[list[str]]
-    deadline_ms: int | None
-    sequence: Any
-    """``DeviceSequence.export()``: plain tuples."""
-    next_call: int = 1
-    as_of: int = 0
-    """Number of the last batch that it includes."""
-
-
-class DeviceDelta(msgspec.Struct, gc=False):
-    """What a commit writes for one dirty device."""
-
-    device_id: str
-    snapshot: DeviceSnapshot
-    new_rows: list[tuple[int, int, Any]]
-    """Event rows of open pages: (page ordinal, row index, row); append-only."""
-    closed_pages: list[tuple[int, int]]
-    """Pages that have rows in the store and are closed: (ordinal, row count)."""
 
 
 class _Device:

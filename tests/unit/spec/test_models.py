@@ -39,7 +39,11 @@ def test_defaults(load, text):
         "memory_bytes": None,
         "active_devices": 10_000,
     }
-    assert spec.state.model_dump() == {"sync": False, "cache_size_bytes": 64 * MIB}
+    assert spec.state.model_dump() == {
+        "sync": False,
+        "cache_size_bytes": 64 * MIB,
+        "journal_events": 20_000,
+    }
 
 
 def test_defaults_of_a_task(load, text, tmp_path):

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.events import Event
-from walle_stream.stream.machine import DeviceSnapshot, PartitionMachine
+from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.stream.snapshots import DeviceSnapshot
 
 TRIGGERS = {"visit": [["page_exit"]], "funnel": [["page_enter", "click"]]}
 
