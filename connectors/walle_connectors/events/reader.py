@@ -247,11 +247,17 @@ class EventsReader:
         for device_id in {event.device_id for event in events} - self._homes.keys():
             if device_id_problem(device_id):
                 return None
-            self._homes[device_id] = self._lanes[0]
+            self._remember(device_id)
         times = [event.event_time_ms for event in events]
-        if min(times) < 0 or min(event.ingest_time_ms for event in events) < 0:
-            return None
-        return events
+        times += [event.ingest_time_ms for event in events]
+        return events if min(times) >= 0 else None
+
+    def _remember(self, device_id: str) -> _Lane:
+        if len(self._homes) >= _DEVICES_CACHED:
+            self._homes.clear()
+        number = partition_of(device_id, len(self._lanes))
+        lane = self._homes[device_id] = self._lanes[number]
+        return lane
 
     def _take(self) -> None:
         """Take lines until a batch is full or none is left; the hot loop."""
@@ -318,11 +324,7 @@ class EventsReader:
         if problem:
             self._refuse(line, "invalid", problem)
             return None
-        if len(self._homes) >= _DEVICES_CACHED:
-            self._homes.clear()
-        number = partition_of(event.device_id, len(self._lanes))
-        lane = self._homes[event.device_id] = self._lanes[number]
-        return event, lane
+        return event, self._remember(event.device_id)
 
     def _refuse(self, line: bytes, route: DeadLetterRoute, reason: str, error: str = "") -> None:
         lane = self._lanes[0]  # whose it is cannot be known
