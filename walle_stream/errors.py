@@ -4,6 +4,8 @@ Every error that leaves the library is one of these. The tree (a test holds it
 against the classes)::
 
     WalleError
+    ├─ CampaignError(ValueError)
+    ├─ ChaosError
     ├─ FunctionError(ValueError)
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
@@ -70,6 +72,22 @@ class WalleError(Exception):
     def __str__(self) -> str:
         """Return the message, never the tuple of all fields."""
         return self.message
+
+
+class CampaignError(WalleError, ValueError):
+    """A chaos campaign cannot begin, or go on, as it was asked to.
+
+    Correct the arguments, or give another folder; the message says which.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
+class ChaosError(WalleError):
+    """A run that a chaos campaign killed, or let go on, hung or failed by itself.
+
+    That is a finding: the message names the data directory, which is kept.
+    """
 
 
 class FunctionError(WalleError, ValueError):
