@@ -7,6 +7,7 @@ against the classes)::
     ├─ CampaignError(ValueError)
     ├─ ChaosError
     ├─ FunctionError(ValueError)
+    ├─ LinkAddressError(ValueError)
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
@@ -98,6 +99,15 @@ class FunctionError(WalleError, ValueError):
     """
 
     exit_code: ClassVar[int] = 3
+
+
+class LinkAddressError(WalleError, ValueError):
+    """A test link cannot listen at its address: it is taken, or not of this machine.
+
+    Give another; port 0 takes any that is free.
+    """
+
+    exit_code: ClassVar[int] = 2
 
 
 class MetricsAddressError(WalleError, ValueError):
