@@ -51,12 +51,12 @@ def until(holds):
 
 def read(peer, size):
     """Read exactly so many bytes."""
-    found = b""
+    found = bytearray()
     while len(found) < size:
-        piece = peer.recv(size - len(found))
+        piece = peer.recv(min(size - len(found), 1 << 20))
         assert piece, f"ended after {found[:100]}"
         found += piece
-    return found
+    return bytes(found)
 
 
 @pytest.fixture

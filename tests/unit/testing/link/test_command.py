@@ -21,7 +21,9 @@ def command(target):
     )
     yield process
     process.kill()
-    process.communicate()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
 
 
 def tell(process, line):
@@ -48,7 +50,7 @@ def test_the_command_forwards_and_obeys(command, target, tools):
         with pytest.raises(ConnectionResetError):
             client.recv(1)
     command.stdin.write("quit\n")
-    command.stdin.close()
+    command.stdin.flush()
     assert command.wait(30) == 0
 
 

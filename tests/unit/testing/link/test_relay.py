@@ -83,7 +83,8 @@ def test_who_sends_into_a_stall_has_to_wait(link, target, connect, tools):
     _, read = tools
     client, peer = connect(), target.peer()
     link.stall(UP)
-    data = random.Random(2).randbytes(64 << 20)
+    # more than the kernel's buffers and the link's hold
+    data = random.Random(2).randbytes(24 << 20)
     sent = threading.Thread(target=client.sendall, args=(data,))
     sent.start()
     peer.sendall(b"alive")
