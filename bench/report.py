@@ -8,7 +8,7 @@ import msgspec
 from vm_parts.plot import figure
 from vm_parts.tables import tables
 
-from walle_stream.testing.chaos.report import FaultReport, render
+from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BAR = 44
@@ -39,6 +39,8 @@ def pipeline_lines(result: dict) -> list[str]:
 
 def chaos_lines(result: dict) -> list[str]:
     """Return what was killed and whether anything differed."""
+    if result.get("format") != REPORT_FORMAT:
+        return ["## Chaos", "", "`chaos.json` is of an older format: `make chaos` writes it anew."]
     report = msgspec.convert(result, FaultReport)
     kills, lives = report.kills, sum(part.lives for part in report.parts)
     head = f"{kills} times `kill -9` in {lives} lives; the campaign itself is resumable."
