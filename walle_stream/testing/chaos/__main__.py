@@ -6,12 +6,13 @@ differed, hung or failed, 2 wrong usage, 130 interrupted; --resume goes on.
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import WalleError
+from walle_stream.errors import CampaignError, WalleError
 from walle_stream.testing.chaos.campaign import Campaign
 from walle_stream.testing.chaos.plan import ChaosPlan, PartPlan
 from walle_stream.testing.chaos.report import FaultReport, render
@@ -24,6 +25,8 @@ def main() -> int:
     """Run a campaign; returns the exit code."""
     parser = _parser()
     options = parser.parse_args()
+    # as Ctrl-C: the run at hand is killed, the folder can be resumed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = ChaosPlan(
         pipeline=options.pipeline,
         # small batches: many commits to hit; a later --set of the user's wins
@@ -40,11 +43,17 @@ def main() -> int:
             plan, folder, is_resumed=options.resume, on_kill=_Progress(plan.kills).show
         )
         report = campaign.run()
+    except CampaignError as error:
+        print(f"chaos: {error}", file=sys.stderr)
+        if not options.folder:
+            shutil.rmtree(folder)
+        return error.exit_code
     except WalleError as error:
-        print(f"chaos: {error} (folder {folder})", file=sys.stderr)
+        print(f"chaos: {error} (everything is in {folder})", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"\nchaos: interrupted; --folder {folder} --resume goes on", file=sys.stderr)
+        how = f"the same command with --folder {folder} --resume goes on"
+        print(f"\nchaos: interrupted; {how}", file=sys.stderr)
         return 130
     if options.json:
         options.json.write_bytes(report.to_json())

@@ -28,7 +28,7 @@ from walle_stream.testing.chaos.report import (
     these_versions,
     this_machine,
 )
-from walle_stream.testing.chaos.targets import Role, RunEnd, Running, Target, load_target
+from walle_stream.testing.chaos.targets import Role, RunEnd, Running, Target, find_target
 
 RUN_TIMEOUT_S: Final = 120.0
 """A run that takes longer than this hangs: that is a finding."""
@@ -59,8 +59,11 @@ class Campaign:
             on_kill: See ``OnKill``; called in the thread that runs.
 
         Raises:
-            CampaignError: There is a campaign already, or it has another plan.
+            CampaignError: There is a campaign already, or it has another plan; or no
+                target has a name of the plan's.
         """
+        for part in plan.parts:
+            find_target(part.target)  # not only after hours of the parts before it
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder.resolve()
         self._lock = lock_folder(self._folder)
@@ -87,7 +90,7 @@ class Campaign:
 
         Raises:
             ChaosError: A run hung, or ended neither done nor killed.
-            CampaignError: A target cannot be made.
+            CampaignError: A target does not fit the pipeline.
         """
         self._since_ms = monotonic_ms()
         ledger = self._ledger
@@ -102,7 +105,7 @@ class Campaign:
 
     def _run_part(self) -> None:
         ledger, folder = self._ledger, self._folder
-        target = load_target(self._plan.parts[ledger.part].target, self._plan, folder)
+        target = find_target(self._plan.parts[ledger.part].target)(self._plan, folder)
         target.clear()
         self._roles = {role.name: role for role in target.roles}
         self._tidy()

@@ -15,7 +15,7 @@ class PartPlan(msgspec.Struct, frozen=True):
     """A share of the campaign: one target."""
 
     target: str
-    """Its name, or a dotted path ``package.module:NAME`` (``targets.load_target``)."""
+    """Its name, or a dotted path ``package.module:NAME`` (``targets.find_target``)."""
     kills: int
     """Kills that must count, ≥ 1."""
 

@@ -6,7 +6,7 @@ pipeline's end and gives the bytes that must not differ. ``LocalTarget`` is
 ``TARGETS`` or by a dotted path.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -89,7 +89,7 @@ class Running(Protocol):
 
 
 class Target(Protocol):
-    """A way to run a pipeline. Made by ``load_target`` with (plan, folder)."""
+    """A way to run a pipeline. Made with (plan, folder of the campaign)."""
 
     @property
     def roles(self) -> Sequence[Role]:
@@ -122,13 +122,11 @@ class Target(Protocol):
         ...
 
 
-def load_target(name: str, plan: ChaosPlan, folder: Path) -> Target:
-    """Make a target.
+def find_target(name: str) -> Callable[[ChaosPlan, Path], Target]:
+    """Return what makes a target.
 
     Args:
         name: A key of ``TARGETS``, or ``package.module:NAME`` of something callable.
-        plan: Handed over.
-        folder: The campaign's, for files of the target's own.
 
     Raises:
         CampaignError: There is none of that name, or it cannot be imported.
@@ -141,11 +139,10 @@ def load_target(name: str, plan: ChaosPlan, folder: Path) -> Target:
             "package.module:NAME"
         )
     try:
-        make = getattr(import_module(module), attribute)
+        make: Callable[[ChaosPlan, Path], Target] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise CampaignError(
             f"target {name!r} cannot be imported ({error}): correct the name, or install what it "
             "needs"
         ) from error
-    target: Target = make(plan, folder)
-    return target
+    return make

@@ -221,6 +221,11 @@ def test_a_ledger_that_cannot_be_read_is_named(tmp_path, content, text):
         Campaign(plan(("Steps", 5)), tmp_path / "c", is_resumed=True)
 
 
-def test_a_target_that_nobody_knows_is_named(tmp_path):
-    with pytest.raises(CampaignError, match="known are local, isolated"):
-        Campaign(plan(("remote", 5)), tmp_path / "c").run()
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("remote", "known are local, isolated"), ("a.b:Nothing", "'a.b:Nothing' cannot be imported")],
+)
+def test_a_target_that_nobody_knows_is_named_before_anything_runs(tmp_path, name, text):
+    with pytest.raises(CampaignError, match=text):
+        Campaign(plan(("Steps", 5), (name, 5)), tmp_path / "c")
+    assert not (tmp_path / "c").exists()
