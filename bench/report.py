@@ -4,8 +4,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 from vm_parts.plot import figure
 from vm_parts.tables import tables
+
+from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BAR = 44
@@ -36,21 +39,12 @@ def pipeline_lines(result: dict) -> list[str]:
 
 def chaos_lines(result: dict) -> list[str]:
     """Return what was killed and whether anything differed."""
-    verdict = "nothing differed" if not result["mismatches"] else "DIFFERENT"
-    lines = [
-        "## Chaos",
-        "",
-        (
-            f"{result['kills']} times `kill -9` in {result['lives']} lives, {result['runs']} runs, "
-            f"{result['wall_s']} s, seed {result['seed']}: {verdict}."
-        ),
-        "",
-        "```",
-    ]
-    top = max(result["by_phase"].values(), default=1)
-    for phase, count in sorted(result["by_phase"].items(), key=lambda item: -item[1]):
-        lines.append(f"{phase:<22}{count:>5} {'#' * max(1, count * BAR // top)}")
-    return [*lines, "```"]
+    if result.get("format") != REPORT_FORMAT:
+        return ["## Chaos", "", "`chaos.json` is of an older format: `make chaos` writes it anew."]
+    report = msgspec.convert(result, FaultReport)
+    kills, lives = report.kills, sum(part.lives for part in report.parts)
+    head = f"{kills} times `kill -9` in {lives} lives; the campaign itself is resumable."
+    return ["## Chaos", "", head, "", "```", *render(report).splitlines(), "```"]
 
 
 def vm_lines(result: dict) -> list[str]:
@@ -95,10 +89,10 @@ RENDERERS = {
 def main() -> int:
     """Write ``bench/results/README.md`` and print it."""
     lines = ["# Results", ""]
-    for name, render in RENDERERS.items():
+    for name, to_lines in RENDERERS.items():
         path = RESULTS / name
         if path.exists():
-            lines += [*render(json.loads(path.read_text())), ""]
+            lines += [*to_lines(json.loads(path.read_text())), ""]
     text = "\n".join(lines)
     (RESULTS / "README.md").write_text(text)
     print(text)
