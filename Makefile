@@ -52,11 +52,13 @@ chaos: setup ## 500 times kill -9, then compare byte for byte
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: bench-pipeline bench-peers bench-vm bench-report
+.PHONY: bench-pipeline bench-peers bench-fleet bench-vm bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-peers: setup ## the simulated shop against other streaming libraries, which it installs in .venv-peers
 	@$(PY) bench/peers.py $(ARGS)
+bench-fleet: setup ## memory of 100,000 devices, activation, a hot device
+	@$(PY) bench/fleet.py $(ARGS)
 bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from fleet_parts.tables import tables as fleet_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
 from vm_parts.plot import figure
@@ -98,6 +99,22 @@ def peers_lines(result: dict) -> list[str]:
     return [*lines, *_table_lines(peers_tables(result))]
 
 
+def fleet_lines(result: dict) -> list[str]:
+    """Return the tables of the fleet."""
+    machine = result["machine"]
+    lines = [
+        f"## Fleet of {result['settings']['devices']:,} devices",
+        "",
+        (
+            f"Seed {result['seed']}, Python {result['versions']['python']}, "
+            f"{machine['usable_cores']} cores {machine['processor']}, load "
+            f"{machine['load_before_and_after'][0]} before, {result['date']}.{_trial(result)}"
+        ),
+        "",
+    ]
+    return [*lines, *_table_lines(fleet_tables(result))]
+
+
 def _trial(result: dict) -> str:
     if not result["trial"]:
         return ""
@@ -121,6 +138,7 @@ def _row(cells: Iterable[str]) -> str:
 RENDERERS = {
     "pipeline.json": pipeline_lines,
     "peers.json": peers_lines,
+    "fleet.json": fleet_lines,
     "chaos.json": chaos_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,
