@@ -125,14 +125,19 @@ def _contenders(options: argparse.Namespace) -> tuple[Ready, list[dict[str, str]
     own = Environment(Path(sys.executable), platform.python_version(), "")
     ready: Ready = {}
     missing = []
+    looked_for: dict[str, Environment | Missing] = {}
     for contender in CONTENDERS:
         if contender.name not in options.contenders:
             continue
         if not contender.requirement:
             ready[contender.name] = (contender, own)
             continue
-        say(f"looking for {contender.requirement}")
-        found = find_environment(contender, options.environments, may_install=not options.installed)
+        if contender.requirement not in looked_for:
+            say(f"looking for {contender.requirement}")
+            looked_for[contender.requirement] = find_environment(
+                contender, options.environments, may_install=not options.installed
+            )
+        found = looked_for[contender.requirement]
         if isinstance(found, Missing):
             say(f"{contender.title} does not take part: {found.reason}")
             missing.append({"title": contender.title, "reason": found.reason})

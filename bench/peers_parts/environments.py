@@ -44,21 +44,24 @@ def find_environment(
     Returns:
         The environment, or why there is none.
     """
-    tried = []
-    for minor in contender.pythons:
-        home = folder / f"{contender.requirement.partition('==')[0]}-{minor}"
-        python = home / "bin" / "python"
-        found = _look_into(python, contender.requirement)
-        if found is None and may_install:
-            problem = _make(home, minor, contender.requirement)
-            found = _look_into(python, contender.requirement)
-            if found is None:
-                tried.append(f"{minor}: {problem or 'installed, but not found'}")
+    requirement = contender.requirement
+    name = requirement.partition("==")[0]
+    homes = {minor: folder / f"{name}-{minor}" for minor in contender.pythons}
+    # what was made before, on whichever Python, is looked for before anything is tried again
+    for home in homes.values():
+        found = _look_into(home / "bin" / "python", requirement)
         if found is not None:
             return found
     if not may_install:
-        return Missing(f"{contender.requirement} is not installed in {folder.name}")
-    return Missing(f"{contender.requirement} cannot be installed ({'; '.join(tried)})")
+        return Missing(f"{requirement} is not installed in {folder.name}")
+    tried = []
+    for minor, home in homes.items():
+        problem = _make(home, minor, requirement)
+        found = _look_into(home / "bin" / "python", requirement)
+        if found is not None:
+            return found
+        tried.append(f"Python {minor}: {problem or 'installed, but not found'}")
+    return Missing(f"{requirement} cannot be installed ({'; '.join(tried)})")
 
 
 def _look_into(python: Path, requirement: str) -> Environment | None:

@@ -88,6 +88,18 @@ def test_equal_multisets_have_equal_digests():
     assert digest_of([b"ab", b"c"]) != digest_of([b"a", b"bc"])
 
 
+def test_a_peer_that_cannot_be_installed_is_missing_with_what_was_tried(tmp_path):
+    from peers_parts.contenders import CONTENDERS  # noqa: PLC0415 - same
+    from peers_parts.environments import Missing, find_environment  # noqa: PLC0415 - same
+
+    peer = next(each for each in CONTENDERS if each.name == "bytewax")._replace(pythons=("3.1",))
+    found = find_environment(peer, tmp_path, may_install=True)
+    assert found == Missing(
+        f"{peer.requirement} cannot be installed (Python 3.1: no such Python here)"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
