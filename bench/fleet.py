@@ -105,7 +105,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", type=int, help="the fleet (100,000)")
     parser.add_argument("--rounds", type=int, help="rounds with and without a hot device (5)")
-    parser.add_argument("--rate", type=int, default=4_000, help="events a second beside it")
+    parser.add_argument("--rate", type=int, default=2_000, help="events a second beside it")
     parser.add_argument("--seconds", type=float, help="how long each of them takes (15)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="seconds: a small fleet, one round")
