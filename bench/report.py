@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from fleet_parts.tables import tables as fleet_tables
+from peers_parts.tables import figure as peers_figure
+from peers_parts.tables import tables as peers_tables
 from vm_parts.plot import figure
-from vm_parts.tables import tables
+from vm_parts.tables import Table, tables
 
 from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
 
@@ -66,7 +69,55 @@ def vm_lines(result: dict) -> list[str]:
         name = f"vm-{'.'.join(python.split('.')[:2])}.svg"
         (RESULTS / name).write_text(drawn)
         lines += [f"![Task time under the GIL and in VMs]({name})", ""]
-    for table in tables(result):
+    return [*lines, *_table_lines(tables(result))]
+
+
+def peers_lines(result: dict) -> list[str]:
+    """Return the table and the figure of the streaming libraries beside ours."""
+    settings, machine = result["settings"], result["machine"]
+    lines = [
+        "## Peers: item page views of the simulated shop",
+        "",
+        (
+            f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB of JSON Lines, "
+            f"{settings['devices']:,} devices, {result['features']:,} features; median of "
+            f"{settings['rounds']} rounds, seed {result['seed']}, {machine['usable_cores']} cores "
+            f"{machine['processor']}, load {machine['load_before_and_after'][0]} before, "
+            f"{result['date']}.{_trial(result)}"
+        ),
+        "",
+        "![Events per CPU-second](peers.svg)",
+        "",
+    ]
+    (RESULTS / "peers.svg").write_text(peers_figure(result))
+    return [*lines, *_table_lines(peers_tables(result))]
+
+
+def fleet_lines(result: dict) -> list[str]:
+    """Return the tables of the fleet."""
+    machine = result["machine"]
+    lines = [
+        f"## Fleet of {result['settings']['devices']:,} devices",
+        "",
+        (
+            f"Seed {result['seed']}, Python {result['versions']['python']}, "
+            f"{machine['usable_cores']} cores {machine['processor']}, load "
+            f"{machine['load_before_and_after'][0]} before, {result['date']}.{_trial(result)}"
+        ),
+        "",
+    ]
+    return [*lines, *_table_lines(fleet_tables(result))]
+
+
+def _trial(result: dict) -> str:
+    if not result["trial"]:
+        return ""
+    return " A TRIAL on a busy machine: it shows that the bench works, not how fast anything is."
+
+
+def _table_lines(shown: Iterable[Table]) -> list[str]:
+    lines = []
+    for table in shown:
         lines += [f"### {table.title}", "", _row(table.head)]
         lines.append(_row(["---", *["---:"] * (len(table.head) - 1)]))
         lines += [_row(row) for row in table.rows]
@@ -80,6 +131,8 @@ def _row(cells: Iterable[str]) -> str:
 
 RENDERERS = {
     "pipeline.json": pipeline_lines,
+    "peers.json": peers_lines,
+    "fleet.json": fleet_lines,
     "chaos.json": chaos_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,

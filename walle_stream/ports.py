@@ -81,7 +81,8 @@ class SourceReader(Protocol):
     def read(self) -> Sequence[SourceBatch]:
         """Read on and return the batches that are ready.
 
-        Run by the source thread alone; may block on I/O. Each event of each
+        Run by one thread, which may be the device host's: it may block on I/O for
+        some milliseconds, no longer, since commits wait for it. Each event of each
         partition comes exactly once, in the partition's order, beginning
         behind the offset given at ``open``. How events are cut into batches
         is free and must not matter. An empty sequence with ``is_done`` false
