@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(Event).decode
 
 
 class _Lane:
-    __slots__ = ("dead_letters", "done", "events", "number", "raw_bytes", "rows")
+    __slots__ = ("dead_letters", "done", "events", "number", "raw", "raw_bytes", "rows")
 
     def __init__(self, number: int, done: Position) -> None:
         self.number = number
@@ -49,6 +49,7 @@ class _Lane:
         self.dead_letters: list[DeadLetter] = []
         self.rows = 0
         self.raw_bytes = 0
+        self.raw: list[bytes] = []
 
     def cut(self, position: Position) -> SourceBatch:
         dead = len(self.dead_letters)
@@ -65,6 +66,7 @@ class _Lane:
             dead_letters=self.dead_letters,
             is_end=position.is_end,
             size_bytes=len(self.events) * _EVENT_BYTES + self.raw_bytes,
+            raw=b"\n".join([*self.raw, b""]) if self.raw else None,
         )
         self.done = position
         self._begin()
@@ -100,6 +102,8 @@ class EventsReader:
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
         positions = decode_positions(offsets, partition_count)
         self._lanes = [_Lane(number, position) for number, position in enumerate(positions)]
         self._homes: dict[str, _Lane] = {}
@@ -209,6 +213,7 @@ class EventsReader:
     def _take(self) -> None:
         """Take lines until a batch is full or none is left; the hot loop."""
         lines, homes, batch_events = self._lines, self._homes, self.batch_events
+        keeps_raw = self.keeps_raw
         at, number, place = self._at, self._line, self._next
         max_size = self._max_bytes + 1
         stop = len(lines)
@@ -239,6 +244,8 @@ class EventsReader:
             events.append(event)
             lane.rows += 1
             lane.raw_bytes += size
+            if keeps_raw:
+                lane.raw.append(line)
             if len(events) >= batch_events:
                 self._stand(at, number, line)
                 self._ready.append(lane.cut(self._position()))
@@ -283,6 +290,8 @@ class EventsReader:
             return
         lane.rows += 1
         lane.raw_bytes += len(line) + 1
+        if self.keeps_raw:
+            lane.raw.append(line)
         lane.dead_letters.append(
             record_dead_letter(
                 line,
