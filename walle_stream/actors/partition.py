@@ -19,6 +19,7 @@ from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.latency import Latencies
+from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.clock import monotonic_ms
@@ -30,8 +31,9 @@ from walle_stream.stream.machine import PartitionMachine, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
-from walle_stream.wire.calls import encode_calls
+from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
+from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
     """Of the data directory."""
+    is_measured: bool = False
+    """Whether the ledger also has what would have travelled otherwise."""
 
 
 class PartitionStatus(msgspec.Struct):
@@ -69,6 +73,7 @@ class PartitionStatus(msgspec.Struct):
     outbox_bytes: int
     watermark_ms: int
     run_events: int
+    ledger: Ledger
 
 
 class PartitionHost:
@@ -169,10 +174,15 @@ class PartitionHost:
         exits = machine.counts.page_sequences
         self._count(head, batch, records)
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
+        asked: list[CloudCall] = []
         if calls:
             asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
+        sent = book_sent(records, asked, bodies)
+        if self._plan.is_measured:
+            sent = sent.plus(book_measured(sent, batch, records, self._plan.compression))
+        head.ledger = head.ledger.plus(sent)
         frames = self._commit(head, offset, records, bodies, dead_letters)
         self._doubt.commit(len(batch.events), head)
         for frame in frames:
@@ -322,6 +332,7 @@ class PartitionHost:
             self._session.in_flight_bytes,
             self._head.watermark_ms,
             self.run_events,
+            self._head.ledger,
         )
 
     def _opened(self) -> PartitionRows:
