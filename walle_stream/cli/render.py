@@ -123,28 +123,26 @@ def ledger_table(report: LedgerReport) -> Table:
     table = Table(title="bytes up, by task", title_justify="left", caption_justify="left")
     table.caption = _ledger_note(report)
     table.add_column("task", style="bold", overflow="fold")
-    table.add_column("what")
     for name in ("count", "bytes", "each", "below raw", "below zstd"):
         table.add_column(name, justify="right")
 
-    def row(task: str, what: str, count: int, size_bytes: int, saving: Saving | None) -> None:
+    def row(name: str, count: int, size_bytes: int, saving: Saving | None = None) -> None:
         each = f"{size_bytes / count:,.0f} B" if count else ""
         against = ("", "") if saving is None else (_below(saving.raw), _below(saving.packed_raw))
-        table.add_row(task, what, f"{count:,}" if count else "", _bytes(size_bytes), each, *against)
+        table.add_row(name, f"{count:,}" if count else "", _bytes(size_bytes), each, *against)
 
     for each in report.tasks:
         size = each.bytes
-        row(each.task, "sent", size.features + size.calls, size.sent_bytes, each.sent)
+        row(each.task, size.features + size.calls, size.sent_bytes, each.sent)
         if report.measured_rows:
-            feature, encoding = size.feature_alone_bytes, size.encoding_alone_bytes
-            row("", "features alone", size.features, feature, each.feature_alone)
-            row("", "encodings alone", size.features, encoding, each.encoding_alone)
+            row("  features alone", size.features, size.feature_alone_bytes, each.feature_alone)
+            row("  encodings alone", size.features, size.encoding_alone_bytes, each.encoding_alone)
     if report.unassigned_bytes:
-        row("", "before there was a ledger", 0, report.unassigned_bytes, None)
+        row("(no ledger yet)", 0, report.unassigned_bytes)
     table.add_section()
-    row("raw rows", "plain", report.source_rows, report.raw_bytes, None)
+    row("raw rows", report.source_rows, report.raw_bytes)
     if report.measured_rows:
-        row("", "as zstd frames", report.measured_rows, report.packed_raw_bytes, None)
+        row("  as zstd frames", report.measured_rows, report.packed_raw_bytes)
     return table
 
 
