@@ -207,6 +207,42 @@ def test_a_feed_of_small_rows_is_reported_as_it_is(sample, walle, tmp_path):
     assert "above" in said
 
 
+ASKS = """
+def run(ctx, page):
+    ctx.call_cloud("double", {"n": 1})
+    ctx.emit({"page": page.page_id}, encoding=b"e" * 16)
+
+def on_reply(ctx, reply):
+    ctx.emit({"reply": reply.value})
+"""
+
+
+def test_two_tasks_and_their_calls_add_up_to_what_left(tmp_path):
+    folder = tmp_path / "p"
+    shutil.copytree(shipped_configs() / "template", folder)
+    (folder / "cloud.py").write_text("def double(call):\n    return 2 * call.question['n']\n")
+    (folder / "asks.py").write_text(ASKS)
+    file = folder / "pipeline.yaml"
+    first, second = file.read_text().split("\n---\n")
+    asks = second.replace("name: visit", "name: asks").replace("visit.py", "asks.py")
+    services = (
+        "\n  services: {double: {file: cloud.py, function: double}}\n  tasks:\n    - task: asks"
+    )
+    file.write_text("\n---\n".join([first.replace("\n  tasks:", services), second, asks]))
+    report = run(file, tmp_path / "d")
+    ledger = report.ledger
+    by_task = {each.task: each.bytes for each in ledger.tasks}
+    assert sorted(by_task) == ["asks", "visit"]
+    assert sum(each.sent_bytes for each in by_task.values()) == ledger.uplink_bytes
+    assert ledger.unassigned_bytes == 0
+    asked = by_task["asks"]
+    assert asked.calls == report.counters.calls > 0
+    # one per run and one per reply, whose turn may have no rows of its own
+    assert asked.features == 2 * asked.calls
+    assert asked.sent_call_bytes > 0 < asked.sent_encoding_bytes
+    assert all(each.measured_sent_bytes == each.sent_bytes for each in by_task.values())
+
+
 KILLED = ["commit.before:5", "commit.after:9", "send.before:7", "send.after:3", "cloud.after:2"]
 
 
