@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from fleet_parts.events import PARTITIONS, Pieces
-from walle_stream.actors.partition import Delivery, PartitionHost
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.spec.models import Strict
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.stream.test_machine import TRIGGERS, make_events
-from walle_stream.actors.partition import Delivery, PartitionHost, PartitionPlan
+from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.in_hand import InHand

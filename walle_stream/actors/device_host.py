@@ -13,8 +13,9 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.partition import Delivery, PartitionHost
+from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
+from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import SourceReader
 

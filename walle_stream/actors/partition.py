@@ -23,21 +23,24 @@ from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
+from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.recovery import recover
 from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.actors.turn import Delivery, Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, Downlink, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetter, Downlink
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.machine import PartitionMachine, Reply, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
-from walle_stream.wire.calls import encode_calls
+from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.journal import decode_events, encode_batch, encode_events
+from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -45,18 +48,6 @@ _script_log = logging.getLogger("walle_stream.script")
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
-
-
-class Delivery(msgspec.Struct):
-    """A batch on its way to its commit."""
-
-    batch: SourceBatch
-    """Its events are let go when they were taken: to keep them until the commit would
-    cost the memory, and time, as they would have left the processor's caches."""
-    delivered_ms: float
-    """Monotonic clock when the source handed it over, for latencies."""
-    part: bytes = b""
-    """The events, encoded, once they were taken."""
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
@@ -79,6 +70,8 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Events that the journal holds before dirty devices are written."""
     pages: Mapping[str, frozenset[str]] = {}
     """For tasks that only events on certain pages wake: these."""
+    is_measured: bool = False
+    """Whether the ledger also has what would have travelled otherwise."""
 
 
 class PartitionStatus(msgspec.Struct):
@@ -91,32 +84,7 @@ class PartitionStatus(msgspec.Struct):
     outbox_bytes: int
     watermark_ms: int
     run_events: int
-
-
-class _Turn:
-    """What was taken since the last commit."""
-
-    __slots__ = (
-        "dead_letters",
-        "events",
-        "exits",
-        "head",
-        "offset",
-        "parts",
-        "runs",
-        "taken",
-        "watermark_ms",
-    )
-
-    def __init__(self, head: PartitionHead, offset: bytes | None, watermark_ms: int) -> None:
-        self.head = head
-        self.offset = offset
-        self.watermark_ms = watermark_ms  # before it
-        self.taken = self.events = 0
-        self.parts: list[bytes] = []
-        self.runs: list[RunTask] = []
-        self.dead_letters: list[DeadLetter] = []
-        self.exits: list[tuple[float, int]] = []
+    ledger: Ledger
 
 
 class PartitionHost:
@@ -158,7 +126,7 @@ class PartitionHost:
     def restart(self) -> None:
         """Drop what is in memory and open the partition at its last commit."""
         self.abandon()
-        self._turn: _Turn | None = None
+        self._turn: Turn | None = None
         rows = self._rows = self._open_rows()
         recover(rows, JournalDefinition(self._plan.triggers, self._plan.policy))
         self._journal = JournalWindow(self._plan.journal_events)
@@ -217,15 +185,15 @@ class PartitionHost:
             inbound = self._exchange.take(turn.head, self._plan.triggers)
             self._complete(turn, inbound)
 
-    def _begin(self) -> _Turn:
+    def _begin(self) -> Turn:
         # a copy of the head: a failed commit must leave the counters as they were
         head = msgspec.structs.replace(
             self._head, counters=msgspec.structs.replace(self._head.counters)
         )
         self._machine.number = head.next_batch
-        return _Turn(head, self.offset, self._machine.watermark_ms)
+        return Turn(head, self.offset, self._machine.watermark_ms)
 
-    def _take(self, turn: _Turn, delivery: Delivery) -> None:
+    def _take(self, turn: Turn, delivery: Delivery) -> None:
         machine, rows, batch = self._machine, self._opened(), delivery.batch
         if delivery.part:
             events = decode_events(delivery.part)
@@ -241,13 +209,9 @@ class PartitionHost:
         exits = machine.counts.page_sequences - exits
         if exits:
             turn.exits.append((delivery.delivered_ms, exits))
-        turn.events += len(events)
-        turn.offset = batch.offset
-        turn.head.is_ended = batch.is_end
-        turn.dead_letters += batch.dead_letters
-        _count_source(turn.head.counters, batch.counts)
+        turn.add(batch, len(events))
 
-    def _complete(self, turn: _Turn, inbound: Inbound) -> None:
+    def _complete(self, turn: Turn, inbound: Inbound) -> None:
         machine, head = self._machine, turn.head
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
@@ -260,10 +224,15 @@ class PartitionHost:
         ]
         self._count(head, records)
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
+        asked: list[CloudCall] = []
         if calls:
             asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
+        sent = book_sent(records, asked, bodies)
+        if self._plan.is_measured:
+            sent = sent.plus(book_measured(sent, turn.raw, records, self._plan.compression))
+        head.ledger = head.ledger.plus(sent)
         self._put_devices(turn)
         frames = self._commit(turn, records, bodies)
         self._doubt.commit(turn.events, head)
@@ -343,7 +312,7 @@ class PartitionHost:
         counters.commits += 1
         head.watermark_ms = self._machine.watermark_ms
 
-    def _put_devices(self, turn: _Turn) -> None:
+    def _put_devices(self, turn: Turn) -> None:
         # the batches into the journal; devices that are dirty for long, or must leave memory
         machine, rows, journal = self._machine, self._opened(), self._journal
         if turn.events or turn.head.is_ended:
@@ -359,7 +328,7 @@ class PartitionHost:
             rows.put_numbers(*numbers)
 
     def _commit(
-        self, turn: _Turn, records: list[FeatureRecord], bodies: list[bytes]
+        self, turn: Turn, records: list[FeatureRecord], bodies: list[bytes]
     ) -> list[tuple[int, bytes]]:
         rows, machine, head = self._opened(), self._machine, turn.head
         frames = []
@@ -432,21 +401,13 @@ class PartitionHost:
             self._session.in_flight_bytes,
             self._head.watermark_ms,
             self.run_events,
+            self._head.ledger,
         )
 
     def _opened(self) -> PartitionRows:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
-
-
-def _count_source(counters: Counters, source: SourceCounts) -> None:
-    counters.source_rows += source.source_rows
-    counters.accepted_rows += source.accepted_rows
-    counters.duplicate_rows += source.duplicate_rows
-    counters.late_rows += source.late_rows
-    counters.dead_letter_rows += source.dead_letter_rows
-    counters.raw_bytes += source.raw_bytes
 
 
 def _by_task(runs: list[RunTask]) -> dict[str, dict[str, list[RunTask]]]:

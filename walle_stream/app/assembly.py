@@ -134,7 +134,7 @@ class Assembly:
         stack.callback(self._tunnel.close)
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
-        self._plan = self._make_plan()
+        self._plan = self._make_plan(is_measured=options.is_measured)
 
     def _make_pool(self, options: RunOptions) -> VmPool:
         spec, in_hand, start = self._spec, self._in_hand, self.partition_count
@@ -196,6 +196,8 @@ class Assembly:
         reader: SourceReader = self._source.open(
             offsets, self.partition_count, self.batch_events, limit
         )
+        if self._plan.is_measured:
+            reader.keeps_raw = True
         return reader
 
     def open_partition(self, number: int) -> PartitionHost:
@@ -223,7 +225,7 @@ class Assembly:
             number, self._plan, self.pool, open_rows, open_session, self._tunnel.downlink
         )
 
-    def _make_plan(self) -> PartitionPlan:
+    def _make_plan(self, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec
         wanted = [task.fields for task in self.tasks]
         fields = (
@@ -249,6 +251,7 @@ class Assembly:
             active_devices=spec.runtime.active_devices,
             incarnation=self._data_dir.meta.incarnation,
             journal_events=spec.state.journal_events,
+            is_measured=is_measured,
         )
 
 

@@ -27,15 +27,18 @@ from walle_stream.actors.device_host import (
     Settle,
 )
 from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition import Delivery, PartitionHost, PartitionStatus
+from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
+from walle_stream.actors.turn import Delivery
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.options import RunOptions
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader
 from walle_stream.vm.pool import VmCounts, VmStatus
+from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
@@ -261,9 +264,10 @@ class LocalRun:
     def _report(
         self, statuses: list[PartitionStatus], cloud: CloudReport, wall_s: float, cpu_s: float
     ) -> RunReport:
-        counters, latencies = Counters(), Latencies()
+        counters, latencies, ledger = Counters(), Latencies(), Ledger()
         for status in statuses:
             counters.add(status.counters)
+            ledger = ledger.plus(status.ledger)
             latencies.merge(status.latencies)
         return RunReport(
             pipeline=self._assembly.name,
@@ -271,6 +275,7 @@ class LocalRun:
             stopped_by=self._stopped_by,
             counters=counters,
             cloud=cloud,
+            ledger=LedgerReport.of(counters, ledger),
             exit_to_commit_ms=latencies.report(),
             run_events=sum(status.run_events for status in statuses),
             wall_s=wall_s,

@@ -17,7 +17,8 @@ from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.frame import FeatureRecord
-from walle_stream.wire.rows import PartitionHead, RowDecoder
+from walle_stream.wire.ledger import Ledger
+from walle_stream.wire.rows import Counters, PartitionHead, RowDecoder
 
 _decode_any = RowDecoder(Any, "any").decode
 _decode_row = RowDecoder(list[Any], "device").decode
@@ -32,6 +33,10 @@ class RunState(msgspec.Struct, frozen=True):
     commits: int
     is_complete: bool
     """Whether every partition has passed the source's natural end."""
+    counters: Counters
+    """Of all partitions."""
+    ledger: Ledger
+    """The same."""
 
 
 def features_lines(
@@ -106,16 +111,17 @@ def run_state(data_dir: Path) -> RunState:
     Raises:
         StoreMissingError: There is none, or it is not complete yet.
     """
-    commits, is_complete = 0, True
+    counters, ledger, is_complete = Counters(), Ledger(), True
     for _, store in _partitions(data_dir):
         head = store.get(keys.HEAD_KEY)
         if head is None:
             is_complete = False
             continue
         decoded = _decode_head(head)
-        commits += decoded.counters.commits
+        counters.add(decoded.counters)
+        ledger = ledger.plus(decoded.ledger)
         is_complete = is_complete and decoded.is_ended
-    return RunState(commits, is_complete)
+    return RunState(counters.commits, is_complete, counters, ledger)
 
 
 def canonical_state(data_dir: Path) -> Iterator[bytes]:
@@ -158,6 +164,9 @@ _CHANCE_COUNTERS = (
     "dropped_messages",
 )
 
+# of the ledger: the rest are sizes of frames, so of batches
+_MADE = ("features", "calls", "feature_bytes", "encoding_bytes", "question_bytes")
+
 
 def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
     for number, store in _partitions(data_dir):
@@ -165,7 +174,11 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
         if row is not None:
             head = msgspec.to_builtins(_decode_head(row))
             if is_canonical:
-                head = {"counters": head["counters"], "watermark_ms": head["watermark_ms"]}
+                head = {
+                    "counters": head["counters"],
+                    "watermark_ms": head["watermark_ms"],
+                    "made": _made_by_task(head["ledger"]["tasks"]),
+                }
                 for name in _CHANCE_COUNTERS:
                     del head["counters"][name]
             yield _encode({"partition": number, **head})
@@ -176,6 +189,10 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
         letters = [value for _, value in store.scan(keys.DEAD_LETTER_PREFIX)]
         for letter in sorted(letters):
             yield b'{"dead_letter":' + letter + b"}"
+
+
+def _made_by_task(tasks: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {task: {name: size[name] for name in _MADE} for task, size in tasks.items()}
 
 
 def _device_line(key: bytes, value: bytes) -> bytes:

@@ -55,6 +55,11 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--metrics", metavar="ADDR", help="serve /metrics, /healthz, /readyz, e.g. :9090"
     )
+    run.add_argument(
+        "--ledger",
+        action="store_true",
+        help="also compress the raw rows and compare: costs CPU",
+    )
     run.add_argument("--log-format", choices=("text", "json"), default="text")
     run.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
@@ -94,6 +99,11 @@ def _add_state(commands: Any) -> None:
     )
     _add_data_dir(export)
     export.set_defaults(run=_later("query", "state_export"))
+
+    ledger = commands.add_parser("ledger", help="bytes that each task sent, beside the raw rows")
+    ledger.add_argument("data_dir", type=Path, metavar="DATA_DIR")
+    ledger.add_argument("--json", action="store_true", help="one JSON object on one line")
+    ledger.set_defaults(run=_later("query", "ledger"))
 
 
 def _add_task(commands: Any) -> None:

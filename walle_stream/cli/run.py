@@ -45,7 +45,13 @@ def run(options: argparse.Namespace) -> int:
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     current = LocalRun(
         assembly,
-        RunOptions(data_dir, options.hosts or assembly.host_count, options.limit, _begin_anew),
+        RunOptions(
+            data_dir,
+            options.hosts or assembly.host_count,
+            options.limit,
+            is_measured=options.ledger,
+            on_stuck=_begin_anew,
+        ),
     )
     _handle_signals(current)
     try:
@@ -137,9 +143,15 @@ def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
     if is_json:
         print(report.to_json().decode())
         return
-    from walle_stream.cli.render import ResultConsole, run_table  # noqa: PLC0415 - see above
+    from walle_stream.cli.render import (  # noqa: PLC0415 - see above
+        ResultConsole,
+        ledger_table,
+        run_table,
+    )
 
     for line in features_sample(data_dir, SAMPLE_FEATURES):
         print(line.decode())
-    ResultConsole(highlight=False).print(run_table(report))
+    console = ResultConsole(highlight=False)
+    console.print(run_table(report))
+    console.print(ledger_table(report.ledger))
     print(f"features: walle features list --data-dir {data_dir}")

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.errors import FormatVersionError, StoreCorruptedError
+from walle_stream.wire.ledger import Ledger
 
 ROW_VERSION: Final = 1
 """Version of every layout in this module."""
@@ -78,6 +79,8 @@ class PartitionHead(msgspec.Struct):
     """Number of the next batch of the journal."""
     is_ended: bool = False
     """Whether the last batch was the source's natural end."""
+    ledger: Ledger = Ledger()
+    """What each task sent; empty in data directories that had none yet."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -38,7 +38,7 @@ _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 
 
 class _Lane:
-    __slots__ = ("dead_letters", "done", "events", "number", "raw_bytes", "rows")
+    __slots__ = ("dead_letters", "done", "events", "number", "raw", "raw_bytes", "rows")
 
     def __init__(self, number: int, done: Position) -> None:
         self.number = number
@@ -50,6 +50,7 @@ class _Lane:
         self.dead_letters: list[DeadLetter] = []
         self.rows = 0
         self.raw_bytes = 0
+        self.raw: list[bytes] = []
 
     def cut(self, position: Position) -> SourceBatch:
         dead = len(self.dead_letters)
@@ -66,6 +67,7 @@ class _Lane:
             dead_letters=self.dead_letters,
             is_end=position.is_end,
             size_bytes=len(self.events) * _EVENT_BYTES + self.raw_bytes,
+            raw=b"\n".join([*self.raw, b""]) if self.raw else None,
         )
         self.done = position
         self._begin()
@@ -101,6 +103,8 @@ class EventsReader:
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
         positions = decode_positions(offsets, partition_count)
         self._lanes = [_Lane(number, position) for number, position in enumerate(positions)]
         self._homes: dict[str, _Lane] = {}
@@ -232,6 +236,7 @@ class EventsReader:
         # nothing may have to be decided line by line
         if (
             len(self._lanes) > 1
+            or self.keeps_raw
             or count > self.batch_events
             or len(block) > self._max_bytes
             or self._at < self._lanes[0].done.at
@@ -262,6 +267,7 @@ class EventsReader:
     def _take(self) -> None:
         """Take lines until a batch is full or none is left; the hot loop."""
         lines, homes, batch_events = self._lines, self._homes, self.batch_events
+        keeps_raw = self.keeps_raw
         at, number, place = self._at, self._line, self._next
         max_size = self._max_bytes + 1
         stop = len(lines)
@@ -292,6 +298,8 @@ class EventsReader:
             events.append(event)
             lane.rows += 1
             lane.raw_bytes += size
+            if keeps_raw:
+                lane.raw.append(line)
             if len(events) >= batch_events:
                 self._stand(at, number, line)
                 self._ready.append(lane.cut(self._position()))
@@ -332,6 +340,8 @@ class EventsReader:
             return
         lane.rows += 1
         lane.raw_bytes += len(line) + 1
+        if self.keeps_raw:
+            lane.raw.append(line)
         lane.dead_letters.append(
             record_dead_letter(
                 line,
