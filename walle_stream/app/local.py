@@ -56,6 +56,13 @@ WORN_OUT: Final = "worn out"
 """A run that stopped with this reason wants to go on in a new process."""
 
 
+def calm_collector() -> None:
+    """Have the process's garbage collector look less often; for processes that run events."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(500_000, 20, 100)  # events carry no cycles; saves 8 % of the CPU
+
+
 class LocalRun:
     """One run of a pipeline in this process. Use once."""
 
@@ -108,9 +115,7 @@ class LocalRun:
         """
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(500_000, 20, 100)  # events carry no cycles; saves 8 % of the CPU
+        calm_collector()
         with ExitStack() as stack:
             assembly = self._assembly
             assembly.open(stack, self._options)

@@ -96,6 +96,21 @@ def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
             yield msgspec.json.decode(value, type=DeadLetter)
 
 
+def partition_heads(data_dir: Path) -> Iterator[tuple[int, PartitionHead]]:
+    """Iterate over where the partitions stand.
+
+    Args:
+        data_dir: The data directory.
+
+    Yields:
+        Numbers and heads of the partitions that were committed to.
+    """
+    for number, store in _partitions(data_dir):
+        row = store.get(keys.HEAD_KEY)
+        if row is not None:
+            yield number, _decode_head(row)
+
+
 def run_state(data_dir: Path) -> RunState:
     """Say how far the runs came.
 
