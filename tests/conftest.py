@@ -32,10 +32,10 @@ def _interpreters():
     return {number for number, *_ in module.list_all()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_environ(tmp_path_factory):
-    """Environment of commands that join a cluster made by ``ray start``; one per module."""
-    # a socket's path has at most 107 bytes: pytest's folders are too deep
+    """Environment of commands that join a cluster made by ``ray start``."""
+    # a socket's path has at most 107 bytes: pytest's are too deep
     folder = Path(tempfile.mkdtemp(prefix="walle-test-"))
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},

@@ -201,6 +201,11 @@ class Assembly:
         stack.callback(self._tunnel.close)
 
     @property
+    def status_path(self) -> Path:
+        """The file in the opened data directory that tells people of the run."""
+        return self._data_dir.status_path
+
+    @property
     def tunnel(self) -> Any:
         """The tunnel that ``open_cloud`` opened."""
         return self._tunnel

@@ -8,11 +8,11 @@ crosses a process.
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -37,7 +37,7 @@ from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions
 from walle_stream.clock import monotonic_ms, process_cpu_s
-from walle_stream.errors import ActorDeadError, ActorError, SourceChangedError
+from walle_stream.errors import ActorDeadError, SourceChangedError
 from walle_stream.ports import SourceBatch, SourceReader
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.memory import limit_data
@@ -46,8 +46,6 @@ from walle_stream.vm.pool import VmCounts, VmStatus
 type Phase = Literal["reading", "closing", "done", "worn out"]
 """``done``: everything is committed and closed; ``worn out``: the same, but there
 is more to read, in a new process."""
-
-_STATUS_TIMEOUT_S: Final = 0.2
 
 
 class HostState(msgspec.Struct, kw_only=True):
@@ -144,8 +142,9 @@ class HostProcess:
         def open_partitions() -> list[PartitionHost]:
             return [assembly.open_partition(number) for number in numbers]
 
-        host = DeviceHost(f"host-{self._index}", open_partitions, RestartPolicy(), self._sizer)
-        self._host = ActorRef(host, assembly.mailbox_bytes)
+        name = f"host-{self._index}"
+        self._devices = DeviceHost(name, open_partitions, RestartPolicy(), self._sizer)
+        self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._end, self._host)
         return self._ask(GetOffsets()), self._ask(GetStatus())
 
@@ -171,11 +170,10 @@ class HostProcess:
         self._stop.set()
 
     def state(self) -> HostState:
-        """Return how it goes; waits a little for a turn."""
+        """Return how it goes, as of the last commits; waits for nothing."""
         state, host = self._state, self._host
-        if host is not None and state.phase == "reading" and state.failure is None:
-            with suppress(ActorError):  # a long turn, or its end: as of before
-                state.statuses = host.ask(GetStatus(), _STATUS_TIMEOUT_S)
+        if host is not None and state.phase == "reading":
+            state.statuses = self._devices.peek()
             state.mailbox_bytes = host.mailbox_bytes
             pool = self._assembly.pool
             state.vm_counts, state.vms = pool.counts, pool.machines

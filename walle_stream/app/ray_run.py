@@ -105,7 +105,6 @@ class RayRun:
         assembly, options = self._assembly, self._options
         with ExitStack() as stack:
             directory = assembly.open_directory(stack, options.data_dir)
-            self._path = directory.status_path
             # at its full size, before several processes share it
             directory.open_in_hand(options.hosts, ())
             ray = stack.enter_context(ray_session(options.hosts))
@@ -319,7 +318,7 @@ class RayRun:
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
         write_status(
-            self._path,
+            self._assembly.status_path,
             RunStatus(
                 pipeline=self._assembly.name,
                 runtime="ray",
