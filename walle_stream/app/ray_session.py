@@ -10,6 +10,7 @@ import platform
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ from walle_stream.errors import ClusterError
 
 OBJECT_STORE_BYTES: Final = 150 * 2**20
 """Of an embedded cluster: nothing large goes through it."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Longest wait for the port of ``RAY_ADDRESS``."""
 
 _ENVIRON: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -132,9 +136,8 @@ def _join(ray: Any, address: str) -> None:
             f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster, give "
             "HOST:PORT or auto"
         )
+    _knock(address)
     environ = {name: os.environ[name] for name in ("PYTHONPATH", *_ENVIRON) if name in os.environ}
-    # it looks for a minute on its own, at a port where nobody answers
-    os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "5")
     try:
         ray.init(
             address=address,
@@ -146,6 +149,20 @@ def _join(ray: Any, address: str) -> None:
         raise ClusterError(
             f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be used: {_one_line(error)}. Start "
             "it from this environment (ray start --head), or unset RAY_ADDRESS"
+        ) from error
+
+
+def _knock(address: str) -> None:
+    # Ray itself tries for minutes, with a line on stderr each time
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return  # ``auto``
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be reached: {error}. Start it from "
+            "this environment (ray start --head), or unset RAY_ADDRESS"
         ) from error
 
 
