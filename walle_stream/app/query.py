@@ -31,6 +31,8 @@ class RunState(msgspec.Struct, frozen=True):
     commits: int
     is_complete: bool
     """Whether every partition has passed the source's natural end."""
+    heads: dict[int, PartitionHead]
+    """Where the partitions stand that were committed to, by number."""
 
 
 def features_lines(
@@ -96,21 +98,6 @@ def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
             yield msgspec.json.decode(value, type=DeadLetter)
 
 
-def partition_heads(data_dir: Path) -> Iterator[tuple[int, PartitionHead]]:
-    """Iterate over where the partitions stand.
-
-    Args:
-        data_dir: The data directory.
-
-    Yields:
-        Numbers and heads of the partitions that were committed to.
-    """
-    for number, store in _partitions(data_dir):
-        row = store.get(keys.HEAD_KEY)
-        if row is not None:
-            yield number, _decode_head(row)
-
-
 def run_state(data_dir: Path) -> RunState:
     """Say how far the runs came.
 
@@ -121,15 +108,16 @@ def run_state(data_dir: Path) -> RunState:
         StoreMissingError: There is none, or it is not complete yet.
     """
     commits, is_complete = 0, True
-    for _, store in _partitions(data_dir):
+    heads: dict[int, PartitionHead] = {}
+    for number, store in _partitions(data_dir):
         head = store.get(keys.HEAD_KEY)
         if head is None:
             is_complete = False
             continue
-        decoded = _decode_head(head)
+        decoded = heads[number] = _decode_head(head)
         commits += decoded.counters.commits
         is_complete = is_complete and decoded.is_ended
-    return RunState(commits, is_complete)
+    return RunState(commits, is_complete, heads)
 
 
 def canonical_state(data_dir: Path) -> Iterator[bytes]:

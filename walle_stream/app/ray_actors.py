@@ -7,11 +7,12 @@ host ``begin``, then ``state`` again and again.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 from walle_stream.app.ray_session import Versions
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import ActorDeadError, ClusterError, WalleError
+from walle_stream.errors import ActorDeadError, ClusterError, StoreLockedError, WalleError
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +116,9 @@ class Worker:
             return ""
         except errors.RayTaskError as error:
             cause = error.cause
-            if isinstance(cause, WalleError) and cause.is_retryable and self.step == "opening":
+            is_lock = isinstance(cause, StoreLockedError)  # it was waited for already
+            is_retryable = isinstance(cause, WalleError) and cause.is_retryable and not is_lock
+            if is_retryable and self.step == "opening":
                 self.restart(str(cause))
                 return ""
             raise (cause if isinstance(cause, BaseException) else error) from None
@@ -171,8 +174,9 @@ class Worker:
         return self._cpu_s + (self.state.cpu_s if self.state is not None else 0.0)
 
     def kill(self) -> None:
-        """End the process at once."""
-        self._ray.kill(self.actor, no_restart=True)
+        """End the process at once; a cluster that is gone has done so."""
+        with suppress(Exception):
+            self._ray.kill(self.actor, no_restart=True)
 
     def _start(self) -> None:
         self.step, self.pid, self.opened = "starting", 0, None

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from walle_stream.app.query import partition_heads
+from walle_stream.app.query import run_state
 from walle_stream.clock import wall_ms
 from walle_stream.store.datadir import DataDir
 
@@ -154,6 +154,6 @@ def _committed(data_dir: Path, hosts: int) -> list[PartitionFigures]:
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )
-            for number, head in partition_heads(data_dir)
+            for number, head in run_state(data_dir).heads.items()
         ]
     )
