@@ -15,6 +15,7 @@ against the classes)::
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
+    │  ├─ ClusterError
     │  └─ MailboxFullError
     ├─ SourceError
     │  ├─ SourceChangedError
@@ -182,6 +183,16 @@ class AskTimeoutError(ActorError, TimeoutError):
     """
 
     is_retryable: ClassVar[bool] = True
+
+
+class ClusterError(ActorError):
+    """Ray is not installed, its cluster cannot be reached, or it runs other versions.
+
+    The message names which: install the extra, correct ``RAY_ADDRESS``, or start the
+    cluster from this environment.
+    """
+
+    exit_code: ClassVar[int] = 11
 
 
 class MailboxFullError(ActorError):

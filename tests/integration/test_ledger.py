@@ -13,8 +13,8 @@ import zstandard
 
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.simulator import SimulatorModel
-from walle_connectors.simulator.reader import SimulatorReader
 from walle_connectors.simulator.timeline import Timeline
+from walle_stream.actors.partition import PartitionHost
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.ledger import read_ledger
 from walle_stream.app.local import LocalRun
@@ -40,19 +40,18 @@ def run(file, data_dir, overrides=(), *, is_measured=True, limit=None):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run whose log forgets nothing, its report, and how its batches were cut."""
+    """A run whose log forgets nothing, its report, and how many rows each commit took."""
     data_dir = tmp_path_factory.mktemp("whole") / "d"
     cuts = []
-    make = SimulatorReader._batch
+    complete = PartitionHost._complete
 
-    def watched(self, partition, at):
-        batch = make(self, partition, at)
-        cuts.append((partition, batch.counts.source_rows))
-        return batch
+    def watched(self, turn, inbound):
+        cuts.append((self.number, turn.raw.rows))
+        complete(self, turn, inbound)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EmbeddedTunnel, "release_up", lambda *_: None)
-        patch.setattr(SimulatorReader, "_batch", watched)
+        patch.setattr(PartitionHost, "_complete", watched)
         report = run(SHOP, data_dir, SMALL)
     return data_dir, report, cuts
 
@@ -131,7 +130,7 @@ def test_the_figures_are_those_of_the_log(whole):
     )
 
 
-def test_the_raw_rows_are_those_of_the_shop_in_the_same_batches(whole):
+def test_the_raw_rows_are_those_of_the_shop_in_the_same_commits(whole):
     _, report, cuts = whole
     timeline = Timeline(SimulatorModel(devices=80, sessions=2))
     rows = [[] for _ in range(PARTITIONS)]

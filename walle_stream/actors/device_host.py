@@ -13,7 +13,7 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
@@ -165,6 +165,16 @@ class DeviceHost(Actor):
             self._partitions = {}
             return status
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
+
+    def peek(self) -> list[PartitionStatus]:
+        """Return the partitions' figures as of their last commits; any thread, at once.
+
+        A question would wait behind all the batches in the mailbox.
+        """
+        statuses = [partition.status() for partition in list(self._partitions.values())]
+        for status in statuses:
+            status.latencies = status.latencies.copy()
+        return statuses
 
     def on_idle(self) -> None:
         """Commit what was taken, else take acknowledgements and downlink messages."""

@@ -37,6 +37,8 @@ class RunState(msgspec.Struct, frozen=True):
     """Of all partitions."""
     ledger: Ledger
     """The same."""
+    heads: dict[int, PartitionHead]
+    """Where the partitions stand that were committed to, by number."""
 
 
 def features_lines(
@@ -112,16 +114,17 @@ def run_state(data_dir: Path) -> RunState:
         StoreMissingError: There is none, or it is not complete yet.
     """
     counters, ledger, is_complete = Counters(), Ledger(), True
-    for _, store in _partitions(data_dir):
+    heads: dict[int, PartitionHead] = {}
+    for number, store in _partitions(data_dir):
         head = store.get(keys.HEAD_KEY)
         if head is None:
             is_complete = False
             continue
-        decoded = _decode_head(head)
+        decoded = heads[number] = _decode_head(head)
         counters.add(decoded.counters)
         ledger = ledger.plus(decoded.ledger)
         is_complete = is_complete and decoded.is_ended
-    return RunState(counters.commits, is_complete, counters, ledger)
+    return RunState(counters.commits, is_complete, counters, ledger, heads)
 
 
 def canonical_state(data_dir: Path) -> Iterator[bytes]:

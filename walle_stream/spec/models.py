@@ -259,11 +259,13 @@ class TunnelSpec(BaseModel):
 class RuntimeSpec(Strict):
     """How a pipeline runs."""
 
-    kind: Literal["local"] = Field(default="local", description="local: one process.")
+    kind: Literal["local", "ray"] = Field(
+        default="local", description="local: one process; ray: a process per host, in Ray actors."
+    )
     partitions: StrictInt = Field(
         default=16, ge=1, le=1024, description="Fixed when the data directory is made."
     )
-    hosts: StrictInt = Field(default=1, ge=1, le=256, description="Threads that own partitions.")
+    hosts: StrictInt = Field(default=1, ge=1, le=256, description="They own the partitions.")
     batch_events: StrictInt = Field(
         default=2_000, ge=1, le=100_000, description="Most events per batch, however quick."
     )
