@@ -86,7 +86,6 @@ class _Device:
         self.sequence = sequence
         self.accept = sequence.accept
         self.cursor: Cursor = EMPTY_CURSOR
-        self.position = 0
         self.next_number = 1
         self.next_call = 1
 
@@ -181,12 +180,14 @@ class PartitionMachine:
         """
         if snapshot is None:
             self.counts.new_devices += 1
-            device = _Device(device_id, DeviceSequence(self._policy, device_id))
+            device = _Device(device_id, DeviceSequence(self._policy, device_id, self.trie.ids))
         else:
-            sequence = DeviceSequence.restore(self._policy, snapshot.sequence, rows, device_id)
+            sequence = DeviceSequence.restore(
+                self._policy, snapshot.sequence, rows, device_id, self.trie.ids
+            )
             device = _Device(device_id, sequence)
             device.cursor = self.trie.import_cursor(snapshot.cursor)
-            device.position = snapshot.position
+            sequence.position = snapshot.position
             device.next_number = snapshot.next_number
             device.next_call = snapshot.next_call
         # numbers only grow
@@ -365,13 +366,9 @@ class PartitionMachine:
 
     # The sink of DeviceSequence
 
-    def event(self, event: Event, page: OpenPage | None) -> None:
+    def event(self, event: Event, page: OpenPage | None) -> bool:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
-        device.position += 1
-        ids = self.trie.ids
-        if not device.cursor and event.id not in ids and event.page_id not in ids:
-            return  # most events concern no task
         device.cursor, fired = self.trie.advance(device.cursor, event.id, event.page_id)
         pages = self._pages
         if fired and pages:
@@ -379,10 +376,12 @@ class PartitionMachine:
             fired = tuple(name for name in fired if name not in pages or page_id in pages[name])
         if fired:
             given = page_input(event, page, self._policy.fields)
+            position = device.sequence.position
             for task in fired:
                 self._runs.append(
-                    RunTask(device.device_id, task, device.position, event.event_time_ms, given)
+                    RunTask(device.device_id, task, position, event.event_time_ms, given)
                 )
+        return device.cursor != EMPTY_CURSOR
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""
@@ -415,7 +414,7 @@ class PartitionMachine:
         sequence = device.sequence
         new_rows, closed_pages = sequence.take_changes()
         snapshot = DeviceSnapshot(
-            device.position,
+            sequence.position,
             device.next_number,
             self.trie.export_cursor(device.cursor) if device.cursor else [],
             sequence.settle(),

@@ -20,7 +20,7 @@ NEVER_MS: Final = 1 << 62
 class HeldEvents:
     """Held events in the order of their own time. One thread."""
 
-    __slots__ = ("_bound_ms", "_events", "_timers", "due_ms")
+    __slots__ = ("_arrivals", "_bound_ms", "_events", "_timers", "due_ms")
 
     def __init__(self, bound_ms: int) -> None:
         """Start with nothing held.
@@ -29,6 +29,7 @@ class HeldEvents:
             bound_ms: How long an event is held, in ingest time, ≥ 0.
         """
         self._bound_ms = bound_ms
+        self._arrivals = 0
         self._events: list[tuple[int, int, Event]] = []  # sorted: (event time, arrival, event)
         # heap of (ingest time, event time, arrival); entries released meanwhile stay in it
         # until they come to the top
@@ -36,13 +37,14 @@ class HeldEvents:
         self.due_ms = NEVER_MS
         """Ingest watermark at which the first event is due."""
 
-    def hold(self, arrival: int, event: Event) -> None:
-        """Take an event that is not late.
+    def hold(self, event: Event) -> None:
+        """Take an event that is not late, behind those of its time.
 
         Args:
-            arrival: Its place among the device's held events so far.
             event: Its event time is at least that of all events released.
         """
+        arrival = self._arrivals
+        self._arrivals += 1
         entry = (event.event_time_ms, arrival, event)
         if self._events and entry < self._events[-1]:
             insort(self._events, entry)
@@ -70,9 +72,10 @@ class HeldEvents:
         """
         return self._release(self._timers[0][1:]) if self._timers else []
 
-    def export(self) -> list[tuple[Any, ...]]:
-        """Return (arrival, event's fields) of what is held, in order."""
-        return [(arrival, *event_fields(event)) for _, arrival, event in self._events]
+    @property
+    def events(self) -> list[Event]:
+        """What is held, in the order (event time, arrival)."""
+        return [event for _, _, event in self._events]
 
     def _release(self, last: tuple[int, int]) -> list[Event]:
         events, timers = self._events, self._timers

@@ -12,13 +12,13 @@ duplicate or late. In the data flow: between the source's batch and
 ``TriggerTrie``; its sink is ``PartitionMachine``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from walle_stream.events import Event
-from walle_stream.stream.open_pages import OpenPages, PageSink
+from walle_stream.stream.open_pages import EVERY_ID, OpenPages, PageSink
 from walle_stream.stream.ordering import NEVER_MS, HeldEvents, event_fields
 from walle_stream.stream.pages import EventRow
 
@@ -62,10 +62,10 @@ class DeviceSequence:
     """
 
     __slots__ = (
-        "_arrivals",
         "_bound_ms",
         "_forget_at",
         "_held",
+        "_highest_ingest_ms",
         "_highest_ms",
         "_pages",
         "_queue",
@@ -74,32 +74,42 @@ class DeviceSequence:
         "due_ms",
     )
 
-    def __init__(self, policy: SequencePolicy, device_id: str = "") -> None:
+    def __init__(
+        self, policy: SequencePolicy, device_id: str = "", ids: Container[str] = EVERY_ID
+    ) -> None:
         """Start a device that was never seen.
 
         Args:
             policy: How sequences are built; the same for the device's life.
             device_id: The device, for the exits made by time-outs.
+            ids: See ``OpenPages``.
         """
         self._bound_ms = policy.out_of_order_ms
         self._highest_ms = -NEVER_MS
+        self._highest_ingest_ms = -NEVER_MS
         self._released_ms = -NEVER_MS
-        self._arrivals = 0
         self._queue: list[Event] = []
         self._held: HeldEvents | None = None
         self._uids: dict[str, int] = {}  # event times; some are too old to matter
         self._forget_at = _FORGET_AT
         self._pages = OpenPages(
-            policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id
+            policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id, ids
         )
         self.due_ms = NEVER_MS
         """Ingest watermark before which ``advance`` has nothing to do."""
 
+    @property
+    def position(self) -> int:
+        """How many events were released; exits made by us among them."""
+        return self._pages.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._pages.position = position
+
     # Events and time
 
-    def accept(  # noqa: C901 - written out: the hottest code of a pipeline
-        self, event: Event, watermark_ms: int, sink: SequenceSink
-    ) -> None:
+    def accept(self, event: Event, watermark_ms: int, sink: SequenceSink) -> None:
         """Take the device's next event, after firing the timers that are due.
 
         Args:
@@ -108,47 +118,38 @@ class DeviceSequence:
                 included; never lower than before.
             sink: Gets what follows from it.
         """
+        # the hottest code of a pipeline: every branch off the usual path is a call
         if self.due_ms <= watermark_ms:
             self.advance(watermark_ms, sink)
-        time_ms, uid = event.event_time_ms, event.uid
-        if uid:
-            uids = self._uids
-            if uid in uids and uids[uid] >= self._oldest_uid_ms():
-                sink.duplicate(event)
-                return
-            if time_ms >= self._released_ms:
-                uids[uid] = time_ms
-                if len(uids) >= self._forget_at:
-                    self._forget()
-        if time_ms < self._released_ms:
-            sink.late(event)
+        time_ms, uid, uids = event.event_time_ms, event.uid, self._uids
+        if (time_ms < self._released_ms or uid in uids) and self._is_refused(event, sink):
             return
-        pages, bound_ms = self._pages, self._bound_ms
+        if uid:
+            uids[uid] = time_ms
+            if len(uids) >= self._forget_at:
+                self._forget()
+        bound_ms = self._bound_ms
         if not bound_ms:
             self._highest_ms = self._released_ms = time_ms
+            pages = self._pages
             pages.take(event, sink)
             self.due_ms = pages.due_ms
             return
-        if time_ms > self._highest_ms:
-            self._highest_ms = time_ms
-        queue = self._queue
-        if self._held is not None or (
-            queue
-            and (
-                queue[-1].event_time_ms > time_ms or queue[-1].ingest_time_ms > event.ingest_time_ms
-            )
+        ingest_ms, queue = event.ingest_time_ms, self._queue
+        if (
+            time_ms < self._highest_ms
+            or ingest_ms < self._highest_ingest_ms
+            or self._held is not None
         ):
             self._accept_out_of_order(event, sink)
             return
-        self._arrivals += 1
+        self._highest_ms, self._highest_ingest_ms = time_ms, ingest_ms
         queue.append(event)
-        limit_ms = self._highest_ms - bound_ms
-        while queue and queue[0].event_time_ms <= limit_ms:
-            first = queue.pop(0)
-            self._released_ms = first.event_time_ms
-            pages.take(first, sink)
-        due_ms = queue[0].ingest_time_ms + bound_ms if queue else NEVER_MS
-        self.due_ms = due_ms if due_ms < pages.due_ms else pages.due_ms
+        if queue[0] is event:
+            if ingest_ms + bound_ms < self.due_ms:
+                self.due_ms = ingest_ms + bound_ms
+        elif queue[0].event_time_ms <= time_ms - bound_ms:
+            self._release_until(time_ms - bound_ms, sink)
 
     def advance(self, watermark_ms: int, sink: SequenceSink) -> None:
         """Fire the timers that are due, in the order of their deadlines.
@@ -160,29 +161,20 @@ class DeviceSequence:
             watermark_ms: The partition's ingest watermark.
             sink: Gets released events and closed pages.
         """
-        pages, queue, bound_ms = self._pages, self._queue, self._bound_ms
-        while True:
-            page_ms = pages.due_ms
-            if page_ms <= watermark_ms:
-                page_ms = pages.settle()  # it may be later than remembered
-            if queue:
-                held_ms = queue[0].ingest_time_ms + bound_ms
-            else:
-                held_ms = NEVER_MS if self._held is None else self._held.due_ms
-            if held_ms <= page_ms:
-                if held_ms > watermark_ms:
-                    break
-                if queue:
-                    event = queue.pop(0)
-                    self._released_ms = event.event_time_ms
-                    pages.take(event, sink)
-                else:
-                    self._release_due(sink)
-            elif page_ms <= watermark_ms:
-                pages.close_first(sink)
-            else:
-                break
-        self.due_ms = held_ms if held_ms < page_ms else page_ms
+        pages, queue = self._pages, self._queue
+        limit_ms = watermark_ms - self._bound_ms
+        # as long as no page can be due the queue's events are, one after the other
+        while queue and queue[0].ingest_time_ms <= limit_ms and pages.due_ms > watermark_ms:
+            event = queue.pop(0)
+            self._released_ms = event.event_time_ms
+            pages.take(event, sink)
+        if pages.due_ms <= watermark_ms or self._held is not None:
+            self._advance_all(watermark_ms, sink)
+        elif queue:
+            due_ms = queue[0].ingest_time_ms + self._bound_ms
+            self.due_ms = due_ms if due_ms < pages.due_ms else pages.due_ms
+        else:
+            self.due_ms = pages.due_ms
 
     def finish(self, sink: SequenceSink) -> None:
         """Fire every timer: the natural end of a bounded source."""
@@ -208,21 +200,17 @@ class DeviceSequence:
         """Return everything but the rows of open pages, as plain values.
 
         Returns:
-            (highest event time seen, highest released, pages entered, events
-            held so far, headers of open pages, held events, uids seen).
+            (highest event time seen, highest released, pages entered, count
+            of held events, headers of open pages, held events, uids seen).
         """
-        first = self._arrivals - len(self._queue)
-        held = (
-            [(number, *event_fields(event)) for number, event in enumerate(self._queue, first)]
-            if self._held is None
-            else self._held.export()
-        )
+        waiting = self._queue if self._held is None else self._held.events
+        held = [(place, *event_fields(event)) for place, event in enumerate(waiting)]
         oldest_ms = self._oldest_uid_ms()
         return (
             self._highest_ms,
             self._released_ms,
             self._pages.entered_count,
-            self._arrivals,
+            len(held),
             self._pages.export(),
             held,
             sorted((uid, ms) for uid, ms in self._uids.items() if ms >= oldest_ms),
@@ -235,6 +223,7 @@ class DeviceSequence:
         exported: Any,
         rows: Mapping[int, Sequence[EventRow]],
         device_id: str = "",
+        ids: Container[str] = EVERY_ID,
     ) -> "DeviceSequence":
         """Make the sequence that ``export`` described.
 
@@ -244,18 +233,18 @@ class DeviceSequence:
             rows: Stored event rows of the open pages by ordinal, in row order:
                 what ``take_changes`` gave up to the export.
             device_id: As in the constructor.
+            ids: As in the constructor.
 
         Raises:
             StoreCorruptedError: An open page has no rows.
         """
-        self = cls(policy, device_id)
-        highest_ms, released_ms, entered_count, arrivals, headers, held, uids = exported
+        self = cls(policy, device_id, ids)
+        highest_ms, released_ms, entered_count, _, headers, held, uids = exported
         self._highest_ms, self._released_ms = highest_ms, released_ms
-        self._arrivals = arrivals
         if held:
             self._held = HeldEvents(self._bound_ms)
-            for number, *fields in held:
-                self._held.hold(number, Event(*fields))
+            for _, *fields in held:
+                self._held.hold(Event(*fields))
         self._uids = dict(uids)
         self._forget_at = max(_FORGET_AT, 2 * len(self._uids))
         self._pages.restore(entered_count, headers, rows)
@@ -273,22 +262,63 @@ class DeviceSequence:
 
     # Inside
 
+    def _is_refused(self, event: Event, sink: SequenceSink) -> bool:
+        uid = event.uid
+        if uid and uid in self._uids and self._uids[uid] >= self._oldest_uid_ms():
+            sink.duplicate(event)
+        elif event.event_time_ms < self._released_ms:
+            sink.late(event)
+        else:
+            return False
+        return True
+
     def _accept_out_of_order(self, event: Event, sink: SequenceSink) -> None:
         held = self._held
         if held is None:
             held = self._held = HeldEvents(self._bound_ms)
             queue, self._queue = self._queue, []
-            for number, waiting in enumerate(queue, self._arrivals - len(queue)):
-                held.hold(number, waiting)
-        held.hold(self._arrivals, event)
-        self._arrivals += 1
+            for waiting in queue:
+                held.hold(waiting)
+        self._highest_ms = max(self._highest_ms, event.event_time_ms)
+        self._highest_ingest_ms = max(self._highest_ingest_ms, event.ingest_time_ms)
+        held.hold(event)
         self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
         held_ms = NEVER_MS if self._held is None else held.due_ms
         self.due_ms = min(held_ms, self._pages.due_ms)
 
-    def _release_due(self, sink: SequenceSink) -> None:
-        if self._held is not None:
-            self._release(self._held.release_due(), sink)
+    def _release_until(self, limit_ms: int, sink: SequenceSink) -> None:
+        # never all of the queue: its last event set the limit
+        pages, queue = self._pages, self._queue
+        while queue[0].event_time_ms <= limit_ms:
+            event = queue.pop(0)
+            self._released_ms = event.event_time_ms
+            pages.take(event, sink)
+        self.due_ms = min(queue[0].ingest_time_ms + self._bound_ms, pages.due_ms)
+
+    def _advance_all(self, watermark_ms: int, sink: SequenceSink) -> None:
+        pages, queue, bound_ms = self._pages, self._queue, self._bound_ms
+        while True:
+            page_ms = pages.due_ms
+            if page_ms <= watermark_ms:
+                page_ms = pages.settle()  # it may be later than remembered
+            if queue:
+                held_ms = queue[0].ingest_time_ms + bound_ms
+            else:
+                held_ms = NEVER_MS if self._held is None else self._held.due_ms
+            if held_ms <= page_ms:
+                if held_ms > watermark_ms:
+                    break
+                if queue:
+                    event = queue.pop(0)
+                    self._released_ms = event.event_time_ms
+                    pages.take(event, sink)
+                elif self._held is not None:
+                    self._release(self._held.release_due(), sink)
+            elif page_ms <= watermark_ms:
+                pages.close_first(sink)
+            else:
+                break
+        self.due_ms = min(held_ms, page_ms)
 
     def _release(self, events: list[Event], sink: SequenceSink) -> None:
         if self._held is not None and self._held.due_ms == NEVER_MS:
