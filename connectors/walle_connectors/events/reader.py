@@ -30,6 +30,7 @@ FLUSH_BYTES: Final = 8 * 2**20
 
 # the last for what is nested deeper than the decoder goes
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_BELOW_ZERO: Final = "`int` >= 0"  # what the decoder says of a time
 _EVENT_BYTES: Final = 500
 _DEVICES_CACHED: Final = 262_144
 
@@ -253,9 +254,7 @@ class EventsReader:
             if device_id_problem(device_id):
                 return None
             self._remember(device_id)
-        times = [event.event_time_ms for event in events]
-        times += [event.ingest_time_ms for event in events]
-        return events if min(times) >= 0 else None
+        return events
 
     def _remember(self, device_id: str) -> _Lane:
         if len(self._homes) >= _DEVICES_CACHED:
@@ -283,7 +282,7 @@ class EventsReader:
             try:
                 event = _decode(line)
                 lane = homes[event.device_id]
-                is_plain = size <= max_size and event.event_time_ms >= 0 <= event.ingest_time_ms
+                is_plain = size <= max_size
             except (*_DECODE_ERRORS, KeyError):
                 is_plain = False
             if not is_plain:
@@ -324,11 +323,12 @@ class EventsReader:
         try:
             event = _decode(line)
         except _DECODE_ERRORS as error:
-            self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
+            if _BELOW_ZERO in str(error):
+                self._refuse(line, "invalid", "a time lies before 1970")
+            else:
+                self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
             return None
         problem = device_id_problem(event.device_id)
-        if not problem and min(event.event_time_ms, event.ingest_time_ms) < 0:
-            problem = "a time lies before 1970"
         if problem:
             self._refuse(line, "invalid", problem)
             return None
