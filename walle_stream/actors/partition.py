@@ -315,17 +315,18 @@ class PartitionHost:
     def _put_devices(self, turn: Turn) -> None:
         # the batches into the journal; devices that are dirty for long, or must leave memory
         machine, rows, journal = self._machine, self._opened(), self._journal
-        if turn.events or turn.head.is_ended:
+        numbers = machine.numbers()
+        if turn.taken or numbers:
             turn.head.next_batch += 1
-            row = encode_batch(turn.parts, turn.watermark_ms, is_end=turn.head.is_ended)
+            row = encode_batch(
+                turn.parts, turn.watermark_ms, is_end=turn.head.is_ended, numbers=numbers
+            )
             journal.add(machine.number, turn.events, len(row))
             rows.put_journal(machine.number, row)
         self._leaving = machine.excess(self._plan.active_devices)
         for delta in machine.delta(journal.due, self._leaving):
             rows.put_device(delta)
         rows.drop_journal(journal.release(machine.oldest_dirty))
-        for numbers in machine.numbers():
-            rows.put_numbers(*numbers)
 
     def _commit(
         self, turn: Turn, records: list[FeatureRecord], bodies: list[bytes]

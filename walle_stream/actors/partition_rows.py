@@ -28,7 +28,6 @@ _U64: Final = Struct(">Q")
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, str, str], "call").decode
-_decode_numbers = RowDecoder(tuple[int, int], "numbers").decode
 _decode_definition = RowDecoder(JournalDefinition, "journal").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
@@ -70,26 +69,23 @@ class PartitionRows:
         transaction.commit()
         return epoch
 
-    def device(
-        self, device_id: str
-    ) -> tuple[DeviceSnapshot | None, dict[int, list[Any]], tuple[int, int]]:
-        """Return a device at rest, the event rows of its open pages, and its next numbers.
+    def device(self, device_id: str) -> tuple[DeviceSnapshot | None, dict[int, list[Any]]]:
+        """Return a device at rest and the event rows of its open pages.
 
         Args:
             device_id: The device.
         """
         device = DeviceKeys(device_id)
-        row, numbers_row = self._store.multi_get((device.row, device.numbers()))
-        numbers = (1, 1) if numbers_row is None else _decode_numbers(numbers_row)
+        row = self._store.get(device.row)
         if row is None:
-            return None, {}, numbers
+            return None, {}
         snapshot = _decode_device(row)
         rows: dict[int, list[Any]] = {}
         if snapshot.sequence[4]:
             for key, value in self._store.scan(device.pages()):
                 ordinal, _ = keys.parse_page_row(key)
                 rows.setdefault(ordinal, []).append(tuple(_decode_page_row(value)))
-        return snapshot, rows, numbers
+        return snapshot, rows
 
     def journal(self) -> Iterator[tuple[int, JournalBatch]]:
         """Iterate over the journal's batches, by number."""
@@ -133,11 +129,6 @@ class PartitionRows:
             for index in range(count):
                 transaction.delete(device.page_row(ordinal, index))
         self._put_deadline(transaction, delta.device_id, delta.snapshot.deadline_ms)
-
-    def put_numbers(self, device_id: str, next_number: int, next_call: int) -> None:
-        """Write a device's next numbers."""
-        key = self._device_keys(device_id).numbers()
-        self._begun().put(key, encode_row((next_number, next_call)))
 
     def put_journal(self, number: int, row: bytes) -> None:
         """Write a batch of the journal.

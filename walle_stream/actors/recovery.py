@@ -46,14 +46,25 @@ def _replay(rows: PartitionRows, definition: JournalDefinition) -> PartitionMach
                 machine.arm(device_id, deadline_ms)
         machine.number, machine.watermark_ms = number, batch.watermark_ms
         for device_id in machine.absent(batch.events, is_end=batch.is_end):
-            snapshot, pages, numbers = rows.device(device_id)
-            machine.activate(device_id, snapshot, pages, numbers)
-            if snapshot is not None:
-                ahead[device_id] = snapshot.as_of
+            _activate(machine, rows, device_id, ahead)
         ahead = {device_id: last for device_id, last in ahead.items() if last >= number}
         machine.handle(batch.events, is_end=batch.is_end, skipping=ahead)
+        for device_id, *numbers in batch.numbers:
+            if not machine.is_active(device_id):  # a reply came, and no event
+                _activate(machine, rows, device_id, ahead)
+            if ahead.get(device_id, 0) < number:
+                machine.set_numbers(device_id, *numbers)
         machine.mark_committed()
         replayed.append(number)
     if replayed:
         rows.drop_journal(replayed)
     return machine
+
+
+def _activate(
+    machine: PartitionMachine, rows: PartitionRows, device_id: str, ahead: dict[str, int]
+) -> None:
+    snapshot, pages = rows.device(device_id)
+    machine.activate(device_id, snapshot, pages)
+    if snapshot is not None:
+        ahead[device_id] = snapshot.as_of

@@ -204,8 +204,6 @@ def _device_line(key: bytes, value: bytes) -> bytes:
     if table == keys.TABLE_DEVICE:
         # not which batch wrote it: that is left to chance
         line["row"] = _decode_row(value)[:_CANONICAL_FIELDS]
-    elif table == keys.TABLE_NUMBERS:
-        line["next_numbers"] = _decode_any(value)
     elif table == keys.TABLE_PAGE:
         ordinal, index = keys.parse_page_row(key)
         line |= {"page": ordinal, "index": index, "event": _decode_any(value)}

@@ -15,7 +15,6 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x10 DEVICE \x00 \x04 u16 len TASK u64 seq   feature row
     \x10 DEVICE \x00 \x05 u64 seq                downlink message, JSON
     \x10 DEVICE \x00 \x06 u64 number             call of the cloud without a reply
-    \x10 DEVICE \x00 \x07                        next numbers of a device
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
@@ -40,8 +39,6 @@ batch           see ``wire.journal``; deleted when every device that it touched
                 was written
 device          MessagePack ``[1, DeviceSnapshot]``: cursor, numbers, held
                 events and the headers of the open pages
-numbers         MessagePack ``[1, [next sequence number, next call]]``: written
-                when they move, the device row only now and then
 page            MessagePack ``[1, row]``; never written again, because pages
                 that are re-written whole decide the throughput
 state           JSON, never looked into by the host
@@ -74,7 +71,6 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "head": 1,
     "journal": 1,
     "message": 1,
-    "numbers": 1,
     "outbox": 1,
     "page": 1,
     "state": 1,
@@ -100,7 +96,6 @@ TABLE_STATE: Final = 3
 TABLE_FEATURE: Final = 4
 TABLE_MESSAGE: Final = 5
 TABLE_CALL: Final = 6
-TABLE_NUMBERS: Final = 7
 
 _U64: Final = Struct(">Q")
 _PAGE_ROW: Final = Struct(">QI")
@@ -195,10 +190,6 @@ class DeviceKeys:
             number: 0 to 2**64 - 1.
         """
         return self.base + b"\x06" + _number(number)
-
-    def numbers(self) -> bytes:
-        """Return the key of the next numbers."""
-        return self.base + b"\x07"
 
 
 def batch_key(number: int) -> bytes:

@@ -168,7 +168,6 @@ class PartitionMachine:
         device_id: str,
         snapshot: DeviceSnapshot | None,
         rows: Mapping[int, list[Any]],
-        numbers: tuple[int, int] = (1, 1),
     ) -> None:
         """Bring a device into memory.
 
@@ -176,7 +175,6 @@ class PartitionMachine:
             device_id: The device.
             snapshot: What the store holds of it; None for a device never seen.
             rows: Event rows of its open pages by page ordinal, in row order.
-            numbers: What ``numbers`` gave last; the snapshot may be older.
         """
         if snapshot is None:
             self.counts.new_devices += 1
@@ -190,9 +188,6 @@ class PartitionMachine:
             sequence.position = snapshot.position
             device.next_number = snapshot.next_number
             device.next_call = snapshot.next_call
-        # numbers only grow
-        device.next_number = max(device.next_number, numbers[0])
-        device.next_call = max(device.next_call, numbers[1])
         self._devices[device_id] = device
         self._resting.discard(device_id)
 
@@ -329,17 +324,34 @@ class PartitionMachine:
         """Number of the first batch of which something is not in the store; None for none."""
         return next(iter(self._dirty.values()), None)
 
-    def numbers(self) -> Iterator[tuple[str, int, int]]:
-        """Iterate over the devices whose numbers the batch moved.
+    def numbers(self) -> list[tuple[str, int, int]]:
+        """Return the devices whose numbers the batch moved.
 
         Every commit writes them: they depend on what the scripts did, which giving the
         batch again does not tell.
 
-        Yields:
+        Returns:
             (device id, next sequence number, next number of a call).
         """
-        for device in self._emitted.values():
-            yield device.device_id, device.next_number, device.next_call
+        return [
+            (device.device_id, device.next_number, device.next_call)
+            for device in self._emitted.values()
+        ]
+
+    def is_active(self, device_id: str) -> bool:
+        """Return whether a device is in memory."""
+        return device_id in self._devices
+
+    def set_numbers(self, device_id: str, next_number: int, next_call: int) -> None:
+        """Move a device's numbers to where they were behind a batch given again.
+
+        Args:
+            device_id: In memory.
+            next_number: As ``numbers`` said.
+            next_call: The same.
+        """
+        device = self._touch(device_id)
+        device.next_number, device.next_call = next_number, next_call
 
     def delta(self, until: int | None = None, also: Iterable[str] = ()) -> list[DeviceDelta]:
         """Return what the commit writes of dirty devices, which are clean then.

@@ -1,8 +1,9 @@
 """Rows of a partition's journal: what was taken, while its effects are not all in the store.
 
-A row is MessagePack, ``[1, [watermark before, is_end, [part, ...]]]``; a part is
-an array of events, each a map of the fields of ``Event`` by name. Events are
-written whole: projecting them to what tasks read costs more than the bytes do.
+A row is MessagePack, ``[1, [watermark before, is_end, [part, ...], [numbers, ...]]]``;
+a part is an array of events, each a map of the fields of ``Event`` by name, numbers
+are ``[device id, next sequence number, next number of a call]``. Events are written
+whole: projecting them to what tasks read costs more than the bytes do.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,12 @@ import msgspec
 from walle_stream.events import Event
 from walle_stream.wire.rows import RowDecoder, encode_row
 
-_decode: Final = RowDecoder(tuple[int, bool, list[list[Event]]], "journal").decode
+type DeviceNumbers = tuple[str, int, int]
+"""(device id, next sequence number, next number of a call)."""
+
+_decode: Final = RowDecoder(
+    tuple[int, bool, list[list[Event]], list[DeviceNumbers]], "journal"
+).decode
 _decode_part: Final = msgspec.msgpack.Decoder(list[Event]).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -27,6 +33,9 @@ class JournalBatch(msgspec.Struct, frozen=True):
     """Whether the source's natural end follows."""
     events: list[Event]
     """In the partition's order."""
+    numbers: list[DeviceNumbers]
+    """Of the devices whose scripts emitted or called, behind the commit: giving them the
+    events again does not tell."""
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
@@ -43,15 +52,22 @@ def decode_events(part: bytes) -> list[Event]:
     return _decode_part(part)
 
 
-def encode_batch(parts: Sequence[bytes], watermark_ms: int, *, is_end: bool) -> bytes:
+def encode_batch(
+    parts: Sequence[bytes],
+    watermark_ms: int,
+    *,
+    is_end: bool,
+    numbers: Sequence[DeviceNumbers],
+) -> bytes:
     """Encode what a commit takes.
 
     Args:
         parts: From ``encode_events``, in order.
         watermark_ms: Of the partition, before it.
         is_end: Whether the source's natural end follows.
+        numbers: See ``JournalBatch``.
     """
-    return encode_row((watermark_ms, is_end, [msgspec.Raw(part) for part in parts]))
+    return encode_row((watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers))
 
 
 def decode_batch(row: bytes) -> JournalBatch:
@@ -61,5 +77,6 @@ def decode_batch(row: bytes) -> JournalBatch:
         FormatVersionError: Its layout is of another version.
         StoreCorruptedError: It is damaged.
     """
-    watermark_ms, is_end, parts = _decode(row)
-    return JournalBatch(watermark_ms, is_end, [event for part in parts for event in part])
+    watermark_ms, is_end, parts, numbers = _decode(row)
+    events = [event for part in parts for event in part]
+    return JournalBatch(watermark_ms, is_end, events, numbers)

@@ -20,12 +20,11 @@ class Store:
     """What a partition's database would hold, in memory and through bytes."""
 
     def __init__(self, horizon):
-        self.devices, self.rows, self.deadlines, self.numbers = {}, {}, {}, {}
+        self.devices, self.rows, self.deadlines = {}, {}, {}
         self.journal, self.horizon = {}, horizon
 
     def commit(self, machine, batch, watermark, *, is_end):
-        self.journal[machine.number] = (batch, watermark, is_end)
-        self.numbers |= {name: found for name, *found in machine.numbers()}
+        self.journal[machine.number] = (batch, watermark, is_end, machine.numbers())
 
     def put(self, deltas):
         for delta in deltas:
@@ -53,7 +52,7 @@ class Store:
             ordinal: [by_index[index] for index in sorted(by_index)]
             for ordinal, by_index in self.rows.get(device_id, {}).items()
         }
-        machine.activate(device_id, snapshot, rows, self.numbers.get(device_id, (1, 1)))
+        machine.activate(device_id, snapshot, rows)
         return 0 if snapshot is None else snapshot.as_of
 
     def open(self, policy, watermark):
@@ -61,12 +60,17 @@ class Store:
         for device_id, deadline in self.deadlines.items():
             machine.arm(device_id, deadline)
         ahead = {}
-        for number, (batch, watermark_before, is_end) in self.journal.items():
+        for number, (batch, watermark_before, is_end, numbers) in self.journal.items():
             machine.number, machine.watermark_ms = number, watermark_before
             for device_id in machine.absent(batch, is_end=is_end):
                 ahead[device_id] = self.load(machine, device_id)
             skipping = {name for name, last in ahead.items() if last >= number}
             machine.handle(batch, is_end=is_end, skipping=skipping)
+            for name, *found in numbers:
+                if not machine.is_active(name):
+                    ahead[name] = self.load(machine, name)
+                if ahead.get(name, 0) < number:
+                    machine.set_numbers(name, *found)
             machine.mark_committed()
         machine.watermark_ms = watermark
         return machine
