@@ -23,14 +23,20 @@ def run(ctx, page):
     enter = rows[0][4]
     begin_ms = last_ms = rows[0][2]
     longest_ms, deepest = 0, 0.0
-    scrolls, seen, clicks, reached_ms, counts = [], [], [], [], {}
+    timeline, scrolls, seen, clicks, reached_ms, counts = [], [], [], [], [], {}
+    shown = None
     for _, kind, time_ms, _, contents in rows:
         at_ms = time_ms - begin_ms
         if time_ms - last_ms > longest_ms:
             longest_ms = time_ms - last_ms
         last_ms = time_ms
+        timeline.append([at_ms, kind])
+        if shown is not None:
+            shown["seen_ms"] = at_ms - shown["at_ms"]  # until something else happened
+            shown = None
         if kind == "exposure":
-            seen.append({"item": contents["item"], "place": contents["at"], "at_ms": at_ms})
+            shown = {"item": contents["item"], "place": contents["at"], "at_ms": at_ms}
+            seen.append(shown)
         elif kind == "page_scroll":
             depth = contents["depth"]
             scrolls.append([at_ms, depth])
@@ -62,6 +68,7 @@ def run(ctx, page):
         "dwell_ms": last_ms - begin_ms,
         "event_count": len(rows),
         "longest_pause_ms": longest_ms,
+        "timeline": timeline,
         "scroll_depth": deepest,
         "scroll_count": len(scrolls),
         "scrolls": scrolls,
