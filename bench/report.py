@@ -37,7 +37,31 @@ def pipeline_lines(result: dict) -> list[str]:
     lines.append(
         "The plain loop keeps nothing: no state on disk, no isolation, no tunnel, no exactly-once."
     )
-    return lines
+    return [*lines, *shop_lines(result["shop"])] if result.get("shop") else lines
+
+
+def shop_lines(result: dict) -> list[str]:
+    """Return the simulated shop's job and the cost of its stages."""
+    stages = sorted(result["stages_us_per_event"].items(), key=lambda item: -item[1])
+    top = max(cost for _, cost in stages)
+    lines = [
+        "",
+        "## The simulated shop, 1.1 KB JSON Lines",
+        "",
+        (
+            f"walle run {result['walle_events_per_cpu_second']:,}, plain loop "
+            f"{result['plain_loop_events_per_cpu_second']:,} events per CPU-second, ratio "
+            f"{result['ratio']}; {result['events']:,} events, {result['features']:,} features, "
+            f"median of {result['rounds']}; a commit every {result['ms_per_commit']} ms, exit to "
+            f"commit p50 {result['exit_to_commit_p50_ms']} ms, p99 "
+            f"{result['exit_to_commit_p99_ms']} ms. Stages, in microseconds of CPU per event:"
+        ),
+        "",
+        "```",
+    ]
+    for name, cost in stages:
+        lines.append(f"{name:<26}{cost:>7.2f} {'#' * max(1, round(cost * BAR / top))}")
+    return [*lines, "```"]
 
 
 def chaos_lines(result: dict) -> list[str]:

@@ -3,7 +3,6 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import msgspec
 
 from peers_parts.shop_job import Page
 
-_DEPTHS: Final = 5
+_DEPTHS: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def _shop_encoder() -> Callable[[dict[str, Any]], bytes]:
@@ -44,25 +43,37 @@ def describe(device_id: str, page: Page, item_views: int, device_views: int) -> 
     """
     rows, begin_ms = page.rows, page.enter_ms
     _, _, entered = rows[0]
+    timeline: list[Any] = []
     scrolls: list[Any] = []
-    seen: list[Any] = []
+    seen: list[dict[str, Any]] = []
     clicks: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
-    reached: list[int | None] = [None] * _DEPTHS
+    reached: list[int | None] = []
+    shown: dict[str, Any] | None = None
+    longest_ms, deepest, last_ms = 0, 0.0, begin_ms
     for kind, time_ms, contents in rows:
         at_ms = time_ms - begin_ms
-        if kind == "page_scroll":
+        longest_ms = max(longest_ms, time_ms - last_ms)
+        last_ms = time_ms
+        timeline.append([at_ms, kind])
+        if shown is not None:
+            shown["seen_ms"] = at_ms - shown["at_ms"]
+            shown = None
+        if kind == "exposure":
+            shown = {"item": contents["item"], "place": contents["at"], "at_ms": at_ms}
+            seen.append(shown)
+        elif kind == "page_scroll":
             depth = contents["depth"]
             scrolls.append([at_ms, depth])
-            for step in range(_DEPTHS):
-                if reached[step] is None and depth >= (step + 1) / _DEPTHS:
-                    reached[step] = at_ms
-        elif kind == "exposure":
-            seen.append({"item": contents["item"], "place": contents["at"], "at_ms": at_ms})
+            if depth > deepest:
+                deepest = depth
+                while len(reached) < len(_DEPTHS) and depth >= _DEPTHS[len(reached)]:
+                    reached.append(at_ms)
         elif kind == "click":
             widget = contents["widget"]
             counts[widget] = counts.get(widget, 0) + 1
             clicks.append({"widget": widget, "item": contents["item"], "at_ms": at_ms})
+    reached += [None] * (len(_DEPTHS) - len(reached))
     feature = {
         "device_id": device_id,
         "item_id": entered["item"],
@@ -70,12 +81,13 @@ def describe(device_id: str, page: Page, item_views: int, device_views: int) -> 
         "entry": entered["entry"],
         "price": entered["price"],
         "enter_time_ms": begin_ms,
-        "exit_time_ms": rows[-1][1],
+        "exit_time_ms": last_ms,
         "cause": page.end[1],
-        "dwell_ms": rows[-1][1] - begin_ms,
+        "dwell_ms": last_ms - begin_ms,
         "event_count": len(rows),
-        "longest_pause_ms": max(after[1] - before[1] for before, after in pairwise(rows)),
-        "scroll_depth": max((depth for _, depth in scrolls), default=0.0),
+        "longest_pause_ms": longest_ms,
+        "timeline": timeline,
+        "scroll_depth": deepest,
         "scroll_count": len(scrolls),
         "scrolls": scrolls,
         "depth_reached_ms": reached,
