@@ -33,11 +33,11 @@ class RunState(msgspec.Struct, frozen=True):
     commits: int
     is_complete: bool
     """Whether every partition has passed the source's natural end."""
-    counters: Counters
+    counters: Counters = msgspec.field(default_factory=Counters)
     """Of all partitions."""
-    ledger: Ledger
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
     """The same."""
-    heads: dict[int, PartitionHead]
+    heads: dict[int, PartitionHead] = {}
     """Where the partitions stand that were committed to, by number."""
 
 

@@ -1,7 +1,6 @@
 import zstandard
 
-from walle_stream.actors.ledger import book_measured, book_sent
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.actors.ledger import RawRows, book_measured, book_sent
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body
 from walle_stream.wire.ledger import Ledger, TaskBytes
@@ -49,15 +48,13 @@ def test_calls_share_the_frames_of_calls():
 
 def test_a_commit_that_sends_nothing_books_nothing():
     assert book_sent((), (), ()) == Ledger()
-    batch = SourceBatch(0, [], b"", SourceCounts(), [])
-    assert book_measured(Ledger(), batch, (), "zstd") == Ledger()
+    assert book_measured(Ledger(), RawRows(), (), "zstd") == Ledger()
 
 
 def test_measured_is_what_one_kind_alone_and_the_raw_rows_would_have_cost():
     raw = b'{"row":1}\n' * 40
-    counts = SourceCounts(source_rows=40, accepted_rows=40, raw_bytes=len(raw))
     sent = book_sent(RECORDS, (), frames(RECORDS))
-    added = book_measured(sent, SourceBatch(0, [], b"", counts, [], raw=raw), RECORDS, "none")
+    added = book_measured(sent, RawRows([raw[:25], raw[25:]], 40, len(raw)), RECORDS, "none")
     assert (added.measured_rows, added.measured_raw_bytes) == (40, len(raw))
     packed = zstandard.ZstdCompressor(level=1).compress(raw)
     assert added.packed_raw_bytes == len(packed) + 10 + ENVELOPE_BYTES
@@ -73,7 +70,6 @@ def test_measured_is_what_one_kind_alone_and_the_raw_rows_would_have_cost():
 
 def test_without_raw_rows_only_the_frames_are_measured():
     sent = book_sent(RECORDS, (), frames(RECORDS))
-    batch = SourceBatch(0, [], b"", SourceCounts(source_rows=3, raw_bytes=30), [])
-    added = book_measured(sent, batch, RECORDS, "zstd")
+    added = book_measured(sent, RawRows(), RECORDS, "zstd")
     assert (added.measured_rows, added.measured_raw_bytes, added.packed_raw_bytes) == (0, 0, 0)
     assert added.tasks["both"].feature_alone_bytes > 0

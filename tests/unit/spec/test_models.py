@@ -53,6 +53,7 @@ def test_defaults_of_a_task(load, text, tmp_path):
         "state_version": 1,
         "script": tmp_path / "visit.py",
         "triggers": ({"sequence": ("page_exit",)},),
+        "pages": None,
         "fields": None,
         "config": {},
         "resources": {},

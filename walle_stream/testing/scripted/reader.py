@@ -37,8 +37,11 @@ class _Lane:
     def _empty(self) -> SourceBatch:
         return SourceBatch(self.number, [], b"", SourceCounts(), [])
 
-    def take(self, step: Step) -> None:
-        counts, size_bytes = self.batch.counts, len(step.text.encode())
+    def take(self, step: Step, *, keeps_raw: bool) -> None:
+        row = step.text.encode()
+        counts, size_bytes = self.batch.counts, len(row)
+        if keeps_raw:
+            self.batch.raw = (self.batch.raw or b"") + row
         counts.source_rows += 1
         counts.raw_bytes += size_bytes
         self.batch.size_bytes += size_bytes + _EVENT_BYTES
@@ -90,6 +93,8 @@ class ScriptedReader:
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows: the script's text of each."""
         self._steps = steps
         self._gates = gates
         self._left = limit
@@ -156,7 +161,7 @@ class ScriptedReader:
         self._next += 1
         if index < lane.done:
             return
-        lane.take(step)
+        lane.take(step, keeps_raw=self.keeps_raw)
         if self._left is not None:
             self._left -= 1
         if lane.batch.counts.source_rows >= self.batch_events:
