@@ -7,6 +7,8 @@ ARGS ?=
 VENV := .venv
 OTHER := .venv-other
 PY := $(VENV)/bin/python
+# kills by target, 1,000 in all; a target for ray takes 150 of local's
+CHAOS := --target local=800 --target isolated=200
 # a first start compiles once, later ones read bytecode
 unexport PYTHONDONTWRITEBYTECODE
 # the packages of another environment must not be found before ours
@@ -47,14 +49,19 @@ unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
 	@$(PY) -m pytest tests/property -m "not slow" $(ARGS)
-chaos: setup ## 500 times kill -9, then compare byte for byte
-	@$(PY) -m walle_stream.testing.chaos --kills 500 --json bench/results/chaos.json $(ARGS)
+chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where it was stopped
+	@$(PY) -m walle_stream.testing.chaos $(CHAOS) --folder walle-data/chaos --resume \
+	    --json bench/results/chaos.json $(ARGS)
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: bench-pipeline bench-vm bench-report
+.PHONY: bench-pipeline bench-peers bench-fleet bench-vm bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
+bench-peers: setup ## the simulated shop against other streaming libraries, which it installs in .venv-peers
+	@$(PY) bench/peers.py $(ARGS)
+bench-fleet: setup ## memory of 100,000 devices, activation, a hot device
+	@$(PY) bench/fleet.py $(ARGS)
 bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)
@@ -66,5 +73,5 @@ bench-report: setup ## tables from bench/results
 lock: setup ## pin the versions anew, newest: ARGS=--upgrade
 	@.ci/lock.sh $(ARGS)
 clean: ## remove what the targets made
-	@rm -rf $(VENV) $(OTHER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@rm -rf $(VENV) $(OTHER) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	@find walle_stream connectors deploy configs tests bench -name __pycache__ -prune -exec rm -rf {} +

@@ -1,8 +1,9 @@
-"""The main job's speed over the KuaiRand feed, a plain Python loop beside it.
+"""Speed of ``walle run``, a plain Python loop beside it in the same rounds.
 
-Prints events per CPU-second of ``walle run`` (all threads and processes, start
-included) and of the same features made by ``csv.DictReader`` and dicts in the
-same rounds, and writes JSON with machine, versions and medians.
+Two jobs: item page views over the KuaiRand feed (the main job), and those of the
+simulated shop over its 1.1 KB JSON Lines, with the cost of each stage. Events per
+CPU-second of all threads and processes, start included; written as JSON with
+machine, versions and medians.
 """
 
 import argparse
@@ -17,6 +18,10 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from peers import simulate
+from pipeline_parts import shop
 
 ROOT = Path(__file__).resolve().parent.parent
 FEED = ROOT.parent / "shared" / "data" / "kuairand" / "feed.csv.gz"
@@ -67,38 +72,85 @@ def run_plain(feed: Path) -> dict[str, float]:
     }
 
 
-def main() -> int:
-    """Run the rounds and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--feed", type=Path, default=FEED if FEED.exists() else SAMPLE)
-    parser.add_argument("--json", type=Path, default=ROOT / "bench/results/pipeline.json")
-    options = parser.parse_args()
+def measure_feed(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure the main job."""
     ours, plain = [], []
     for number in range(1, options.rounds + 1):
         ours.append(run_walle(options.feed))
         plain.append(run_plain(options.feed))
         print(
-            f"round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, "
+            f"feed, round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, "
             f"plain loop {plain[-1]['events_per_cpu_second']:,.0f} events per CPU-second",
             flush=True,
         )
     walle = statistics.median(r["events_per_cpu_second"] for r in ours)
     whole = statistics.median(r["events_per_process_cpu_second"] for r in ours)
     loop = statistics.median(r["events_per_cpu_second"] for r in plain)
-    result = {
-        "bench": "pipeline",
+    print(
+        f"feed, median: walle {walle:,.0f} ({whole:,.0f} with the start of the process), ", end=""
+    )
+    print(f"plain loop {loop:,.0f}, ratio {walle / loop:.2f}")
+    return {
         "feed": options.feed.name,
         "events": ours[0]["events"],
         "features": ours[0]["features"],
-        "rounds": options.rounds,
-        "seed": 0,
         "walle_events_per_cpu_second": round(walle),
         "walle_events_per_process_cpu_second": round(whole),
         "plain_loop_events_per_cpu_second": round(loop),
         "ratio": round(walle / loop, 3),
         "exit_to_commit_p50_ms": statistics.median(r["exit_to_commit_p50_ms"] for r in ours),
         "exit_to_commit_p99_ms": statistics.median(r["exit_to_commit_p99_ms"] for r in ours),
+    }
+
+
+def measure_shop(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure the simulated shop's job, and its stages."""
+    with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
+        source = Path(folder) / "shop.jsonl"
+        size = simulate(source, options.seed, options.devices, options.sessions)
+        ours: list[dict[str, Any]] = []
+        plain: list[float] = []
+        for number in range(1, options.rounds + 1):
+            ours.append(shop.run_walle(source))
+            plain.append(shop.run_plain(source, size["events"]))
+            print(
+                f"shop, round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, "
+                f"plain loop {plain[-1]:,.0f} events per CPU-second",
+                flush=True,
+            )
+        stages = [shop.measure_stages(source) for _ in range(min(options.rounds, 3))]
+    result = shop.summary(ours, plain)
+    middle = {name: statistics.median(each[name] for each in stages) for name in stages[0]}
+    print(
+        f"shop, median: walle {result['walle_events_per_cpu_second']:,}, plain loop "
+        f"{result['plain_loop_events_per_cpu_second']:,}, ratio {result['ratio']}; a commit every "
+        f"{result['ms_per_commit']} ms, exit to commit p99 {result['exit_to_commit_p99_ms']} ms"
+    )
+    for name, cost in sorted(middle.items(), key=lambda item: -item[1]):
+        print(f"  {name:<26}{cost:>7.2f} us an event")
+    settings = {"devices": options.devices, "sessions": options.sessions}
+    stages_us = {name: round(cost, 3) for name, cost in middle.items()}
+    return {**result, **settings, "bytes": size["bytes"], "stages_us_per_event": stages_us}
+
+
+def main() -> int:
+    """Run the rounds, print the tables, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", nargs="+", choices=("feed", "shop"), default=["feed", "shop"])
+    parser.add_argument("--feed", type=Path, default=FEED if FEED.exists() else SAMPLE)
+    parser.add_argument("--devices", type=int, default=1_000, help="of the shop")
+    parser.add_argument("--sessions", type=int, default=3, help="visits of each")
+    parser.add_argument("--seed", type=int, default=2022)
+    parser.add_argument("--json", type=Path, default=ROOT / "bench/results/pipeline.json")
+    options = parser.parse_args()
+    known = json.loads(options.json.read_text()) if options.json.exists() else {}
+    result = {
+        "bench": "pipeline",
+        "rounds": options.rounds,
+        "seed": options.seed,
+        **(measure_feed(options) if "feed" in options.jobs else known),
+        "shop": measure_shop(options) if "shop" in options.jobs else known.get("shop"),
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
         "versions": {
             "python": platform.python_version(),
@@ -106,8 +158,6 @@ def main() -> int:
         },
         "date": time.strftime("%Y-%m-%d"),
     }
-    print(f"median: walle {walle:,.0f} ({whole:,.0f} with the start of the process), ", end="")
-    print(f"plain loop {loop:,.0f}, ratio {walle / loop:.2f}")
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2) + "\n")
     return 0

@@ -4,8 +4,14 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+from fleet_parts.tables import tables as fleet_tables
+from peers_parts.tables import figure as peers_figure
+from peers_parts.tables import tables as peers_tables
 from vm_parts.plot import figure
-from vm_parts.tables import tables
+from vm_parts.tables import Table, tables
+
+from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BAR = 44
@@ -31,26 +37,41 @@ def pipeline_lines(result: dict) -> list[str]:
     lines.append(
         "The plain loop keeps nothing: no state on disk, no isolation, no tunnel, no exactly-once."
     )
-    return lines
+    return [*lines, *shop_lines(result["shop"])] if result.get("shop") else lines
 
 
-def chaos_lines(result: dict) -> list[str]:
-    """Return what was killed and whether anything differed."""
-    verdict = "nothing differed" if not result["mismatches"] else "DIFFERENT"
+def shop_lines(result: dict) -> list[str]:
+    """Return the simulated shop's job and the cost of its stages."""
+    stages = sorted(result["stages_us_per_event"].items(), key=lambda item: -item[1])
+    top = max(cost for _, cost in stages)
     lines = [
-        "## Chaos",
+        "",
+        "## The simulated shop, 1.1 KB JSON Lines",
         "",
         (
-            f"{result['kills']} times `kill -9` in {result['lives']} lives, {result['runs']} runs, "
-            f"{result['wall_s']} s, seed {result['seed']}: {verdict}."
+            f"walle run {result['walle_events_per_cpu_second']:,}, plain loop "
+            f"{result['plain_loop_events_per_cpu_second']:,} events per CPU-second, ratio "
+            f"{result['ratio']}; {result['events']:,} events, {result['features']:,} features, "
+            f"median of {result['rounds']}; a commit every {result['ms_per_commit']} ms, exit to "
+            f"commit p50 {result['exit_to_commit_p50_ms']} ms, p99 "
+            f"{result['exit_to_commit_p99_ms']} ms. Stages, in microseconds of CPU per event:"
         ),
         "",
         "```",
     ]
-    top = max(result["by_phase"].values(), default=1)
-    for phase, count in sorted(result["by_phase"].items(), key=lambda item: -item[1]):
-        lines.append(f"{phase:<22}{count:>5} {'#' * max(1, count * BAR // top)}")
+    for name, cost in stages:
+        lines.append(f"{name:<26}{cost:>7.2f} {'#' * max(1, round(cost * BAR / top))}")
     return [*lines, "```"]
+
+
+def chaos_lines(result: dict) -> list[str]:
+    """Return what was killed and whether anything differed."""
+    if result.get("format") != REPORT_FORMAT:
+        return ["## Chaos", "", "`chaos.json` is of an older format: `make chaos` writes it anew."]
+    report = msgspec.convert(result, FaultReport)
+    kills, lives = report.kills, sum(part.lives for part in report.parts)
+    head = f"{kills} times `kill -9` in {lives} lives; the campaign itself is resumable."
+    return ["## Chaos", "", head, "", "```", *render(report).splitlines(), "```"]
 
 
 def vm_lines(result: dict) -> list[str]:
@@ -72,7 +93,55 @@ def vm_lines(result: dict) -> list[str]:
         name = f"vm-{'.'.join(python.split('.')[:2])}.svg"
         (RESULTS / name).write_text(drawn)
         lines += [f"![Task time under the GIL and in VMs]({name})", ""]
-    for table in tables(result):
+    return [*lines, *_table_lines(tables(result))]
+
+
+def peers_lines(result: dict) -> list[str]:
+    """Return the table and the figure of the streaming libraries beside ours."""
+    settings, machine = result["settings"], result["machine"]
+    lines = [
+        "## Peers: item page views of the simulated shop",
+        "",
+        (
+            f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB of JSON Lines, "
+            f"{settings['devices']:,} devices, {result['features']:,} features; median of "
+            f"{settings['rounds']} rounds, seed {result['seed']}, {machine['usable_cores']} cores "
+            f"{machine['processor']}, load {machine['load_before_and_after'][0]} before, "
+            f"{result['date']}.{_trial(result)}"
+        ),
+        "",
+        "![Events per CPU-second](peers.svg)",
+        "",
+    ]
+    (RESULTS / "peers.svg").write_text(peers_figure(result))
+    return [*lines, *_table_lines(peers_tables(result))]
+
+
+def fleet_lines(result: dict) -> list[str]:
+    """Return the tables of the fleet."""
+    machine = result["machine"]
+    lines = [
+        f"## Fleet of {result['settings']['devices']:,} devices",
+        "",
+        (
+            f"Seed {result['seed']}, Python {result['versions']['python']}, "
+            f"{machine['usable_cores']} cores {machine['processor']}, load "
+            f"{machine['load_before_and_after'][0]} before, {result['date']}.{_trial(result)}"
+        ),
+        "",
+    ]
+    return [*lines, *_table_lines(fleet_tables(result))]
+
+
+def _trial(result: dict) -> str:
+    if not result["trial"]:
+        return ""
+    return " A TRIAL on a busy machine: it shows that the bench works, not how fast anything is."
+
+
+def _table_lines(shown: Iterable[Table]) -> list[str]:
+    lines = []
+    for table in shown:
         lines += [f"### {table.title}", "", _row(table.head)]
         lines.append(_row(["---", *["---:"] * (len(table.head) - 1)]))
         lines += [_row(row) for row in table.rows]
@@ -86,6 +155,8 @@ def _row(cells: Iterable[str]) -> str:
 
 RENDERERS = {
     "pipeline.json": pipeline_lines,
+    "peers.json": peers_lines,
+    "fleet.json": fleet_lines,
     "chaos.json": chaos_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,
@@ -95,10 +166,10 @@ RENDERERS = {
 def main() -> int:
     """Write ``bench/results/README.md`` and print it."""
     lines = ["# Results", ""]
-    for name, render in RENDERERS.items():
+    for name, to_lines in RENDERERS.items():
         path = RESULTS / name
         if path.exists():
-            lines += [*render(json.loads(path.read_text())), ""]
+            lines += [*to_lines(json.loads(path.read_text())), ""]
     text = "\n".join(lines)
     (RESULTS / "README.md").write_text(text)
     print(text)

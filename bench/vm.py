@@ -20,8 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
+from console import show
 from vm_parts.bars import CONTROL_MIN, bars
 from vm_parts.classes import measure_classes
 from vm_parts.contenders import ROOT
@@ -72,7 +71,7 @@ def main() -> int:
         result[part] = _measured_apart(part)
     result["wall_s"] = round(time.monotonic() - start, 1)
     result["bars"] = bars(result)
-    _show(result)
+    show(tables(result))
     path = options.json
     if path is None and not options.quick and options.parts == list(PARTS):
         name = ".".join(map(str, sys.version_info[:2]))
@@ -136,19 +135,6 @@ def _measured_apart(part: str) -> dict[str, Any]:
         }
         subprocess.run([*command, "--parts", part, "--out", str(out)], check=True, env=environment)
         return dict(json.loads(out.read_text()))
-
-
-def _show(result: dict[str, Any]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    for table in tables(result):
-        shown = Table(title=table.title, title_justify="left", caption=table.note or None)
-        shown.caption_justify = "left"
-        for number, name in enumerate(table.head):
-            shown.add_column(name, justify="left" if number == 0 else "right")
-        for row in table.rows:
-            shown.add_row(*row)
-        console.print(shown)
-        console.print()
 
 
 if __name__ == "__main__":

@@ -18,38 +18,43 @@ def run(ctx, page):
     """Fold one finished page view into the device's history and emit it."""
     if not page.is_complete:
         return  # an exit whose enter was never seen: there is nothing to measure
-    enter = page.events[0]
-    leave = page.trigger
-    item_id = enter.item
-    dwell_ms = page.dwell_ms
+    # plain tuples (id, kind, time, ingest time, contents) in place of event objects: this
+    # runs for every view of every device
+    rows = page.rows
+    enter, leave = rows[0][4] or {}, rows[-1][4] or {}
+    enter_ms, exit_ms = rows[0][2], rows[-1][2]
+    item_id = enter["item"]
+    dwell_ms = exit_ms - enter_ms
     duration_ms = enter.get("duration_ms", 0)
 
     clicks = {}
-    for event in page.events:
-        if event.kind == "click":
-            clicks[event.widget] = clicks.get(event.widget, 0) + 1
+    for _, kind, _, _, contents in rows:
+        if kind == "click":
+            widget = contents["widget"]
+            clicks[widget] = clicks.get(widget, 0) + 1
 
     # [session index, page index, exit time of the view folded last]
-    session = ctx.state.get("session")
+    state = ctx.state
+    session = state.get("session")
     if session is None:
         session_index, page_index = 0, 0
-    elif page.enter_time_ms - session[2] > ctx.config["session_gap_ms"]:
+    elif enter_ms - session[2] > ctx.config["session_gap_ms"]:
         session_index, page_index = session[0] + 1, 0
     else:
         session_index, page_index = session[0], session[1] + 1
-    ctx.state.put("session", [session_index, page_index, page.exit_time_ms])
+    state.put("session", [session_index, page_index, exit_ms])
 
     views_key = f"views:{item_id}"
-    view_count = ctx.state.get(views_key, 0) + 1
-    ctx.state.put(views_key, view_count)
+    view_count = state.get(views_key, 0) + 1
+    state.put(views_key, view_count)
 
     feature = {
         "device_id": ctx.device_id,
         "item_id": item_id,
         "page_instance": page.instance,
         "entry": enter["entry"],
-        "enter_time_ms": page.enter_time_ms,
-        "exit_time_ms": page.exit_time_ms,
+        "enter_time_ms": enter_ms,
+        "exit_time_ms": exit_ms,
         "dwell_ms": dwell_ms,
         "play_ratio": round(dwell_ms / duration_ms, 4) if duration_ms else None,
         "clicks": clicks,

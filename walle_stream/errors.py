@@ -4,7 +4,10 @@ Every error that leaves the library is one of these. The tree (a test holds it
 against the classes)::
 
     WalleError
+    ├─ CampaignError(ValueError)
+    ├─ ChaosError
     ├─ FunctionError(ValueError)
+    ├─ LinkAddressError(ValueError)
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
@@ -12,6 +15,7 @@ against the classes)::
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
+    │  ├─ ClusterError
     │  └─ MailboxFullError
     ├─ SourceError
     │  ├─ SourceChangedError
@@ -72,6 +76,22 @@ class WalleError(Exception):
         return self.message
 
 
+class CampaignError(WalleError, ValueError):
+    """A chaos campaign cannot begin, or go on, as it was asked to.
+
+    Correct the arguments, or give another folder; the message says which.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
+class ChaosError(WalleError):
+    """A run that a chaos campaign killed, or let go on, hung or failed by itself.
+
+    That is a finding: the message names the data directory, which is kept.
+    """
+
+
 class FunctionError(WalleError, ValueError):
     """A function that a pipeline names, a service or a model, cannot be imported.
 
@@ -80,6 +100,15 @@ class FunctionError(WalleError, ValueError):
     """
 
     exit_code: ClassVar[int] = 3
+
+
+class LinkAddressError(WalleError, ValueError):
+    """A test link cannot listen at its address: it is taken, or not of this machine.
+
+    Give another; port 0 takes any that is free.
+    """
+
+    exit_code: ClassVar[int] = 2
 
 
 class MetricsAddressError(WalleError, ValueError):
@@ -154,6 +183,16 @@ class AskTimeoutError(ActorError, TimeoutError):
     """
 
     is_retryable: ClassVar[bool] = True
+
+
+class ClusterError(ActorError):
+    """Ray is not installed, its cluster cannot be reached, or it runs other versions.
+
+    The message names which: install the extra, correct ``RAY_ADDRESS``, or start the
+    cluster from this environment.
+    """
+
+    exit_code: ClassVar[int] = 11
 
 
 class MailboxFullError(ActorError):

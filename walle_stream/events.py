@@ -5,7 +5,7 @@ convention (nobody writes to one after the source made it) and carries no
 cycles, so the garbage collector need not track it.
 """
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -36,10 +36,10 @@ class Event(msgspec.Struct, gc=False):
     """Which visit of the page, unique per device; may be empty: then the
     latest open page of this ``page_id`` is meant."""
 
-    event_time_ms: int
+    event_time_ms: Annotated[int, msgspec.Meta(ge=0)]
     """The device's own time, epoch milliseconds: order and lateness."""
 
-    ingest_time_ms: int
+    ingest_time_ms: Annotated[int, msgspec.Meta(ge=0)]
     """When the event was first stored, epoch milliseconds: time-outs."""
 
     contents: dict[str, Any] = {}

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 CRASH_POINTS: Final = (
+    "recover.before",
+    "recover.after",
     "read.batch",
     "vm.before",
     "vm.after",

@@ -69,6 +69,10 @@ class SourceBatch(msgspec.Struct):
     time-out fires. Never set because of a limit or a signal."""
     size_bytes: int = 0
     """Approximate memory of the batch, for back-pressure in bytes."""
+    raw: bytes | None = None
+    """The batch's rows as the source had them, end to end with their line ends:
+    what ``counts.raw_bytes`` counts, but for the rest of rows that are too long.
+    None unless the reader ``keeps_raw``, and where the batch has no rows."""
 
 
 class SourceReader(Protocol):
@@ -77,11 +81,15 @@ class SourceReader(Protocol):
     batch_events: int
     """Most events in a batch, ≥ 1; the reader's owner may change it between reads, for what
     is read from then on."""
+    keeps_raw: bool
+    """Whether batches carry their raw rows; false at first. The reader's owner may set it
+    before the first read, where bytes are to be compared."""
 
     def read(self) -> Sequence[SourceBatch]:
         """Read on and return the batches that are ready.
 
-        Run by the source thread alone; may block on I/O. Each event of each
+        Run by one thread, which may be the device host's: it may block on I/O for
+        some milliseconds, no longer, since commits wait for it. Each event of each
         partition comes exactly once, in the partition's order, beginning
         behind the offset given at ``open``. How events are cut into batches
         is free and must not matter. An empty sequence with ``is_done`` false

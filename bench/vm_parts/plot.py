@@ -41,13 +41,13 @@ def figure(result: dict[str, Any]) -> str:
         for contender, title in _TITLES.items():
             times = each["task_time_ms"][contender]
             drawn += _box(y, {key: value / unit * scale for key, value in times.items()}, contender)
-            drawn.append(_text(8, y + 15, f"{name}, {title}"))
-            drawn.append(_text(_LEFT - 8, y + 15, f"{times['p50']:,.2f} ms", "end"))
+            drawn.append(text_at(8, y + 15, f"{name}, {title}"))
+            drawn.append(text_at(_LEFT - 8, y + 15, f"{times['p50']:,.2f} ms", "end"))
             if contender == "vms":
                 gain = each["figure"]["improvement_mean_percent"]
                 paper = each["figure"]["paper_percent"]
                 text = f"{gain:+.1f} % (paper {paper:+.1f})"
-                drawn.append(_text(_WIDTH - 8, y + 15, text, "end"))
+                drawn.append(text_at(_WIDTH - 8, y + 15, text, "end"))
             y += _ROW
         y += 12
     x = _LEFT + scale
@@ -63,7 +63,7 @@ def figure(result: dict[str, Any]) -> str:
                 'font-family="sans-serif" font-size="12">'
             ),
             f'<rect width="{_WIDTH}" height="{y}" fill="white"/>',
-            _text(8, 22, head),
+            text_at(8, 22, head),
             (
                 f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{y - 8}" stroke="#888" '
                 'stroke-dasharray="4 3"/>'
@@ -96,5 +96,6 @@ def _box(y: int, times: dict[str, float], contender: str) -> list[str]:
     ]
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+def text_at(x: float, y: float, text: str, anchor: str = "start") -> str:
+    """Return a text element."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'

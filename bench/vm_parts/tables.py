@@ -26,7 +26,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
     Args:
         result: Of a whole run, see ``bench/vm.py``.
     """
-    yield _bars(result["bars"])
+    yield bars_table(result["bars"])
     if "classes" in result:
         yield _throughput(result)
         yield _task_time(result["classes"], result["settings"]["tasks"])
@@ -42,7 +42,8 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         yield _packages(result["packages"])
 
 
-def _bars(bars: list[dict[str, Any]]) -> Table:
+def bars_table(bars: list[dict[str, Any]]) -> Table:
+    """Make the table of bars: each has name, bar, value, met and note."""
     rows = []
     for bar in bars:
         value = "none" if bar["value"] is None else f"{bar['value']:g}"

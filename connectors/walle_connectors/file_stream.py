@@ -17,7 +17,6 @@ HEAD_BYTES: Final = 65_536
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
-_BUFFER_BYTES: Final = 262_144
 
 
 def read_head(path: Path, size: int) -> bytes:
@@ -44,11 +43,12 @@ def read_head(path: Path, size: int) -> bytes:
 class FileStream:
     """An open file; gzip is recognised by its first bytes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, buffer_bytes: int = 262_144) -> None:
         """Open the file at its beginning, behind a byte order mark.
 
         Args:
             path: As the user gave it.
+            buffer_bytes: What is read ahead for ``readline``; larger reads pass by it.
 
         Raises:
             SourceNotFoundError: It cannot be opened.
@@ -66,7 +66,7 @@ class FileStream:
         self._file.seek(0)
         self._gzip = gzip.GzipFile(fileobj=self._file, mode="rb") if is_gzip else None
         raw = cast("io.RawIOBase", self._file if self._gzip is None else self._gzip)
-        self.bytes: BinaryIO = io.BufferedReader(raw, _BUFFER_BYTES)
+        self.bytes: BinaryIO = io.BufferedReader(raw, buffer_bytes)
         """Decompressed; ``readline`` takes a bound."""
 
     def skip_mark(self) -> None:

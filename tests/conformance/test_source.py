@@ -7,6 +7,7 @@ from walle_connectors import events, simulator
 from walle_connectors.files import CONNECTOR
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.ports import Source
+from walle_stream.testing import scripted
 from walle_stream.testing.source_suite import SourceSuite
 
 _ROWS = [
@@ -134,3 +135,32 @@ class TestEventsSource(SourceSuite):
         path = folder / "events.jsonl"
         path.write_bytes(b"\n".join(line.data for line in Timeline(_shop(seed=9)).lines(0)))
         return self.make_source(folder)
+
+
+class TestScriptedSource(SourceSuite):
+    """A script of every step, with pauses and aborts that are behind us, and ends within."""
+
+    def make_source(self, folder: Path) -> Source:
+        path, gates = folder / "steps.jsonl", scripted.Gates(folder / "gates")
+        if not path.exists():
+            scripted.write_script(path, _steps())
+            (folder / "gates").mkdir()
+            (folder / "gates" / "died.aborted").touch()
+        gates.release("wait")
+        return scripted.CONNECTOR.open(
+            scripted.CONNECTOR.model(script=path, gates=folder / "gates")
+        )
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        scripted.write_script(folder / "steps.jsonl", _steps()[1:])
+        return self.make_source(folder)
+
+
+def _steps() -> list[dict[str, object]]:
+    events: list[dict[str, object]] = [
+        {"device_id": device, "kind": "click", "page_id": "p", "event_time_ms": 1_000 + number}
+        for number, device in enumerate("abcdeabcabadbcaeedcba")
+    ]
+    events[4:4] = [{"late": events[0]}, scripted.pause("wait"), {"duplicate": events[2]}]
+    events[11:11] = [scripted.abort("died"), scripted.broken("{", "c"), scripted.broken("", "a")]
+    return [*events, scripted.pause("wait")]

@@ -74,6 +74,7 @@ def features_of(device_id: str, records: list[Any]) -> list[dict[str, Any]]:
                 "dwell_ms": rows[-1][2] - enter_ms,
                 "event_count": len(rows),
                 "longest_pause_ms": max(b[2] - a[2] for a, b in pairwise(rows)),
+                "timeline": [[row[2] - enter_ms, row[1]] for row in rows],
                 "scroll_depth": max((depth for _, depth in scrolls), default=0.0),
                 "scroll_count": len(scrolls),
                 "scrolls": scrolls,
@@ -82,8 +83,13 @@ def features_of(device_id: str, records: list[Any]) -> list[dict[str, Any]]:
                     for step in (1, 2, 3, 4, 5)
                 ],
                 "exposures": [
-                    {"item": row[4]["item"], "place": row[4]["at"], "at_ms": row[2] - enter_ms}
-                    for row in rows
+                    {
+                        "item": row[4]["item"],
+                        "place": row[4]["at"],
+                        "at_ms": row[2] - enter_ms,
+                        "seen_ms": after[2] - row[2],
+                    }
+                    for row, after in pairwise(rows)
                     if row[1] == "exposure"
                 ],
                 "clicks": clicks,

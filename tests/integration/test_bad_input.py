@@ -92,8 +92,8 @@ def test_a_script_that_raises_on_some_pages_leaves_dead_letters(walle, pipeline)
     script = pipeline.parent / "ipv.py"
     script.write_text(
         script.read_text().replace(
-            "    enter = page.events[0]\n",
-            "    enter = page.events[0]\n    if page.enter_time_ms % 5000 == 1436 % 5000:\n"
+            "    rows = page.rows\n",
+            "    rows = page.rows\n    if page.enter_time_ms % 5000 == 1436 % 5000:\n"
             "        raise ValueError(f'no {page.instance}')\n",
         )
     )
@@ -238,10 +238,8 @@ def test_a_script_that_is_stuck_in_c_ends_its_process_and_nothing_is_lost(
     feed = pipeline.with_name("samples") / "kuairand_feed.csv.gz"
     feed.write_text("\n".join([HEADER, *rows]) + "\n")
     script = pipeline.with_name("ipv.py")
-    stuck = (
-        "    if ctx.device_id == '713':\n        sum(range(10**15))\n    enter = page.events[0]\n"
-    )
-    script.write_text(script.read_text().replace("    enter = page.events[0]\n", stuck, 1))
+    stuck = "    if ctx.device_id == '713':\n        sum(range(10**15))\n    rows = page.rows\n"
+    script.write_text(script.read_text().replace("    rows = page.rows\n", stuck, 1))
     given = f"  limits: {{wallTime: 50ms}}\n  isolation: {isolation}\n  config:"
     pipeline.write_text(pipeline.read_text().replace("  config:", given))
     done = walle("run", pipeline, "--data-dir", tmp_path / "d", "--json")
@@ -261,10 +259,10 @@ def test_runs_that_take_too_much_memory_leave_dead_letters(walle, pipeline, tmp_
         sum(range(150_000))  # as slowly as the watchdog can see it
     if page.enter_time_ms % 10_000 == 2_436:
         bytes(10**9)
-    enter = page.events[0]
+    rows = page.rows
 """
     script = pipeline.with_name("ipv.py")
-    script.write_text(script.read_text().replace("    enter = page.events[0]\n", eats, 1))
+    script.write_text(script.read_text().replace("    rows = page.rows\n", eats, 1))
     text = pipeline.read_text().replace(
         "  config:", "  limits: {wallTime: 60s, strikes: 9}\n  config:"
     )

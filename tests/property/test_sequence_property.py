@@ -110,9 +110,9 @@ class Driver:
         self.commit()
         assert set(self.stored) == {header[2] for header in self.sequence.export()[4]}
         exported = msgspec.msgpack.decode(msgspec.msgpack.encode(self.sequence.export()))
-        deadline_ms = self.sequence.next_deadline_ms
+        deadline_ms = self.sequence.settle()
         self.sequence = DeviceSequence.restore(self.policy, exported, self.stored, "d1")
-        assert self.sequence.next_deadline_ms == deadline_ms
+        assert self.sequence.settle() == deadline_ms
 
     def play(self, steps, cuts=()):
         for number, step in enumerate(steps):
@@ -165,7 +165,7 @@ def check_extra_advances(policy, steps, rng):
     for driver in (plain, eager):
         driver.advance(watermark_ms)
     assert eager.sequence.export() == plain.sequence.export(), (policy, steps)
-    assert eager.sequence.next_deadline_ms == plain.sequence.next_deadline_ms
+    assert eager.sequence.settle() == plain.sequence.settle()
     for driver in (plain, eager):
         driver.sequence.finish(driver.sink)
     assert eager.sink.records == plain.sink.records, (policy, steps)

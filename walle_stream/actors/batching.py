@@ -27,7 +27,8 @@ class BatchSizer:
             target_ms: What a turn should take at most, milliseconds.
             most: Largest batch, ≥ 1.
         """
-        self._target_ms = target_ms
+        self.target_ms = target_ms
+        """What a turn should take at most, milliseconds."""
         self._most = most
         self._cost_ms = 0.0
         self.events = min(FIRST_EVENTS, most)
@@ -47,7 +48,7 @@ class BatchSizer:
         self._cost_ms = (
             (1 - _WEIGHT) * self._cost_ms + _WEIGHT * cost_ms if self._cost_ms else cost_ms
         )
-        wanted = self._target_ms / self._cost_ms if self._cost_ms else float(self._most)
+        wanted = self.target_ms / self._cost_ms if self._cost_ms else float(self._most)
         # a small batch says little about a large one
         grown = min(wanted, max(_GROWTH * events, self.events))
         self.events = min(max(int(grown), LEAST_EVENTS), self._most)

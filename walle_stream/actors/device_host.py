@@ -13,21 +13,53 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
+from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
-from walle_stream.ports import SourceBatch
+from walle_stream.ports import SourceReader
 
 SETTLE_POLL_S: Final = 0.005
 """How often replies are looked for, while nothing else is left to do."""
 
 
-class Deliver(msgspec.Struct):
-    """Message: a batch for one of the host's partitions."""
+DELIVERY_EVENTS: Final = 256
+"""Most events handed over at once: they should still be in the processor's caches when
+they are taken. A commit takes many of these."""
 
-    batch: SourceBatch
-    delivered_ms: float
-    """Monotonic clock when the source handed it over, for latencies."""
+LINGER_S: Final = 0.003
+"""How long more is waited for before a commit, while nothing comes."""
+
+_IDLE_S: Final = 0.05
+_AGE_SHARE: Final = 0.25  # of the latency target, that a batch waits for its commit
+
+
+class Pull:
+    """Message: read on from a source whose partitions are all this host's.
+
+    Events are made and taken by one thread, so they never leave its core's caches:
+    that is worth more than reading beside it, which the interpreter's lock hardly allows.
+    The host sends itself the message again until the source is done, so that others
+    come between.
+    """
+
+    def __init__(self, reader: SourceReader, again: Callable[["Pull"], None]) -> None:
+        """Begin.
+
+        Args:
+            reader: From now on the host's; it is not closed by it.
+            again: Sends this message to the host.
+        """
+        self.reader = reader
+        self.again = again
+        self.stop = Flag()
+        """Set it to have reading stop: the host drains the reader."""
+        self.done = Flag()
+        """Set by the host when everything read was committed, for the last time."""
+        self.events = 0
+        """How many were read."""
+        self.is_ended = False
+        """Whether the source's natural end was passed."""
 
 
 class GetOffsets(msgspec.Struct):
@@ -50,10 +82,18 @@ class Close(msgspec.Struct):
     flush_timeout_s: float = 5.0
 
 
+class _Waiting:
+    __slots__ = ("busy_ms", "deliveries", "events", "since_ms")
+
+    def __init__(self, since_ms: float) -> None:
+        self.deliveries: list[Delivery] = []
+        self.events = 0
+        self.since_ms = since_ms
+        self.busy_ms = 0.0
+
+
 class DeviceHost(Actor):
     """Hosts the devices of some partitions; see the module's docstring."""
-
-    idle_interval_s = 0.05
 
     def __init__(
         self,
@@ -74,8 +114,16 @@ class DeviceHost(Actor):
         self._open = open_partitions
         self._policy = policy
         self._sizer = sizer
+        self._idle_since_ms = 0.0
+        self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
+        self._waiting: dict[int, _Waiting] = {}  # for their commit
+
+    @property
+    def idle_interval_s(self) -> float:  # type: ignore[override]
+        """Short while something waits to be committed."""
+        return LINGER_S if self._waiting else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -87,20 +135,18 @@ class DeviceHost(Actor):
             )
 
     def on_message(self, message: Any) -> Any:
-        """Handle a batch or answer a question; a turn ends with its commit.
+        """Take a batch, or answer a question behind the commit of what was taken.
 
         Raises:
             TypeError: An unknown message; a bug of the sender.
         """
-        if isinstance(message, Deliver):
-            number = message.batch.partition
-            began_ms = monotonic_ms()
-            partition = self._partitions[number]
-            self._supervisors[number].run(
-                lambda: partition.deliver(message.batch, message.delivered_ms)
-            )
-            self._sizer.add(len(message.batch.events), monotonic_ms() - began_ms)
+        if isinstance(message, Delivery):
+            self._take(message)
             return None
+        if isinstance(message, Pull):
+            self._pull(message)
+            return None
+        self._commit_all()
         if isinstance(message, GetOffsets):
             return {
                 number: offset
@@ -120,10 +166,86 @@ class DeviceHost(Actor):
             return status
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
 
+    def peek(self) -> list[PartitionStatus]:
+        """Return the partitions' figures as of their last commits; any thread, at once.
+
+        A question would wait behind all the batches in the mailbox.
+        """
+        statuses = [partition.status() for partition in list(self._partitions.values())]
+        for status in statuses:
+            status.latencies = status.latencies.copy()
+        return statuses
+
     def on_idle(self) -> None:
-        """Let the partitions take acknowledgements and downlink messages."""
+        """Commit what was taken, else take acknowledgements and downlink messages."""
+        if self._waiting:
+            self._commit_all()
+            return
         for number, partition in self._partitions.items():
             self._supervisors[number].run(partition.idle)
+
+    def _pull(self, pull: Pull) -> None:
+        reader = pull.reader
+        if pull.stop.is_set():
+            batches, is_last = reader.drain(), True
+        else:
+            reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
+            batches, is_last = reader.read(), reader.is_done
+        for batch in batches:
+            pull.events += len(batch.events)
+            pull.is_ended = pull.is_ended or batch.is_end
+            self._take(Delivery(batch, monotonic_ms()))
+        if is_last:
+            self._commit_all()
+            pull.done.set()
+            return
+        if batches:
+            self._idle_since_ms = 0.0
+        else:
+            self._pause()
+        pull.again(pull)
+
+    def _pause(self) -> None:
+        # a live source has nothing yet
+        now_ms = monotonic_ms()
+        self._idle_since_ms = self._idle_since_ms or now_ms
+        if now_ms - self._idle_since_ms >= self.idle_interval_s * 1000.0:
+            self._idle_since_ms = now_ms
+            self.on_idle()
+
+    def _take(self, message: Delivery) -> None:
+        batch = message.batch
+        number = batch.partition
+        began_ms = monotonic_ms()
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            waiting = self._waiting[number] = _Waiting(began_ms)
+        waiting.deliveries.append(message)
+        waiting.events += len(batch.events)
+        partition = self._partitions[number]
+        self._supervisors[number].run(lambda: partition.take(waiting.deliveries))
+        waiting.busy_ms += monotonic_ms() - began_ms
+        if waiting.events >= self._sizer.events or batch.is_end:
+            self._commit(number)
+        # those that get few events must not wait for as many
+        oldest = next(iter(self._waiting), None)
+        if oldest is not None and monotonic_ms() - self._waiting[oldest].since_ms > self._age_ms:
+            self._commit(oldest)
+
+    def _commit(self, number: int) -> None:
+        waiting = self._waiting.pop(number)
+        partition, began_ms = self._partitions[number], monotonic_ms()
+
+        def turn() -> None:
+            partition.take(waiting.deliveries)
+            partition.commit()
+
+        self._supervisors[number].run(turn)
+        self._sizer.add(waiting.events, waiting.busy_ms + monotonic_ms() - began_ms)
+
+    def _commit_all(self) -> None:
+        for number in list(self._waiting):
+            self._commit(number)
 
     def _settle(self, deadline_ms: float) -> int:
         while True:

@@ -47,6 +47,13 @@ class Latencies:
         self.count += other.count
         self.sum_ms += other.sum_ms
 
+    def copy(self) -> "Latencies":
+        """Return a copy; any thread, while another one adds."""
+        copied = Latencies()
+        copied.buckets = dict(self.buckets)
+        copied.count, copied.sum_ms = self.count, self.sum_ms
+        return copied
+
     def count_below(self, latency_ms: float) -> int:
         """Return how many samples are at most this, in milliseconds."""
         return sum(

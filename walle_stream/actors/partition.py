@@ -1,16 +1,19 @@
 """The host of one partition: where the pure machine meets store, VM and tunnel.
 
-One batch is one turn of this object::
+A turn of this object takes some batches, one by one, then commits them together::
 
-    deliver -> machine.handle -> VmPool.run -> machine.complete
-            -> ONE write batch -> session.offer
+    take   -> machine.handle
+    commit -> VmPool.run -> machine.complete -> ONE write batch -> session.offer
+
+Small batches stay in the processor's caches while they are handled, large commits
+spread what a call of a VM and a write batch cost.
 
 Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,20 +21,26 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
+from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
+from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.recovery import recover
 from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.actors.turn import Delivery, Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, Downlink, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetter, Downlink
 from walle_stream.store.in_hand import InHand
-from walle_stream.stream.machine import PartitionMachine, RunTask
+from walle_stream.stream.machine import PartitionMachine, Reply, RunTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import RunResult, VmPool
-from walle_stream.wire.calls import encode_calls
+from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
+from walle_stream.wire.journal import decode_events, encode_batch, encode_events
+from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -57,6 +66,12 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
     """Of the data directory."""
+    journal_events: int = JOURNAL_EVENTS_DEFAULT
+    """Events that the journal holds before dirty devices are written."""
+    pages: Mapping[str, frozenset[str]] = {}
+    """For tasks that only events on certain pages wake: these."""
+    is_measured: bool = False
+    """Whether the ledger also has what would have travelled otherwise."""
 
 
 class PartitionStatus(msgspec.Struct):
@@ -69,6 +84,7 @@ class PartitionStatus(msgspec.Struct):
     outbox_bytes: int
     watermark_ms: int
     run_events: int
+    ledger: Ledger
 
 
 class PartitionHost:
@@ -103,17 +119,22 @@ class PartitionHost:
         self._open_session = open_session
         self._downlink = downlink
         self._rows: PartitionRows | None = None
+        self._leaving: list[str] = []
         self._doubt = Doubt(plan.in_hand, number, plan.batch_events)
         self.restart()
 
     def restart(self) -> None:
         """Drop what is in memory and open the partition at its last commit."""
         self.abandon()
+        self._turn: Turn | None = None
         rows = self._rows = self._open_rows()
+        recover(rows, JournalDefinition(self._plan.triggers, self._plan.policy))
+        self._journal = JournalWindow(self._plan.journal_events)
         self._head = rows.head()
         self._doubt.begin(self._head)
         self.offset = rows.offset()
-        machine = self._machine = PartitionMachine(self._plan.triggers, self._plan.policy)
+        plan = self._plan
+        machine = self._machine = PartitionMachine(plan.triggers, plan.policy, plan.pages)
         machine.watermark_ms = self._head.watermark_ms
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
@@ -123,62 +144,112 @@ class PartitionHost:
 
     # A turn
 
-    def deliver(self, batch: SourceBatch, delivered_ms: float) -> None:
-        """Handle a batch to its commit; blocks on VM, store and tunnel.
+    def deliver(self, *deliveries: Delivery) -> None:
+        """Handle batches to their commit; blocks on VM, store and tunnel.
 
         Args:
-            batch: The next batch of this partition.
-            delivered_ms: Monotonic clock when the source handed it over.
+            deliveries: The next batches of this partition.
 
         Raises:
-            WalleError: Nothing of the batch was committed.
+            WalleError: Nothing of them was committed.
         """
-        if batch.offset == self.offset:
+        self.take(deliveries)
+        self.commit()
+
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Advance the devices; blocks on the store alone, where devices are woken.
+
+        Args:
+            deliveries: All batches since the last commit: those that were taken
+                already are passed over, after a restart all are taken.
+
+        Raises:
+            WalleError: Restart, take all again.
+        """
+        if self._turn is None and deliveries[-1].batch.offset == self.offset:
             # tried again after a commit that failed at the disk's flush, but stands in the log
             return
-        head = self._next_head()
-        head.is_ended = batch.is_end
-        inbound = self._exchange.take(head, self._plan.triggers)
-        exits = self._turn(batch, head, inbound, batch.offset)
-        self.run_events += len(batch.events)
-        if exits:
-            self.latencies.add(monotonic_ms() - delivered_ms, exits)
+        turn = self._turn = self._turn or self._begin()
+        for delivery in deliveries[turn.taken :]:
+            self._take(turn, delivery)
+            turn.taken += 1
 
-    def _next_head(self) -> PartitionHead:
-        # commit into a copy: a failed commit must leave the counters as they were
-        return msgspec.structs.replace(
+    def commit(self) -> None:
+        """Run the tasks that were woken and commit everything taken; blocks.
+
+        Raises:
+            WalleError: Nothing was committed: restart, take all again.
+        """
+        turn = self._turn
+        if turn is not None:
+            inbound = self._exchange.take(turn.head, self._plan.triggers)
+            self._complete(turn, inbound)
+
+    def _begin(self) -> Turn:
+        # a copy of the head: a failed commit must leave the counters as they were
+        head = msgspec.structs.replace(
             self._head, counters=msgspec.structs.replace(self._head.counters)
         )
+        self._machine.number = head.next_batch
+        return Turn(head, self.offset, self._machine.watermark_ms)
 
-    def _turn(
-        self, batch: SourceBatch, head: PartitionHead, inbound: Inbound, offset: bytes | None
-    ) -> int:
-        # returns how many pages ended by an exit
-        machine, rows, replies = self._machine, self._opened(), inbound.replies
-        for device_id in machine.absent(batch.events, is_end=batch.is_end, replies=replies):
+    def _take(self, turn: Turn, delivery: Delivery) -> None:
+        machine, rows, batch = self._machine, self._opened(), delivery.batch
+        if delivery.part:
+            events = decode_events(delivery.part)
+        else:
+            events = batch.events
+            delivery.part = encode_events(events)
+            batch.events = []
+        turn.parts.append(delivery.part)
+        for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
-        runs = machine.handle(batch.events, is_end=batch.is_end, replies=replies)
-        dead_letters = [*batch.dead_letters, *inbound.dead_letters]
-        dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
+        exits = machine.counts.page_sequences
+        turn.runs += machine.handle(events, is_end=batch.is_end)
+        exits = machine.counts.page_sequences - exits
+        if exits:
+            turn.exits.append((delivery.delivered_ms, exits))
+        turn.add(batch, len(events))
+
+    def _complete(self, turn: Turn, inbound: Inbound) -> None:
+        machine, head = self._machine, turn.head
+        runs = self._answer(turn.runs, inbound.replies)
+        turn.dead_letters += inbound.dead_letters
+        turn.dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
         calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
-        results = self._run_tasks(runs, calls, head.counters, dead_letters) if runs else []
+        results = self._run_tasks(runs, calls, head.counters, turn.dead_letters) if runs else []
         records = [
             FeatureRecord(run.device_id, run.task, self._plan.versions[run.task], number, *emit)
             for run, number, emit in machine.complete(results)
         ]
-        exits = machine.counts.page_sequences
-        self._count(head, batch, records)
+        self._count(head, records)
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
+        asked: list[CloudCall] = []
         if calls:
             asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
-        frames = self._commit(head, offset, records, bodies, dead_letters)
-        self._doubt.commit(len(batch.events), head)
+        sent = book_sent(records, asked, bodies)
+        if self._plan.is_measured:
+            sent = sent.plus(book_measured(sent, turn.raw, records, self._plan.compression))
+        head.ledger = head.ledger.plus(sent)
+        self._put_devices(turn)
+        frames = self._commit(turn, records, bodies)
+        self._doubt.commit(turn.events, head)
         for frame in frames:
             self._session.offer(*frame)
-        self._states.forget(machine.passivate(self._plan.active_devices))
-        return exits
+        self.run_events += turn.events
+        now_ms = monotonic_ms()
+        for delivered_ms, exits in turn.exits:
+            self.latencies.add(now_ms - delivered_ms, exits)
+
+    def _answer(self, runs: list[RunTask], replies: list[Reply]) -> list[RunTask]:
+        if not replies:
+            return runs
+        machine, rows = self._machine, self._opened()
+        for device_id in machine.absent((), replies=replies):
+            machine.activate(device_id, *rows.device(device_id))
+        return runs + machine.answer(replies)
 
     def _run_tasks(
         self,
@@ -224,14 +295,8 @@ class PartitionHost:
         counters.task_runs += len(runs)
         return results
 
-    def _count(self, head: PartitionHead, batch: SourceBatch, records: list[FeatureRecord]) -> None:
-        counters, source, stream = head.counters, batch.counts, self._machine.counts
-        counters.source_rows += source.source_rows
-        counters.accepted_rows += source.accepted_rows
-        counters.duplicate_rows += source.duplicate_rows
-        counters.late_rows += source.late_rows
-        counters.dead_letter_rows += source.dead_letter_rows
-        counters.raw_bytes += source.raw_bytes
+    def _count(self, head: PartitionHead, records: list[FeatureRecord]) -> None:
+        counters, stream = head.counters, self._machine.counts
         counters.devices += stream.new_devices
         counters.events += stream.events
         counters.late_events += stream.late_events
@@ -247,42 +312,53 @@ class PartitionHost:
         counters.commits += 1
         head.watermark_ms = self._machine.watermark_ms
 
+    def _put_devices(self, turn: Turn) -> None:
+        # the batches into the journal; devices that are dirty for long, or must leave memory
+        machine, rows, journal = self._machine, self._opened(), self._journal
+        numbers = machine.numbers()
+        if turn.taken or numbers:
+            turn.head.next_batch += 1
+            row = encode_batch(
+                turn.parts, turn.watermark_ms, is_end=turn.head.is_ended, numbers=numbers
+            )
+            journal.add(machine.number, turn.events, len(row))
+            rows.put_journal(machine.number, row)
+        self._leaving = machine.excess(self._plan.active_devices)
+        for delta in machine.delta(journal.due, self._leaving):
+            rows.put_device(delta)
+        rows.drop_journal(journal.release(machine.oldest_dirty))
+
     def _commit(
-        self,
-        head: PartitionHead,
-        offset: bytes | None,
-        records: list[FeatureRecord],
-        bodies: list[bytes],
-        dead_letters: list[DeadLetter],
+        self, turn: Turn, records: list[FeatureRecord], bodies: list[bytes]
     ) -> list[tuple[int, bytes]]:
-        rows, machine = self._opened(), self._machine
+        rows, machine, head = self._opened(), self._machine, turn.head
         frames = []
         for body in bodies:
             frames.append((head.next_frame, body))
             head.next_frame += 1
             head.counters.uplink_frames += 1
             head.counters.uplink_bytes += self._session.size_bytes(body)
-        for delta in machine.delta():
-            rows.put_device(delta)
         rows.put_features(records)
         rows.put_outbox(frames, self._session.collect())
-        rows.put_dead_letters(head, dead_letters)
-        rows.commit(head, offset)
+        rows.put_dead_letters(head, turn.dead_letters)
+        rows.commit(head, turn.offset)
         self._exchange.release(head)
         machine.mark_committed()
-        self._head, self.offset = head, offset
+        machine.passivate(self._leaving)
+        self._states.forget(self._leaving)
+        self._head, self.offset, self._turn = head, turn.offset, None
         return frames
 
     # Between turns
 
     def idle(self) -> None:
-        """Take acknowledgements, and messages that came down meanwhile."""
+        """Take acknowledgements, and with nothing else at hand what came down meanwhile."""
         self._session.pump()
-        head = self._next_head()
-        inbound = self._exchange.take(head, self._plan.triggers)
-        if inbound.count:
-            nothing = SourceBatch(self.number, [], b"", SourceCounts(), [])
-            self._turn(nothing, head, inbound, self.offset)
+        if self._turn is None:
+            turn = self._begin()
+            inbound = self._exchange.take(turn.head, self._plan.triggers)
+            if inbound.count:
+                self._complete(turn, inbound)
 
     @property
     def open_calls(self) -> int:
@@ -299,7 +375,11 @@ class PartitionHost:
         rows = self._opened()
         self._session.flush(deadline_ms)
         acknowledged = self._session.collect()
-        if acknowledged:
+        deltas = self._machine.delta()
+        if acknowledged or deltas:
+            for delta in deltas:
+                rows.put_device(delta)
+            rows.drop_journal(self._journal.release(None))
             rows.put_outbox((), acknowledged)
             rows.commit(self._head, self.offset)
         crash_point("close.before")
@@ -322,6 +402,7 @@ class PartitionHost:
             self._session.in_flight_bytes,
             self._head.watermark_ms,
             self.run_events,
+            self._head.ledger,
         )
 
     def _opened(self) -> PartitionRows:

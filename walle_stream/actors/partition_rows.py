@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from walle_stream.actors.journal import JournalDefinition
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter
 from walle_stream.store import keys
@@ -18,14 +19,16 @@ from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
-from walle_stream.stream.machine import DeviceDelta, DeviceSnapshot
+from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.journal import JournalBatch, decode_batch
 from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
 
 _U64: Final = Struct(">Q")
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, str, str], "call").decode
+_decode_definition = RowDecoder(JournalDefinition, "journal").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
@@ -84,6 +87,16 @@ class PartitionRows:
                 rows.setdefault(ordinal, []).append(tuple(_decode_page_row(value)))
         return snapshot, rows
 
+    def journal(self) -> Iterator[tuple[int, JournalBatch]]:
+        """Iterate over the journal's batches, by number."""
+        for key, value in self._store.scan(keys.JOURNAL_PREFIX):
+            yield keys.parse_number(key), decode_batch(value)
+
+    def journal_definition(self) -> JournalDefinition | None:
+        """Return what the journal's batches were handled with, None at first."""
+        row = self._store.get(keys.JOURNAL_KEY)
+        return None if row is None else _decode_definition(row)
+
     def timers(self) -> Iterator[tuple[str, int]]:
         """Iterate over the devices at rest that have a deadline."""
         for key, value in self._store.scan(keys.DEADLINE_PREFIX):
@@ -116,6 +129,25 @@ class PartitionRows:
             for index in range(count):
                 transaction.delete(device.page_row(ordinal, index))
         self._put_deadline(transaction, delta.device_id, delta.snapshot.deadline_ms)
+
+    def put_journal(self, number: int, row: bytes) -> None:
+        """Write a batch of the journal.
+
+        Args:
+            number: Its number.
+            row: Encoded.
+        """
+        self._begun().put(keys.batch_key(number), row)
+
+    def drop_journal(self, numbers: Iterable[int]) -> None:
+        """Delete batches of the journal."""
+        transaction = self._begun()
+        for number in numbers:
+            transaction.delete(keys.batch_key(number))
+
+    def put_journal_definition(self, definition: JournalDefinition) -> None:
+        """Write what the journal's batches are handled with."""
+        self._begun().put(keys.JOURNAL_KEY, encode_row(definition))
 
     def put_task_states(
         self, task: str, changes_by_device: Mapping[str, Mapping[str, bytes | None]]

@@ -8,7 +8,9 @@ the caller's stack, in the order in which nothing is lost.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, override
+
+import msgspec
 
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
@@ -17,7 +19,7 @@ from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
-from walle_stream.ports import SourceReader
+from walle_stream.ports import Downlink, SourceReader, Uplink
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
@@ -36,6 +38,24 @@ MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 
 LOCK_TIMEOUT_S: Final = 5.0
 """How long a start waits for an owner that is dying."""
+
+
+class HostPlace(msgspec.Struct, frozen=True):
+    """Which host of a run a process is, and where its way up and down begin."""
+
+    index: int
+    hosts: int
+    """Processes that share the data directory."""
+    uplink: Uplink
+    downlink: Downlink
+
+    def numbers(self, partition_count: int) -> range:
+        """Return the partitions that it owns.
+
+        Args:
+            partition_count: Of the data directory.
+        """
+        return range(self.index, partition_count, self.hosts)
 
 
 class _LazyEvaluator:
@@ -68,6 +88,7 @@ class Assembly:
         self._services = load_functions("services", self._spec.services)
         self._models = load_functions("models", self._spec.models)
         self._source = load_connector(self._spec.source.connector).open(loaded.source)
+        self.runtime = self._spec.runtime.kind
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
         self.mailbox_bytes = MAILBOX_MAX_BYTES
@@ -101,6 +122,11 @@ class Assembly:
         ]
         return cls(loaded, tasks)
 
+    @override
+    def __reduce__(self) -> Any:
+        """Travel as what was checked: another process reads no definition again."""
+        return Assembly, (self._loaded, self.tasks)
+
     def open(self, stack: ExitStack, options: RunOptions) -> None:
         """Open data directory, tunnel, cloud table and VMs; blocks.
 
@@ -111,10 +137,37 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
-        spec = self._spec
+        self.open_directory(stack, options.data_dir)
+        self.open_cloud(stack)
+        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
+
+    def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
+        """Open what one host of several processes needs; another one owns the directory.
+
+        Args:
+            stack: Gets the closings.
+            options: How to run.
+            place: Which host it is.
+
+        Raises:
+            WalleError: A part cannot be opened; what was is closed.
+        """
+        self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
+        self._open_vms(stack, options, place)
+
+    def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
+        """Take the data directory, or make it; blocks while its owner is dying.
+
+        Args:
+            stack: Gets the closing.
+            path: Where it is.
+
+        Raises:
+            WalleError: It cannot be opened, or is of another pipeline or source.
+        """
         self._data_dir = stack.enter_context(
             DataDir.open(
-                options.data_dir,
+                path,
                 partition_count=self.partition_count,
                 pipeline=self.name,
                 source=self._source.fingerprint,
@@ -122,8 +175,22 @@ class Assembly:
             )
         )
         self._data_dir.check_parts()
-        self._in_hand = self._data_dir.open_in_hand()
         self._source.check_fingerprint(self._data_dir.meta.source)
+        return self._data_dir
+
+    def open_cloud(self, stack: ExitStack, path: Path | None = None) -> None:
+        """Open the cloud side: the tunnel's log and the feature table; blocks.
+
+        Args:
+            stack: Gets the closings.
+            path: The data directory, where another process owns it.
+
+        Raises:
+            WalleError: A part cannot be opened; what was is closed.
+        """
+        spec = self._spec
+        if path is not None:
+            self._data_dir = stack.enter_context(DataDir.open_read_only(path))
         set_block_cache_bytes(spec.state.cache_size_bytes)
         connector = load_connector(spec.tunnel.connector)
         self.cloud_store = connector.open_features(self._data_dir.cloud_path)
@@ -132,12 +199,30 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
+
+    @property
+    def status_path(self) -> Path:
+        """The file in the opened data directory that tells people of the run."""
+        return self._data_dir.status_path
+
+    @property
+    def tunnel(self) -> Any:
+        """The tunnel that ``open_cloud`` opened."""
+        return self._tunnel
+
+    def _open_vms(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
+        count = self.partition_count
+        self._place = place
+        self._start = count + place.index
+        own = [*place.numbers(count), self._start]
+        self._in_hand = self._data_dir.open_in_hand(place.hosts, own)
+        set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
-        self._plan = self._make_plan()
+        self._plan = self._make_plan(is_measured=options.is_measured)
 
     def _make_pool(self, options: RunOptions) -> VmPool:
-        spec, in_hand, start = self._spec, self._in_hand, self.partition_count
+        spec, in_hand, start = self._spec, self._in_hand, self._start
         services = HostServices(_LazyEvaluator(self._models))
         if in_hand.is_doubtful(start):
             # a script's body can end its process as a run can, before anyone is told whose
@@ -196,6 +281,8 @@ class Assembly:
         reader: SourceReader = self._source.open(
             offsets, self.partition_count, self.batch_events, limit
         )
+        if self._plan.is_measured:
+            reader.keeps_raw = True
         return reader
 
     def open_partition(self, number: int) -> PartitionHost:
@@ -204,7 +291,7 @@ class Assembly:
         Args:
             number: Which.
         """
-        path = self._data_dir.partition_path(number)
+        path, place = self._data_dir.partition_path(number), self._place
         sync = self._spec.state.sync
 
         def open_rows() -> PartitionRows:
@@ -212,18 +299,16 @@ class Assembly:
 
         def open_session(rows: PartitionRows) -> UplinkSession:
             return UplinkSession(
-                self._tunnel,
+                place.uplink,
                 number,
                 rows.next_epoch(),
                 self._data_dir.meta.incarnation,
                 rows.outbox(),
             )
 
-        return PartitionHost(
-            number, self._plan, self.pool, open_rows, open_session, self._tunnel.downlink
-        )
+        return PartitionHost(number, self._plan, self.pool, open_rows, open_session, place.downlink)
 
-    def _make_plan(self) -> PartitionPlan:
+    def _make_plan(self, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec
         wanted = [task.fields for task in self.tasks]
         fields = (
@@ -233,6 +318,9 @@ class Assembly:
         )
         return PartitionPlan(
             triggers={task.name: task.triggers for task in self.tasks},
+            pages={
+                task.name: frozenset(task.pages) for task in self.tasks if task.pages is not None
+            },
             versions={task.name: task.version for task in self.tasks},
             policy=SequencePolicy(
                 page_timeout_ms=spec.sequence.page_timeout_ms,
@@ -245,6 +333,8 @@ class Assembly:
             compression=spec.tunnel.compression,
             active_devices=spec.runtime.active_devices,
             incarnation=self._data_dir.meta.incarnation,
+            journal_events=spec.state.journal_events,
+            is_measured=is_measured,
         )
 
 

@@ -7,6 +7,7 @@ passes batches on, and closes in an order that loses nothing.
 
 import gc
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from threading import Event as Flag
@@ -18,23 +19,28 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
+    DELIVERY_EVENTS,
     Close,
-    Deliver,
     DeviceHost,
     GetOffsets,
     GetStatus,
+    Pull,
     Settle,
 )
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
+from walle_stream.actors.turn import Delivery
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.options import RunOptions
 from walle_stream.app.report import CloudReport, RunReport
-from walle_stream.clock import monotonic_ms, process_cpu_s
+from walle_stream.app.status import HostStatus, RunPhase, RunStatus, write_status
+from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader
 from walle_stream.vm.pool import VmCounts, VmStatus
+from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
@@ -48,12 +54,22 @@ REPLIES_TIMEOUT_S = 10.0
 FLUSH_TIMEOUT_S = 5.0
 """Longest wait for acknowledgements at the end of a run."""
 
+TELL_MS: Final = 1_000.0
+"""How often the file that tells of the run is replaced."""
+
 type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
 
 
 WORN_OUT: Final = "worn out"
 """A run that stopped with this reason wants to go on in a new process."""
+
+
+def calm_collector() -> None:
+    """Have the process's garbage collector look less often; for processes that run events."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(500_000, 20, 100)  # events carry no cycles; saves 8 % of the CPU
 
 
 class LocalRun:
@@ -76,6 +92,8 @@ class LocalRun:
         self.run_events = 0
         self.is_ready = False
         self._is_ended = False
+        self._started_ms = wall_ms()
+        self._told_ms = 0.0
 
     def stop(self, reason: str) -> None:
         """Ask the run to stop: finish what was read, commit, flush, end.
@@ -108,9 +126,7 @@ class LocalRun:
         """
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(500_000, 20, 100)  # events carry no cycles; saves 8 % of the CPU
+        calm_collector()
         with ExitStack() as stack:
             assembly = self._assembly
             assembly.open(stack, self._options)
@@ -122,10 +138,16 @@ class LocalRun:
             reader = assembly.open_source(offsets, self._options.limit)
             stack.callback(reader.close)
             self.is_ready = True
-            self._read(reader, on_progress or (lambda _ratio, _events: None))
+            stack.push(self._tell_failure)
+            self._tell("running", reader.progress)
+            read = self._pull if len(self._hosts) == 1 else self._read
+            read(reader, on_progress or (lambda _ratio, _events: None))
+            if self._options.limit is not None and not self._is_ended and not self._stop.is_set():
+                self._stopped_by = "limit"
             self._settle()
             statuses = self._close_hosts()
             cloud = self._close_cloud()
+            self._tell("ended", reader.progress)
         return self._report(
             statuses, cloud, (monotonic_ms() - started_ms) / 1000.0, process_cpu_s() - started_cpu_s
         )
@@ -158,22 +180,39 @@ class LocalRun:
             self._hosts.append(ref)
             stack.callback(self._end, ref)
 
+    def _pull(self, reader: SourceReader, on_progress: OnProgress) -> None:
+        # the only host reads by itself
+        [host] = self._hosts
+        pull = Pull(reader, host.tell)
+        host.tell(pull)
+        while not pull.done.wait(0.1):
+            self.run_events = pull.events
+            if not host.is_alive:
+                raise self._cause(host, ActorDeadError(f"actor {host.name} has stopped"))
+            self._look_after(reader, on_progress)
+            if self._stop.is_set():
+                pull.stop.set()
+        self.run_events, self._is_ended = pull.events, pull.is_ended
+
+    def _look_after(self, reader: SourceReader, on_progress: OnProgress) -> None:
+        self._check_cloud()
+        if monotonic_ms() - self._told_ms > TELL_MS:
+            self._tell("running", reader.progress)
+        if self._assembly.pool.is_worn_out and self._options.limit is None:
+            self.stop(WORN_OUT)
+        on_progress(reader.progress, self.run_events)
+
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
         shown_ms = 0.0
         while not self._stop.is_set() and not reader.is_done:
-            reader.batch_events = min(sizer.events for sizer in self._sizers)
+            reader.batch_events = min(DELIVERY_EVENTS, *(sizer.events for sizer in self._sizers))
             self._deliver(reader.read())
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second
                 shown_ms = now_ms
-                self._check_cloud()
-                if self._assembly.pool.is_worn_out and self._options.limit is None:
-                    self.stop(WORN_OUT)
-                on_progress(reader.progress, self.run_events)
+                self._look_after(reader, on_progress)
         if self._stop.is_set():
             self._deliver(reader.drain())
-        elif self._options.limit is not None and not self._is_ended:
-            self._stopped_by = "limit"
 
     def _deliver(self, batches: Sequence[SourceBatch]) -> None:
         hosts, count = self._hosts, len(self._hosts)
@@ -182,10 +221,39 @@ class LocalRun:
             self._is_ended = self._is_ended or batch.is_end
             try:
                 hosts[batch.partition % count].tell(
-                    Deliver(batch, monotonic_ms()), batch.size_bytes
+                    Delivery(batch, monotonic_ms()), batch.size_bytes
                 )
             except ActorDeadError as error:
                 raise self._cause(hosts[batch.partition % count], error) from error
+
+    def _tell(self, phase: RunPhase, progress: float = -1.0) -> None:
+        self._told_ms = monotonic_ms()
+        pid = os.getpid()
+        hosts = [
+            HostStatus(
+                index=index,
+                pid=pid,
+                step="running" if phase == "running" else "done",
+                unread=1.0 - progress if progress >= 0 else -1.0,
+                mailbox_bytes=host.mailbox_bytes,
+            )
+            for index, host in enumerate(self._hosts)
+        ]
+        status = RunStatus(
+            pipeline=self._assembly.name,
+            runtime="local",
+            phase=phase,
+            pid=pid,
+            started_ms=self._started_ms,
+            stopped_by="" if phase == "running" else self._stopped_by,
+            hosts=hosts,
+        )
+        write_status(self._assembly.status_path, status)
+
+    def _tell_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            self._stopped_by = str(error)
+            self._tell("failed")
 
     def _check_cloud(self) -> None:
         if self._cloud is not None and self._cloud.failure is not None:
@@ -242,9 +310,10 @@ class LocalRun:
     def _report(
         self, statuses: list[PartitionStatus], cloud: CloudReport, wall_s: float, cpu_s: float
     ) -> RunReport:
-        counters, latencies = Counters(), Latencies()
+        counters, latencies, ledger = Counters(), Latencies(), Ledger()
         for status in statuses:
             counters.add(status.counters)
+            ledger = ledger.plus(status.ledger)
             latencies.merge(status.latencies)
         return RunReport(
             pipeline=self._assembly.name,
@@ -252,6 +321,7 @@ class LocalRun:
             stopped_by=self._stopped_by,
             counters=counters,
             cloud=cloud,
+            ledger=LedgerReport.of(counters, ledger),
             exit_to_commit_ms=latencies.report(),
             run_events=sum(status.run_events for status in statuses),
             wall_s=wall_s,

@@ -41,6 +41,9 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Device hosts that share the partitions, ≥ 1."""
     limit: int | None = None
     """Most rows to read in this run."""
+    is_measured: bool = False
+    """Whether the ledger of bytes also compares with compressed raw rows: they are kept
+    and compressed, which costs CPU."""
     on_stuck: Callable[[str, str], None] = end_process
     """Ends the process, or begins it anew: a task on a device is stuck in C code
     and was quarantined. Called in a thread of the VMs; must not return."""

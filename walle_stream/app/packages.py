@@ -129,6 +129,7 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         fields=spec.fields,
         config=dict(spec.config),
         limits=PackagedLimits(**spec.limits.model_dump()),
+        pages=spec.pages,
         isolation=spec.isolation,
     )
     return build_package(packaged, program.source, program.resources, pythons)

@@ -24,6 +24,8 @@ class ReadyTask(msgspec.Struct, frozen=True):
     """Each of them wakes the task."""
     fields: tuple[str, ...] | None
     """Contents of events that the script reads; all when None."""
+    pages: tuple[str, ...] | None
+    """Only events on these pages wake the task; on any page when None."""
     program: CompiledProgram
 
 
@@ -42,6 +44,7 @@ def compile_task(task: Task) -> ReadyTask:
         version=spec.version,
         triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
         fields=spec.fields,
+        pages=spec.pages,
         program=compile_program(load_program(task)),
     )
 
@@ -57,7 +60,8 @@ def unpack_task(file: Path) -> ReadyTask:
     """
     package = read_package(file)
     task = package.manifest.task
-    return ReadyTask(task.name, task.version, task.triggers, task.fields, package.program())
+    program = package.program()
+    return ReadyTask(task.name, task.version, task.triggers, task.fields, task.pages, program)
 
 
 def load_program(task: Task) -> TaskProgram:

@@ -17,9 +17,11 @@ from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.frame import FeatureRecord
-from walle_stream.wire.rows import PartitionHead, RowDecoder
+from walle_stream.wire.ledger import Ledger
+from walle_stream.wire.rows import Counters, PartitionHead, RowDecoder
 
 _decode_any = RowDecoder(Any, "any").decode
+_decode_row = RowDecoder(list[Any], "device").decode
 _decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -31,6 +33,12 @@ class RunState(msgspec.Struct, frozen=True):
     commits: int
     is_complete: bool
     """Whether every partition has passed the source's natural end."""
+    counters: Counters = msgspec.field(default_factory=Counters)
+    """Of all partitions."""
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    """The same."""
+    heads: dict[int, PartitionHead] = {}
+    """Where the partitions stand that were committed to, by number."""
 
 
 def features_lines(
@@ -105,16 +113,18 @@ def run_state(data_dir: Path) -> RunState:
     Raises:
         StoreMissingError: There is none, or it is not complete yet.
     """
-    commits, is_complete = 0, True
-    for _, store in _partitions(data_dir):
+    counters, ledger, is_complete = Counters(), Ledger(), True
+    heads: dict[int, PartitionHead] = {}
+    for number, store in _partitions(data_dir):
         head = store.get(keys.HEAD_KEY)
         if head is None:
             is_complete = False
             continue
-        decoded = _decode_head(head)
-        commits += decoded.counters.commits
+        decoded = heads[number] = _decode_head(head)
+        counters.add(decoded.counters)
+        ledger = ledger.plus(decoded.ledger)
         is_complete = is_complete and decoded.is_ended
-    return RunState(commits, is_complete)
+    return RunState(counters.commits, is_complete, counters, ledger, heads)
 
 
 def canonical_state(data_dir: Path) -> Iterator[bytes]:
@@ -147,6 +157,7 @@ def full_state(data_dir: Path) -> Iterator[bytes]:
 
 
 # of batches, and of kills: a reply may be sent again
+_CANONICAL_FIELDS = 6  # of a device row
 _CHANCE_COUNTERS = (
     "commits",
     "uplink_bytes",
@@ -156,6 +167,9 @@ _CHANCE_COUNTERS = (
     "dropped_messages",
 )
 
+# of the ledger: the rest are sizes of frames, so of batches
+_MADE = ("features", "calls", "feature_bytes", "encoding_bytes", "question_bytes")
+
 
 def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
     for number, store in _partitions(data_dir):
@@ -163,7 +177,11 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
         if row is not None:
             head = msgspec.to_builtins(_decode_head(row))
             if is_canonical:
-                head = {"counters": head["counters"], "watermark_ms": head["watermark_ms"]}
+                head = {
+                    "counters": head["counters"],
+                    "watermark_ms": head["watermark_ms"],
+                    "made": _made_by_task(head["ledger"]["tasks"]),
+                }
                 for name in _CHANCE_COUNTERS:
                     del head["counters"][name]
             yield _encode({"partition": number, **head})
@@ -176,11 +194,16 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
             yield b'{"dead_letter":' + letter + b"}"
 
 
+def _made_by_task(tasks: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {task: {name: size[name] for name in _MADE} for task, size in tasks.items()}
+
+
 def _device_line(key: bytes, value: bytes) -> bytes:
     device_id, table, rest = keys.parse_device(key)
     line: dict[str, Any] = {"device_id": device_id}
     if table == keys.TABLE_DEVICE:
-        line["row"] = _decode_any(value)
+        # not which batch wrote it: that is left to chance
+        line["row"] = _decode_row(value)[:_CANONICAL_FIELDS]
     elif table == keys.TABLE_PAGE:
         ordinal, index = keys.parse_page_row(key)
         line |= {"page": ordinal, "index": index, "event": _decode_any(value)}

@@ -7,6 +7,7 @@ times are of this run. The field names are stable for other programs.
 import msgspec
 
 from walle_stream.actors.latency import LatencyMs
+from walle_stream.app.ledger import LedgerReport
 from walle_stream.wire.rows import Counters
 
 
@@ -29,6 +30,8 @@ class RunReport(msgspec.Struct, frozen=True):
     """``end`` (the source's natural end), ``limit``, ``SIGINT`` or ``SIGTERM``."""
     counters: Counters
     cloud: CloudReport
+    ledger: LedgerReport
+    """What each task sent, beside the raw rows."""
     exit_to_commit_ms: LatencyMs
     """From the delivery of a page exit to its device's host to the return of
     the write batch that holds its features."""
@@ -53,6 +56,7 @@ class RunReport(msgspec.Struct, frozen=True):
                 "stopped_by": self.stopped_by,
                 **counters,
                 "cloud": self.cloud,
+                "ledger": self.ledger.to_builtins(),
                 "exit_to_commit_ms": self.exit_to_commit_ms,
                 "run_events": self.run_events,
                 "wall_s": round(self.wall_s, 3),

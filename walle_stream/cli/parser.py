@@ -23,6 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_features(commands)
     _add_definitions(commands)
     _add_state(commands)
+    _add_status(commands)
     _add_task(commands)
     for point in entry_points(group=COMMANDS_GROUP):
         point.load()(commands)
@@ -33,6 +34,11 @@ def _add_run(commands: Any) -> None:
     run = commands.add_parser("run", help="run a pipeline to the end of its source, or continue it")
     run.add_argument(
         "file", metavar="FILE", help="pipeline YAML, or the name of a shipped one: ipv, otto, shop"
+    )
+    run.add_argument(
+        "--runtime",
+        choices=("local", "ray"),
+        help="local: one process; ray: a process per host (default: YAML's)",
     )
     run.add_argument(
         "--hosts", type=_positive, help="device hosts that share the partitions (default: YAML's)"
@@ -54,6 +60,11 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument(
         "--metrics", metavar="ADDR", help="serve /metrics, /healthz, /readyz, e.g. :9090"
+    )
+    run.add_argument(
+        "--ledger",
+        action="store_true",
+        help="also compress the raw rows and compare: costs CPU",
     )
     run.add_argument("--log-format", choices=("text", "json"), default="text")
     run.add_argument(
@@ -94,6 +105,18 @@ def _add_state(commands: Any) -> None:
     )
     _add_data_dir(export)
     export.set_defaults(run=_later("query", "state_export"))
+
+    ledger = commands.add_parser("ledger", help="bytes that each task sent, beside the raw rows")
+    ledger.add_argument("data_dir", type=Path, metavar="DATA_DIR")
+    ledger.add_argument("--json", action="store_true", help="one JSON object on one line")
+    ledger.set_defaults(run=_later("query", "ledger"))
+
+
+def _add_status(commands: Any) -> None:
+    status = commands.add_parser("status", help="how a run goes: hosts, partitions, lag, restarts")
+    status.add_argument("data_dir", type=Path, metavar="DATA_DIR")
+    status.add_argument("--json", action="store_true", help="one JSON object on one line")
+    status.set_defaults(run=_later("status", "status"))
 
 
 def _add_task(commands: Any) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 
 import msgspec
 
+from walle_stream.app.ledger import read_ledger
 from walle_stream.app.query import canonical_state, dead_letters, features_lines, full_state
 
 
@@ -38,6 +39,19 @@ def state_export(options: argparse.Namespace) -> int:
     """Print the state of all devices as JSON lines."""
     export = canonical_state if options.canonical else full_state
     _print(export(options.data_dir))
+    return 0
+
+
+def ledger(options: argparse.Namespace) -> int:
+    """Print what each task sent, beside the raw rows."""
+    report = read_ledger(options.data_dir)
+    if options.json:
+        print(msgspec.json.encode(report.to_builtins()).decode())
+        return 0
+    # imported where used: the other commands have no tables
+    from walle_stream.cli.render import ResultConsole, ledger_table  # noqa: PLC0415
+
+    ResultConsole(highlight=False).print(ledger_table(report))
     return 0
 
 

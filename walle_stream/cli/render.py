@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from walle_stream.app.ledger import LedgerReport, Saving
 from walle_stream.app.report import RunReport
 
 console = Console(stderr=True, highlight=False)
@@ -111,6 +112,52 @@ def run_table(report: RunReport) -> Table:
         f"{report.run_events:,} events, {report.cpu_s:.2f} s CPU, {report.wall_s:.2f} s",
     )
     return table
+
+
+def ledger_table(report: LedgerReport) -> Table:
+    """Make the table of what left by task, and of the raw rows that it stands for.
+
+    Args:
+        report: The ledger.
+    """
+    table = Table(title="bytes up, by task", title_justify="left", caption_justify="left")
+    table.caption = _ledger_note(report)
+    table.add_column("task", style="bold", overflow="fold")
+    for name in ("count", "bytes", "each", "below raw", "below zstd"):
+        table.add_column(name, justify="right")
+
+    def row(name: str, count: int, size_bytes: int, saving: Saving | None = None) -> None:
+        each = f"{size_bytes / count:,.0f} B" if count else ""
+        against = ("", "") if saving is None else (_below(saving.raw), _below(saving.packed_raw))
+        table.add_row(name, f"{count:,}" if count else "", _bytes(size_bytes), each, *against)
+
+    for each in report.tasks:
+        size = each.bytes
+        row(each.task, size.features + size.calls, size.sent_bytes, each.sent)
+        if report.measured_rows:
+            row("  features alone", size.features, size.feature_alone_bytes, each.feature_alone)
+            row("  encodings alone", size.features, size.encoding_alone_bytes, each.encoding_alone)
+    if report.unassigned_bytes:
+        row("(no ledger yet)", 0, report.unassigned_bytes)
+    table.add_section()
+    row("raw rows", report.source_rows, report.raw_bytes)
+    if report.measured_rows:
+        row("  as zstd frames", report.measured_rows, report.packed_raw_bytes)
+    return table
+
+
+def _ledger_note(report: LedgerReport) -> str | None:
+    if not report.measured_rows:
+        return "beside compressed raw rows: walle run --ledger"
+    if report.measured_rows < report.source_rows:
+        return f"measured on {report.measured_rows:,} of {report.source_rows:,} rows"
+    return None
+
+
+def _below(below: float | None) -> str:
+    if below is None:
+        return ""
+    return f"{below:.2%}" if below >= 0 else f"{-below:.0%} above"
 
 
 def _saving(size_bytes: int, report: RunReport) -> str:

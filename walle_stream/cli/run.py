@@ -9,7 +9,7 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, WORN_OUT, LocalRun
@@ -21,6 +21,9 @@ from walle_stream.app.resources import find_definition
 from walle_stream.errors import StopTimeoutError, WalleError
 from walle_stream.spec.document import masked
 from walle_stream.vm.memory import limit_data
+
+if TYPE_CHECKING:
+    from walle_stream.app.ray_run import RayRun
 
 SAMPLE_FEATURES = 3
 """Features shown to a person at the end of a run."""
@@ -39,14 +42,19 @@ def run(options: argparse.Namespace) -> int:
         WalleError: A part failed for good.
     """
     overrides = list(options.set)
+    if options.runtime:
+        overrides.append(f"spec.runtime.kind={options.runtime}")
     assembly = Assembly.load(find_definition(options.file), overrides)
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
-    limit_data(assembly.memory_bytes)
     data_dir = options.data_dir or Path("walle-data") / assembly.name
-    current = LocalRun(
-        assembly,
-        RunOptions(data_dir, options.hosts or assembly.host_count, options.limit, _begin_anew),
+    how = RunOptions(
+        data_dir,
+        options.hosts or assembly.host_count,
+        options.limit,
+        is_measured=options.ledger,
+        on_stuck=_begin_anew,
     )
+    current = _prepare(assembly, how)
     _handle_signals(current)
     try:
         report = _run(current, options)
@@ -62,7 +70,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(current: LocalRun, options: argparse.Namespace) -> RunReport:
+def _prepare(assembly: Assembly, how: RunOptions) -> "LocalRun | RayRun":
+    if assembly.runtime == "ray":
+        # imported where used: half of a short run is its imports
+        from walle_stream.app.ray_run import RayRun  # noqa: PLC0415
+
+        return RayRun(assembly, how)
+    limit_data(assembly.memory_bytes)
+    return LocalRun(assembly, how)
+
+
+def _run(current: "LocalRun | RayRun", options: argparse.Namespace) -> RunReport:
     with ExitStack() as stack:
         if options.metrics:
             # imported where used: half of a short run is its imports
@@ -88,7 +106,7 @@ def _go_on_in_new_process(reason: str) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 
 
-def _handle_signals(current: LocalRun) -> None:
+def _handle_signals(current: "LocalRun | RayRun") -> None:
     def on_signal(number: int, _frame: FrameType | None) -> None:
         for again in (signal.SIGINT, signal.SIGTERM):
             signal.signal(again, _exit_at_once)
@@ -137,9 +155,15 @@ def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
     if is_json:
         print(report.to_json().decode())
         return
-    from walle_stream.cli.render import ResultConsole, run_table  # noqa: PLC0415 - see above
+    from walle_stream.cli.render import (  # noqa: PLC0415 - see above
+        ResultConsole,
+        ledger_table,
+        run_table,
+    )
 
     for line in features_sample(data_dir, SAMPLE_FEATURES):
         print(line.decode())
-    ResultConsole(highlight=False).print(run_table(report))
+    console = ResultConsole(highlight=False)
+    console.print(run_table(report))
+    console.print(ledger_table(report.ledger))
     print(f"features: walle features list --data-dir {data_dir}")

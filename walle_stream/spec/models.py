@@ -131,6 +131,11 @@ class TaskSpec(Strict):
     )
     script: PathField = Field(description="Python with def run(ctx, page).")
     triggers: tuple[Trigger, ...] = Field(min_length=1, description="Each of them wakes the task.")
+    pages: tuple[TriggerId, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Only events on these pages wake the task; on any page when left out.",
+    )
     fields: tuple[Annotated[str, StringConstraints(min_length=1)], ...] | None = Field(
         default=None, description="Contents that the script reads; all when left out."
     )
@@ -254,11 +259,13 @@ class TunnelSpec(BaseModel):
 class RuntimeSpec(Strict):
     """How a pipeline runs."""
 
-    kind: Literal["local"] = Field(default="local", description="local: one process.")
+    kind: Literal["local", "ray"] = Field(
+        default="local", description="local: one process; ray: a process per host, in Ray actors."
+    )
     partitions: StrictInt = Field(
         default=16, ge=1, le=1024, description="Fixed when the data directory is made."
     )
-    hosts: StrictInt = Field(default=1, ge=1, le=256, description="Threads that own partitions.")
+    hosts: StrictInt = Field(default=1, ge=1, le=256, description="They own the partitions.")
     batch_events: StrictInt = Field(
         default=2_000, ge=1, le=100_000, description="Most events per batch, however quick."
     )
@@ -311,6 +318,16 @@ class StateSpec(Strict):
         ge=_MIB,
         le=2**40,
         description="Memory for blocks of all partitions together.",
+    )
+    journal_events: int = Field(
+        default=20_000,
+        alias="journalEvents",
+        ge=0,
+        le=10_000_000,
+        description=(
+            "Events of a partition kept to be handled again after a death, before the devices "
+            "that they touched are written; 0 writes these at every commit."
+        ),
     )
 
 

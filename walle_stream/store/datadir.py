@@ -8,6 +8,7 @@
     partitions/NN   a database per partition
     tunnel/         the embedded tunnel's log
     cloud/          the cloud side's feature table
+    status.json     of the last run, for people; replaced atomically
 
 ``meta.json`` comes before every database, so a directory that was killed while
 it was made holds nothing yet, is recognised and made again; databases without
@@ -20,7 +21,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
@@ -44,11 +45,12 @@ DATA_DIR_VERSION: Final = 1
 
 _QUARANTINE: Final = "quarantine.jsonl"
 _IN_HAND: Final = "in-hand"
+_STATUS: Final = "status.json"
 _COMPLETE: Final = "complete"
 """Empty file: every database was made."""
 
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE})
-_MADE: Final = frozenset({"partitions", "tunnel", "cloud", _QUARANTINE, _IN_HAND})
+_MADE: Final = frozenset({"partitions", "tunnel", "cloud", _QUARANTINE, _IN_HAND, _STATUS})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
 
@@ -161,6 +163,28 @@ class DataDir:
         """The folder of the cloud side's feature table."""
         return self.path / "cloud"
 
+    @property
+    def status_path(self) -> Path:
+        """The file that tells people of the last run."""
+        return self.path / _STATUS
+
+    @property
+    def owner(self) -> int | None:
+        """Process id of the run that has the directory open now, None without one."""
+        try:
+            lock = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            # shared and for a moment: a run that starts just now tries again
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            return int(text) if text.isdecimal() else 0
+        finally:
+            os.close(lock)
+        return None
+
     def quarantined(self) -> list[tuple[str, str]]:
         """Return the (task, device id) pairs that ended a process before, each once.
 
@@ -190,13 +214,17 @@ class DataDir:
             opened.flush()
             os.fsync(opened.fileno())
 
-    def open_in_hand(self) -> InHand:
+    def open_in_hand(self, hosts: int = 1, own: Collection[int] | None = None) -> InHand:
         """Open the note of what is in a VM's call; it needs no closing.
 
-        Behind the partitions' numbers it has one more, for the start of a run.
+        Behind the partitions' numbers it has more, for the starts of host processes.
+
+        Args:
+            hosts: How many processes share it.
+            own: The numbers of this one; None for all.
         """
         with _map_os_errors(self.path):
-            return InHand.open(self.path / _IN_HAND, self.meta.partition_count + 1)
+            return InHand.open(self.path / _IN_HAND, self.meta.partition_count + hosts, own)
 
     def check_parts(self) -> None:
         """Refuse a directory that has lost a part since it was complete.

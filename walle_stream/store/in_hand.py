@@ -8,6 +8,7 @@ the end of the process.
 
 import mmap
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Self
 
@@ -20,23 +21,26 @@ _DOUBTFUL: Final = 2
 class InHand:
     """The bytes of a data directory's partitions. Each partition's thread changes its own.
 
-    Never closed but let go: a thread that is late at the end must find it mapped.
+    Several processes may have the file open, each for partitions of its own. Never
+    closed but let go: a thread that is late at the end must find it mapped.
     """
 
-    def __init__(self, marks: mmap.mmap) -> None:
+    def __init__(self, marks: mmap.mmap, own: Collection[int]) -> None:
         """Wrap; use ``open``."""
         self._marks = marks
-        for number, mark in enumerate(marks[:]):
-            if mark != _IDLE:
+        self._own = own
+        for number in own:
+            if marks[number] != _IDLE:
                 marks[number] = _DOUBTFUL
 
     @classmethod
-    def open(cls, path: Path, count: int) -> Self:
+    def open(cls, path: Path, count: int, own: Collection[int] | None = None) -> Self:
         """Open the file, or make it.
 
         Args:
-            path: The file; one owner at a time.
-            count: How many partitions.
+            path: The file.
+            count: How many partitions; one owner of all of them made the file.
+            own: Those of this process, one owner at a time; None for all.
 
         Raises:
             OSError: It cannot be made.
@@ -45,8 +49,9 @@ class InHand:
         try:
             # written, not only made longer: storing into a hole of a file on a full
             # disk would be a fatal signal
-            os.pwrite(file, os.pread(file, count, 0).ljust(count, b"\0"), 0)
-            return cls(mmap.mmap(file, count))
+            size = len(os.pread(file, count, 0))
+            os.pwrite(file, bytes(count - size), size)
+            return cls(mmap.mmap(file, count), range(count) if own is None else own)
         finally:
             os.close(file)
 
@@ -70,7 +75,7 @@ class InHand:
 
     def put_down_all(self) -> None:
         """Put all down, because it is known what the process is about to end of."""
-        for number in range(len(self._marks)):
+        for number in self._own:
             self.put_down(number)
 
     def settle(self, number: int) -> None:

@@ -3,10 +3,12 @@ r"""Every key of a partition's database, in one place.
 All keys are bytes and sort bytewise; integers are big-endian, so that their
 order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
 
-    \x00 NAME                                    one row: format, tables, head, offset, epoch
+    \x00 NAME                                    one row: format, tables, head, offset, epoch,
+                                                journal (definition)
     \x01 u64 number                              outbox frame, body
     \x02 u64 number                              dead letter, JSON
     \x03 DEVICE                                  deadline of a device at rest, u64 ms
+    \x04 u64 number                              batch of the journal
     \x10 DEVICE \x00 \x01                        device row
     \x10 DEVICE \x00 \x02 u64 ordinal u32 index  event row of an open page, append-only
     \x10 DEVICE \x00 \x03 u16 len TASK KEY       task state, JSON made by the guest
@@ -31,6 +33,10 @@ head            MessagePack ``[1, PartitionHead]``: counters, watermark, next
 offset          the source's resume token, opaque
 epoch           u64, one more at every opening for writing
 outbox          body of an uplink frame, self-describing (``wire.frame``)
+journal         MessagePack ``[1, JournalDefinition]``: tasks' triggers and the
+                policy of sequences that the journal's batches were handled with
+batch           see ``wire.journal``; deleted when every device that it touched
+                was written
 device          MessagePack ``[1, DeviceSnapshot]``: cursor, numbers, held
                 events and the headers of the open pages
 page            MessagePack ``[1, row]``; never written again, because pages
@@ -63,6 +69,7 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "device": 1,
     "feature": 1,
     "head": 1,
+    "journal": 1,
     "message": 1,
     "outbox": 1,
     "page": 1,
@@ -75,10 +82,12 @@ TABLES_KEY: Final = b"\x00tables"
 HEAD_KEY: Final = b"\x00head"
 OFFSET_KEY: Final = b"\x00offset"
 EPOCH_KEY: Final = b"\x00epoch"
+JOURNAL_KEY: Final = b"\x00journal"
 
 OUTBOX_PREFIX: Final = b"\x01"
 DEAD_LETTER_PREFIX: Final = b"\x02"
 DEADLINE_PREFIX: Final = b"\x03"
+JOURNAL_PREFIX: Final = b"\x04"
 DEVICE_PREFIX: Final = b"\x10"
 
 TABLE_DEVICE: Final = 1
@@ -183,6 +192,11 @@ class DeviceKeys:
         return self.base + b"\x06" + _number(number)
 
 
+def batch_key(number: int) -> bytes:
+    """Return the key of a batch of the journal."""
+    return JOURNAL_PREFIX + _number(number)
+
+
 def outbox_key(number: int) -> bytes:
     """Return the key of an outbox frame."""
     return OUTBOX_PREFIX + _number(number)
@@ -199,7 +213,7 @@ def deadline_key(device_id: str) -> bytes:
 
 
 def parse_number(key: bytes) -> int:
-    """Return the number of an outbox or dead letter key.
+    """Return the number of an outbox, dead letter or journal key.
 
     Args:
         key: As read from the database.

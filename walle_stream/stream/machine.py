@@ -7,23 +7,26 @@ of devices that are not in memory are handed in by the caller (``absent`` tells
 which). What comes out depends on the order of the partition's events alone,
 never on how they were cut into batches, nor on which devices are in memory.
 
-A device here is a virtual actor: its mailbox is its slice of a batch, a turn
-is at most ``TURN_EVENTS`` of them, so that a hot device cannot starve others.
+A device here is a virtual actor: activated by its first event, passivated when
+others are more recent. What a batch did to a device is *dirty* until ``delta``
+hands it to the store, which may be many batches later: the caller keeps the
+batches in between (``oldest_dirty`` tells since when) and gives them again
+after a death (``skipping``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from walle_stream.events import Event
+from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import OpenPage, PageInput, ReplyInput, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
+from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor, TriggerTrie
-
-TURN_EVENTS: Final = 64
-"""Most events of one device in one turn."""
 
 REPLY_POSITION: Final = 1 << 40
 """Replies have their calls' numbers behind this as positions: when one arrives is
@@ -67,37 +70,22 @@ class StreamCounts(msgspec.Struct):
     late_events: int = 0
 
 
-class DeviceSnapshot(msgspec.Struct, array_like=True):
-    """A device at rest, without the event rows of its open pages."""
-
-    position: int
-    next_number: int
-    cursor: list[list[str]]
-    deadline_ms: int | None
-    sequence: Any
-    """``DeviceSequence.export()``: plain tuples."""
-    next_call: int = 1
-
-
-class DeviceDelta(msgspec.Struct, gc=False):
-    """What a commit writes for one device that a batch touched."""
-
-    device_id: str
-    snapshot: DeviceSnapshot
-    new_rows: list[tuple[int, int, Any]]
-    """Event rows of open pages: (page ordinal, row index, row); append-only."""
-    closed_pages: list[tuple[int, int]]
-    """Pages that have rows in the store and are closed: (ordinal, row count)."""
-
-
 class _Device:
-    __slots__ = ("cursor", "device_id", "next_call", "next_number", "position", "sequence")
+    __slots__ = (
+        "accept",
+        "cursor",
+        "device_id",
+        "next_call",
+        "next_number",
+        "position",
+        "sequence",
+    )
 
     def __init__(self, device_id: str, sequence: DeviceSequence) -> None:
         self.device_id = device_id
         self.sequence = sequence
+        self.accept = sequence.accept
         self.cursor: Cursor = EMPTY_CURSOR
-        self.position = 0
         self.next_number = 1
         self.next_call = 1
 
@@ -106,7 +94,10 @@ class PartitionMachine:
     """All devices of one partition. One thread; see the module's docstring."""
 
     def __init__(
-        self, triggers: Mapping[str, Sequence[Sequence[str]]], policy: SequencePolicy
+        self,
+        triggers: Mapping[str, Sequence[Sequence[str]]],
+        policy: SequencePolicy,
+        pages: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         """Make an empty partition.
 
@@ -114,7 +105,11 @@ class PartitionMachine:
             triggers: For each task its conditions, each a sequence of trigger
                 ids (event or page ids).
             policy: How page sequences are built.
+            pages: For tasks that only events on certain pages wake, these.
         """
+        self._pages = pages or {}
+        self.number = 0
+        """Of the batch at hand, set by the caller; ascending."""
         self.trie = TriggerTrie()
         for task, conditions in triggers.items():
             for condition in conditions:
@@ -124,7 +119,10 @@ class PartitionMachine:
         self.watermark_ms = -1
         self._policy = policy
         self._devices: dict[str, _Device] = {}
-        self._touched: dict[str, _Device] = {}
+        self._touched: dict[str, _Device] = {}  # by the events at hand
+        self._dirty: dict[str, int] = {}  # since which batch, ascending
+        self._emitted: dict[str, _Device] = {}
+        self._resting: set[str] = set()  # those armed that are not in memory
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
         self._runs: list[RunTask] = []
@@ -145,7 +143,7 @@ class PartitionMachine:
         Args:
             events: The batch that ``handle`` will get next.
             is_end: Whether the source's natural end follows it.
-            replies: Those that ``handle`` will get.
+            replies: Those that ``answer`` will get.
 
         Returns:
             Device ids, each once: those with replies or events, then those whose timers
@@ -153,26 +151,23 @@ class PartitionMachine:
         """
         devices = self._devices
         needed = {reply.device_id: None for reply in replies if reply.device_id not in devices}
-        watermark = self.watermark_ms
         for event in events:
             if event.device_id not in devices:
                 needed[event.device_id] = None
-            # not max(): a call per event on the hottest loop
-            if event.ingest_time_ms > watermark:  # noqa: PLR1730
-                watermark = event.ingest_time_ms
-        if is_end:
-            due: Iterable[str] = self._armed
-        elif self._timers and self._timers[0][0] <= watermark:
-            due = [name for deadline, name in self._timers if deadline <= watermark]
-        else:
-            due = ()
-        for name in due:
-            if name not in devices and name in self._armed:
-                needed[name] = None
+        if self._resting:
+            if is_end:
+                due: Iterable[str] = sorted(self._resting)
+            else:
+                times = (event.ingest_time_ms for event in events)
+                due = self._due(max(max(times, default=-1), self.watermark_ms))
+            needed.update(dict.fromkeys(due))
         return list(needed)
 
     def activate(
-        self, device_id: str, snapshot: DeviceSnapshot | None, rows: Mapping[int, list[Any]]
+        self,
+        device_id: str,
+        snapshot: DeviceSnapshot | None,
+        rows: Mapping[int, list[Any]],
     ) -> None:
         """Bring a device into memory.
 
@@ -183,42 +178,53 @@ class PartitionMachine:
         """
         if snapshot is None:
             self.counts.new_devices += 1
-            device = _Device(device_id, DeviceSequence(self._policy, device_id))
+            device = _Device(device_id, DeviceSequence(self._policy, device_id, self.trie.ids))
         else:
-            sequence = DeviceSequence.restore(self._policy, snapshot.sequence, rows, device_id)
+            sequence = DeviceSequence.restore(
+                self._policy, snapshot.sequence, rows, device_id, self.trie.ids
+            )
             device = _Device(device_id, sequence)
             device.cursor = self.trie.import_cursor(snapshot.cursor)
-            device.position = snapshot.position
+            sequence.position = snapshot.position
             device.next_number = snapshot.next_number
             device.next_call = snapshot.next_call
         self._devices[device_id] = device
+        self._resting.discard(device_id)
 
     def arm(self, device_id: str, deadline_ms: int) -> None:
         """Remember the timer of a device at rest (when a partition is opened)."""
         self._armed[device_id] = deadline_ms
+        self._resting.add(device_id)
         heappush(self._timers, (deadline_ms, device_id))
 
-    def passivate(self, keep: int) -> list[str]:
-        """Forget the devices not touched for longest; only after a commit.
+    def excess(self, keep: int) -> list[str]:
+        """Return the devices not touched for longest, which should be passivated.
 
         Args:
             keep: Most devices that stay in memory, ≥ 0.
-
-        Returns:
-            The ids forgotten; what else is cached for them can go too.
         """
-        excess = len(self._devices) - keep
-        if excess <= 0:
-            return []
-        gone = [name for name, _ in zip(self._devices, range(excess), strict=False)]
-        for name in gone:
-            del self._devices[name]
-        return gone
+        count = len(self._devices) - keep
+        return list(islice(self._devices, count)) if count > 0 else []
+
+    def passivate(self, device_ids: Iterable[str]) -> None:
+        """Forget devices; only after a commit with their ``delta``.
+
+        Args:
+            device_ids: In memory and not dirty.
+        """
+        for device_id in device_ids:
+            del self._devices[device_id]
+            if device_id in self._armed:
+                self._resting.add(device_id)
 
     # A batch
 
     def handle(
-        self, events: Sequence[Event], *, is_end: bool = False, replies: Iterable[Reply] = ()
+        self,
+        events: Sequence[Event],
+        *,
+        is_end: bool = False,
+        skipping: Collection[str] = (),
     ) -> list[RunTask]:
         """Take a batch and return the task runs that it woke.
 
@@ -226,40 +232,50 @@ class PartitionMachine:
             events: Events of this partition in its order; every device is in
                 memory (see ``absent``).
             is_end: The source's natural end follows: every timer fires.
-            replies: Come behind the events. Their clock is the partition's
-                watermark: how far time has come.
+            skipping: Devices that have had this batch already: it is only
+                time to the others.
 
         Returns:
             Commands; for one device in the order of their positions.
         """
         self._runs = []
         self.counts.events += len(events)
-        mailboxes: dict[str, list[tuple[Event, int]]] = {}
+        touched, touch = self._touched, self._touch
+        touched.clear()
         watermark = self.watermark_ms
         for event in events:
-            # not max(): a call per event on the hottest loop
-            if event.ingest_time_ms > watermark:  # noqa: PLR1730
+            if event.ingest_time_ms > watermark:
                 watermark = event.ingest_time_ms
-            mailbox = mailboxes.get(event.device_id)
-            if mailbox is None:
-                mailboxes[event.device_id] = [(event, watermark)]
-            else:
-                mailbox.append((event, watermark))
+            device = touched.get(event.device_id)
+            if device is None:
+                if event.device_id in skipping:
+                    continue
+                device = touch(event.device_id)
+            self._device = device
+            device.accept(event, watermark, self)
         self.watermark_ms = watermark
-        first = 0
-        while mailboxes:
-            rest = {}
-            for device_id, mailbox in mailboxes.items():
-                self._turn(device_id, mailbox[first : first + TURN_EVENTS])
-                if len(mailbox) > first + TURN_EVENTS:
-                    rest[device_id] = mailbox
-            mailboxes, first = rest, first + TURN_EVENTS
-        self._fire_timers(watermark, is_end=is_end)
+        for device in touched.values():
+            self._rearm(device)
+        if is_end:
+            self._finish(skipping)
+        else:
+            self._fire_timers(watermark)
+        return self._runs
+
+    def answer(self, replies: Iterable[Reply]) -> list[RunTask]:
+        """Take replies of the cloud, behind the events so far.
+
+        Args:
+            replies: Their devices are in memory (see ``absent``).
+
+        Returns:
+            Commands. Their clock is the partition's watermark: how far time has come.
+        """
+        runs, clock_ms = [], max(self.watermark_ms, 0)
         for device_id, task, number, given in replies:
             self._touch(device_id)
-            position = REPLY_POSITION + number
-            self._runs.append(RunTask(device_id, task, position, max(watermark, 0), given))
-        return self._runs
+            runs.append(RunTask(device_id, task, REPLY_POSITION + number, clock_ms, given))
+        return runs
 
     def complete(
         self, results: Iterable[tuple[RunTask, Sequence[Any]]]
@@ -277,7 +293,7 @@ class PartitionMachine:
         devices = self._devices
         for run, emits in sorted(results, key=_run_order):
             if emits:
-                device = devices[run.device_id]
+                device = self._emitted[run.device_id] = devices[run.device_id]
                 for emit in emits:
                     numbered.append((run, device.next_number, emit))
                     device.next_number += 1
@@ -296,49 +312,88 @@ class PartitionMachine:
         """
         numbered = []
         for run, made in sorted(calls, key=_run_order):
-            device = self._devices[run.device_id]
+            device = self._emitted[run.device_id] = self._devices[run.device_id]
             for index, call in enumerate(made, 1):
                 # the name is what the guest's ``call_cloud`` returned
                 numbered.append((run, device.next_call, f"{run.position}.{index}", call))
                 device.next_call += 1
         return numbered
 
-    def delta(self) -> list[DeviceDelta]:
-        """Return what the commit of this batch writes, per touched device."""
-        deltas = []
-        for device in self._touched.values():
-            sequence = device.sequence
-            new_rows, closed_pages = sequence.take_changes()
-            snapshot = DeviceSnapshot(
-                device.position,
-                device.next_number,
-                self.trie.export_cursor(device.cursor) if device.cursor else [],
-                sequence.next_deadline_ms,
-                sequence.export(),
-                device.next_call,
-            )
-            deltas.append(DeviceDelta(device.device_id, snapshot, new_rows, closed_pages))
-        return deltas
+    @property
+    def oldest_dirty(self) -> int | None:
+        """Number of the first batch of which something is not in the store; None for none."""
+        return next(iter(self._dirty.values()), None)
+
+    def numbers(self) -> list[tuple[str, int, int]]:
+        """Return the devices whose numbers the batch moved.
+
+        Every commit writes them: they depend on what the scripts did, which giving the
+        batch again does not tell.
+
+        Returns:
+            (device id, next sequence number, next number of a call).
+        """
+        return [
+            (device.device_id, device.next_number, device.next_call)
+            for device in self._emitted.values()
+        ]
+
+    def is_active(self, device_id: str) -> bool:
+        """Return whether a device is in memory."""
+        return device_id in self._devices
+
+    def set_numbers(self, device_id: str, next_number: int, next_call: int) -> None:
+        """Move a device's numbers to where they were behind a batch given again.
+
+        Args:
+            device_id: In memory.
+            next_number: As ``numbers`` said.
+            next_call: The same.
+        """
+        device = self._touch(device_id)
+        device.next_number, device.next_call = next_number, next_call
+
+    def delta(self, until: int | None = None, also: Iterable[str] = ()) -> list[DeviceDelta]:
+        """Return what the commit writes of dirty devices, which are clean then.
+
+        Args:
+            until: Those dirty since this batch or an earlier one; None for all.
+            also: These, too, where they are dirty.
+        """
+        dirty, names = self._dirty, []
+        for device_id, since in dirty.items():
+            if until is not None and since > until:
+                break
+            names.append(device_id)
+        for device_id in names:
+            del dirty[device_id]
+        names += [device_id for device_id in also if dirty.pop(device_id, None) is not None]
+        return [self._delta(self._devices[device_id]) for device_id in names]
 
     def mark_committed(self) -> None:
         """Forget what was pending, because the commit succeeded."""
-        self._touched = {}
+        self._emitted.clear()
         self.counts = StreamCounts()
         self.late_events = []
 
     # The sink of DeviceSequence
 
-    def event(self, event: Event, page: OpenPage | None) -> None:
+    def event(self, event: Event, page: OpenPage | None) -> bool:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
-        device.position += 1
         device.cursor, fired = self.trie.advance(device.cursor, event.id, event.page_id)
+        pages = self._pages
+        if fired and pages:
+            page_id = event.page_id
+            fired = tuple(name for name in fired if name not in pages or page_id in pages[name])
         if fired:
             given = page_input(event, page, self._policy.fields)
+            position = device.sequence.position
             for task in fired:
                 self._runs.append(
-                    RunTask(device.device_id, task, device.position, event.event_time_ms, given)
+                    RunTask(device.device_id, task, position, event.event_time_ms, given)
                 )
+        return device.cursor != EMPTY_CURSOR
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""
@@ -367,45 +422,67 @@ class PartitionMachine:
 
     # Inside
 
-    def _turn(self, device_id: str, slice_: list[tuple[Event, int]]) -> None:
-        device = self._touch(device_id)
-        accept = device.sequence.accept
-        for event, watermark in slice_:
-            accept(event, watermark, self)
-        self._rearm(device)
+    def _delta(self, device: _Device) -> DeviceDelta:
+        sequence = device.sequence
+        new_rows, closed_pages = sequence.take_changes()
+        snapshot = DeviceSnapshot(
+            sequence.position,
+            device.next_number,
+            self.trie.export_cursor(device.cursor) if device.cursor else [],
+            sequence.settle(),
+            sequence.export(),
+            device.next_call,
+            self.number,
+        )
+        return DeviceDelta(device.device_id, snapshot, new_rows, closed_pages)
 
     def _touch(self, device_id: str) -> _Device:
         device = self._devices.pop(device_id)
         self._devices[device_id] = device  # the most recently used comes last
-        self._touched[device_id] = device
-        self._device = device
+        self._touched[device_id] = self._device = device
+        if device_id not in self._dirty:
+            self._dirty[device_id] = self.number
         return device
 
     def _rearm(self, device: _Device) -> None:
-        deadline = device.sequence.next_deadline_ms
-        device_id = device.device_id
-        if deadline is None:
-            if self._armed:
-                self._armed.pop(device_id, None)
-        elif self._armed.get(device_id) != deadline:
+        # armed is the device's deadline or earlier: moving it on with every event would
+        # cost more than to look in vain now and then
+        deadline, device_id = device.sequence.due_ms, device.device_id
+        if deadline < self._armed.get(device_id, NEVER_MS):
             self._armed[device_id] = deadline
             heappush(self._timers, (deadline, device_id))
 
-    def _fire_timers(self, watermark: int, *, is_end: bool) -> None:
-        if is_end:
-            for device_id in sorted(self._armed):
-                device = self._touch(device_id)
-                device.sequence.finish(self)
-                self._rearm(device)
-            self._timers.clear()
-            return
-        timers = self._timers
+    def _fire_timers(self, watermark: int) -> None:
+        timers, armed = self._timers, self._armed
         while timers and timers[0][0] <= watermark:
             deadline, device_id = heappop(timers)
-            if self._armed.get(device_id) == deadline:
-                device = self._touch(device_id)
+            if armed.get(device_id) != deadline:
+                continue
+            del armed[device_id]
+            device = self._devices[device_id]
+            if device.sequence.due_ms <= watermark:
+                self._touch(device_id)
                 device.sequence.advance(watermark, self)
-                self._rearm(device)
+            self._rearm(device)
+
+    def _finish(self, skipping: Collection[str]) -> None:
+        kept = {name: self._armed[name] for name in skipping if name in self._armed}
+        for device_id in sorted(self._armed):
+            if device_id not in kept:
+                device = self._touch(device_id)
+                device.sequence.finish(self)
+        self._armed = kept
+        self._timers = sorted((deadline, name) for name, deadline in kept.items())
+
+    def _due(self, watermark: int) -> Iterator[str]:
+        # down the heap as far as timers are due
+        timers, places = self._timers, [0]
+        while places:
+            place = places.pop()
+            if place < len(timers) and timers[place][0] <= watermark:
+                if timers[place][1] in self._resting:
+                    yield timers[place][1]
+                places += (2 * place + 1, 2 * place + 2)
 
 
 def _run_order(result: tuple[RunTask, Sequence[Any]]) -> tuple[str, int, str]:

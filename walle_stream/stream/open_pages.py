@@ -6,15 +6,27 @@ page without an exit event (time-out, re-entry, too many events) makes a
 synthetic ``page_exit``, which goes the way of a natural one.
 
 Invariants: an event is in at most one page; an open page has at least its
-enter; ``deadline_ms`` is exactly the first time-out due.
+enter; no page times out before ``due_ms``. It is not moved on with every
+event, but when it is looked at: pages time out seldom.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Final, Protocol
 
 from walle_stream.errors import StoreCorruptedError
 from walle_stream.events import Event
+from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import EventRow, OpenPage, event_row
+
+
+class _EveryId:
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERY_ID: Final[Container[str]] = _EveryId()
+"""Every event matters."""
 
 type PageHeader = tuple[str, str, int, int]
 """An open page without its rows: (page_id, page_instance, ordinal, enter_time_ms)."""
@@ -23,14 +35,17 @@ type PageHeader = tuple[str, str, int, int]
 class PageSink(Protocol):
     """What the page level reports, in order."""
 
-    def event(self, event: Event, page: OpenPage | None) -> None:
-        """Take the device's next event.
+    def event(self, event: Event, page: OpenPage | None) -> bool:
+        """Take the device's next event, if it may matter (see ``OpenPages``).
 
         Args:
             event: As the source gave it, or a synthetic ``page_exit``.
             page: The page it belongs to, which has its row already; where the
                 event ends the page, ``page.cause`` says why. None for an event
                 on a page that was never entered.
+
+        Returns:
+            Whether the event after this one matters, whatever it is.
         """
         ...
 
@@ -56,10 +71,13 @@ class OpenPages:
         "_device_id",
         "_fields",
         "_first",
+        "_ids",
+        "_is_watched",
         "_max_events",
         "_timeout_ms",
-        "deadline_ms",
+        "due_ms",
         "entered_count",
+        "position",
     )
 
     def __init__(
@@ -68,6 +86,7 @@ class OpenPages:
         max_events: int,
         fields: frozenset[str] | None,
         device_id: str = "",
+        ids: Container[str] = EVERY_ID,
     ) -> None:
         """Start a device without open pages.
 
@@ -77,7 +96,11 @@ class OpenPages:
             max_events: Most rows of a page before its exit, ≥ 1.
             fields: Contents to keep in rows; None keeps all.
             device_id: The device, for the exits made by time-outs.
+            ids: Event and page ids that matter: the sink gets no other events,
+                except those that it has asked for. May change meanwhile.
         """
+        self._ids = ids
+        self._is_watched = True
         self._timeout_ms = timeout_ms
         self._max_events = max_events
         self._fields = fields
@@ -87,8 +110,10 @@ class OpenPages:
         self._closed: list[tuple[int, int]] = []
         self.entered_count = 0
         """How many pages were entered so far: the last ordinal."""
-        self.deadline_ms: int | None = None
-        """Ingest watermark at which the first page times out."""
+        self.position = 0
+        """How many events were taken; exits made by us among them."""
+        self.due_ms = NEVER_MS
+        """Ingest watermark before which no page times out; exact after ``settle``."""
 
     def take(self, event: Event, sink: PageSink) -> None:
         """Put the next event into its page and hand both to the sink.
@@ -101,37 +126,53 @@ class OpenPages:
         if kind == "page_enter":
             self._enter(event, sink)
             return
-        page = None
-        if self._by_key:
-            instance = event.page_instance
-            if instance:
-                page = self._by_key.get((event.page_id, instance))
-            else:
-                page = self._latest(event.page_id)
+        page_id, instance = event.page_id, event.page_instance
+        page = self._by_key.get((page_id, instance)) if instance else self._latest(page_id)
         if page is None:
             if kind == "page_exit":
                 sink.missing_enter(event)
-            sink.event(event, None)
+            self._give(event, None, sink)
         elif kind == "page_exit":
             self._end(page, event, "exit", sink)
         elif len(page.events) < self._max_events:
-            self._append(page, event)
-            sink.event(event, page)
+            # written out, not a call of event_row: the usual event
+            contents, fields = event.contents, self._fields
+            if fields is not None and contents and not fields.issuperset(contents):
+                contents = {name: contents[name] for name in contents if name in fields}
+            event_id = event.id
+            page.events.append(
+                (event_id, kind, event.event_time_ms, event.ingest_time_ms, contents or None)
+            )
+            self.position += 1
+            ids = self._ids
+            if self._is_watched or event_id in ids or page_id in ids:
+                self._is_watched = sink.event(event, page)
         else:
             self._end(page, _exit_before(event, page), "overflow", sink)
-            sink.event(event, None)
+            self._give(event, None, sink)
 
     def close_first(self, sink: PageSink) -> None:
         """Close the page whose time-out comes first, as of that moment.
 
         Args:
             sink: Gets the synthetic exit: event time of the page's last event,
-                ingest time of the deadline.
+                ingest time of the deadline, which must have been settled.
         """
-        page, deadline_ms = self._first, self.deadline_ms
-        if page is not None and deadline_ms is not None:
-            exit_event = _exit(self._device_id, page, page.last_event_time_ms, deadline_ms)
+        page = self._first
+        if page is not None:
+            exit_event = _exit(self._device_id, page, page.events[-1][2], self.due_ms)
             self._end(page, exit_event, "timeout", sink)
+
+    def settle(self) -> int:
+        """Make ``due_ms`` exact and return it; costs a look at each row of the open pages."""
+        if self._timeout_ms is None or not self._by_key:
+            self._first, self.due_ms = None, NEVER_MS
+        else:
+            (last_ms, _), self._first = min(
+                ((_timer_order(page), page) for page in self._by_key.values()), key=itemgetter(0)
+            )
+            self.due_ms = last_ms + self._timeout_ms
+        return self.due_ms
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
         """Return what the store must learn, and regard it as stored.
@@ -185,10 +226,8 @@ class OpenPages:
                     f"{ordinal}) has no stored rows: restore the data directory from a copy"
                 )
             page.persisted_count = len(page.events)
-            page.last_event_time_ms = page.events[-1][2]
-            page.last_ingest_ms = max(row[3] for row in page.events)
             self._by_key[page_id, instance] = page
-        self._settle()
+        self.settle()
 
     def _enter(self, event: Event, sink: PageSink) -> None:
         key = (event.page_id, event.page_instance)
@@ -197,33 +236,29 @@ class OpenPages:
             self._end(page, _exit_before(event, page), "reenter", sink)
         self.entered_count += 1
         page = OpenPage(event.page_id, event.page_instance, self.entered_count, event.event_time_ms)
-        page.last_ingest_ms = event.ingest_time_ms
         self._by_key[key] = page
         page.events.append(event_row(event, self._fields))
-        first = self._first
-        if first is None or page.last_ingest_ms < first.last_ingest_ms:
-            self._settle()
-        sink.event(event, page)
+        if self._timeout_ms is not None:
+            due_ms = event.ingest_time_ms + self._timeout_ms
+            if due_ms < self.due_ms:
+                self.due_ms = due_ms
+        self._give(event, page, sink)
 
-    def _append(self, page: OpenPage, event: Event) -> None:
-        page.events.append(event_row(event, self._fields))
-        page.last_event_time_ms = event.event_time_ms
-        ingest_ms = event.ingest_time_ms
-        if ingest_ms > page.last_ingest_ms:
-            page.last_ingest_ms = ingest_ms
-            if page is self._first:
-                self._settle()
+    def _give(self, event: Event, page: OpenPage | None, sink: PageSink) -> None:
+        self.position += 1
+        if self._is_watched or event.id in self._ids or event.page_id in self._ids:
+            self._is_watched = sink.event(event, page)
 
     def _end(self, page: OpenPage, event: Event, cause: str, sink: PageSink) -> None:
         page.cause = cause
-        self._append(page, event)
-        sink.event(event, page)
+        page.events.append(event_row(event, self._fields))
+        self._give(event, page, sink)
         sink.closed(cause)
         del self._by_key[page.page_id, page.page_instance]
         if page.persisted_count:
             self._closed.append((page.ordinal, page.persisted_count))
-        if page is self._first:
-            self._settle()
+        if not self._by_key:
+            self.due_ms = NEVER_MS
 
     def _latest(self, page_id: str) -> OpenPage | None:
         for page in reversed(self._by_key.values()):
@@ -231,19 +266,9 @@ class OpenPages:
                 return page
         return None
 
-    def _settle(self) -> None:
-        # only when the first page changed: usually one or two pages are open
-        if self._timeout_ms is None:
-            return
-        if self._by_key:
-            self._first = first = min(self._by_key.values(), key=_timer_order)
-            self.deadline_ms = first.last_ingest_ms + self._timeout_ms
-        else:
-            self._first = self.deadline_ms = None
-
 
 def _timer_order(page: OpenPage) -> tuple[int, int]:
-    return page.last_ingest_ms, page.ordinal
+    return max(row[3] for row in page.events), page.ordinal
 
 
 def _exit_before(event: Event, page: OpenPage) -> Event:

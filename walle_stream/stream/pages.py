@@ -29,8 +29,6 @@ class OpenPage:
         "cause",
         "enter_time_ms",
         "events",
-        "last_event_time_ms",
-        "last_ingest_ms",
         "ordinal",
         "page_id",
         "page_instance",
@@ -52,10 +50,6 @@ class OpenPage:
         self.enter_time_ms = enter_time_ms
         self.events: list[EventRow] = []
         """The enter first; a closed page's last row is its exit."""
-        self.last_event_time_ms = enter_time_ms
-        """Event time of the last row."""
-        self.last_ingest_ms = 0
-        """Highest ingest time of its rows: the time-out counts from here."""
         self.cause = "open"
         """Why it ended: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
         self.persisted_count = 0

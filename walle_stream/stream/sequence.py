@@ -12,20 +12,20 @@ duplicate or late. In the data flow: between the source's batch and
 ``TriggerTrie``; its sink is ``PartitionMachine``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from walle_stream.events import Event
-from walle_stream.stream.open_pages import OpenPages, PageSink
-from walle_stream.stream.ordering import HeldEvents, SeenUids
+from walle_stream.stream.open_pages import EVERY_ID, OpenPages, PageSink
+from walle_stream.stream.ordering import NEVER_MS, HeldEvents, event_fields
 from walle_stream.stream.pages import EventRow
 
 PAGE_MAX_EVENTS_DEFAULT: Final = 10_000
 """Most events of one page when the policy does not say."""
 
-_NEVER: Final = 1 << 62
+_FORGET_AT: Final = 16
 
 
 class SequencePolicy(msgspec.Struct, frozen=True):
@@ -55,35 +55,57 @@ class SequenceSink(PageSink, Protocol):
 
 
 class DeviceSequence:
-    """State of one device's sequences. One thread."""
+    """State of one device's sequences. One thread.
+
+    Events mostly come in order; then what is held is a queue, of which the first is
+    due first. Out of order they are held by ``HeldEvents``, until none is.
+    """
 
     __slots__ = (
         "_bound_ms",
+        "_forget_at",
         "_held",
+        "_highest_ingest_ms",
         "_highest_ms",
         "_pages",
+        "_queue",
         "_released_ms",
         "_uids",
-        "next_deadline_ms",
+        "due_ms",
     )
 
-    def __init__(self, policy: SequencePolicy, device_id: str = "") -> None:
+    def __init__(
+        self, policy: SequencePolicy, device_id: str = "", ids: Container[str] = EVERY_ID
+    ) -> None:
         """Start a device that was never seen.
 
         Args:
             policy: How sequences are built; the same for the device's life.
             device_id: The device, for the exits made by time-outs.
+            ids: See ``OpenPages``.
         """
         self._bound_ms = policy.out_of_order_ms
-        self._highest_ms = -_NEVER
-        self._released_ms = -_NEVER
-        self._held: HeldEvents | None = HeldEvents(self._bound_ms) if self._bound_ms else None
-        self._uids: SeenUids | None = None
+        self._highest_ms = -NEVER_MS
+        self._highest_ingest_ms = -NEVER_MS
+        self._released_ms = -NEVER_MS
+        self._queue: list[Event] = []
+        self._held: HeldEvents | None = None
+        self._uids: dict[str, int] = {}  # event times; some are too old to matter
+        self._forget_at = _FORGET_AT
         self._pages = OpenPages(
-            policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id
+            policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id, ids
         )
-        self.next_deadline_ms: int | None = None
-        """Ingest watermark at which ``advance`` has something to do; exact."""
+        self.due_ms = NEVER_MS
+        """Ingest watermark before which ``advance`` has nothing to do."""
+
+    @property
+    def position(self) -> int:
+        """How many events were released; exits made by us among them."""
+        return self._pages.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._pages.position = position
 
     # Events and time
 
@@ -96,30 +118,38 @@ class DeviceSequence:
                 included; never lower than before.
             sink: Gets what follows from it.
         """
-        deadline_ms = self.next_deadline_ms
-        if deadline_ms is not None and deadline_ms <= watermark_ms:
+        # the hottest code of a pipeline: every branch off the usual path is a call
+        if self.due_ms <= watermark_ms:
             self.advance(watermark_ms, sink)
-        uid = event.uid
-        if uid and self._is_known(uid):
-            sink.duplicate(event)
+        time_ms, uid, uids = event.event_time_ms, event.uid, self._uids
+        if (time_ms < self._released_ms or uid in uids) and self._is_refused(event, sink):
             return
-        time_ms = event.event_time_ms
-        if time_ms < self._released_ms:
-            sink.late(event)
-            return
-        held = self._held
-        if held is None:
+        if uid:
+            uids[uid] = time_ms
+            if len(uids) >= self._forget_at:
+                self._forget()
+        bound_ms = self._bound_ms
+        if not bound_ms:
             self._highest_ms = self._released_ms = time_ms
             pages = self._pages
             pages.take(event, sink)
-            self.next_deadline_ms = pages.deadline_ms
-        else:
-            self._highest_ms = max(self._highest_ms, time_ms)
-            held.hold(event)
-            self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
-            self._settle()
-        if uid:
-            self._remember(uid, time_ms)
+            self.due_ms = pages.due_ms
+            return
+        ingest_ms, queue = event.ingest_time_ms, self._queue
+        if (
+            time_ms < self._highest_ms
+            or ingest_ms < self._highest_ingest_ms
+            or self._held is not None
+        ):
+            self._accept_out_of_order(event, sink)
+            return
+        self._highest_ms, self._highest_ingest_ms = time_ms, ingest_ms
+        queue.append(event)
+        if queue[0] is event:
+            if ingest_ms + bound_ms < self.due_ms:
+                self.due_ms = ingest_ms + bound_ms
+        elif queue[0].event_time_ms <= time_ms - bound_ms:
+            self._release_until(time_ms - bound_ms, sink)
 
     def advance(self, watermark_ms: int, sink: SequenceSink) -> None:
         """Fire the timers that are due, in the order of their deadlines.
@@ -131,18 +161,38 @@ class DeviceSequence:
             watermark_ms: The partition's ingest watermark.
             sink: Gets released events and closed pages.
         """
-        deadline_ms = self.next_deadline_ms
-        while deadline_ms is not None and deadline_ms <= watermark_ms:
-            held = self._held
-            if held is not None and held.deadline_ms == deadline_ms:
-                self._release(held.release_due(), sink)
-            else:
-                self._pages.close_first(sink)
-            deadline_ms = self._settle()
+        pages, queue = self._pages, self._queue
+        limit_ms = watermark_ms - self._bound_ms
+        # as long as no page can be due the queue's events are, one after the other
+        while queue and queue[0].ingest_time_ms <= limit_ms and pages.due_ms > watermark_ms:
+            event = queue.pop(0)
+            self._released_ms = event.event_time_ms
+            pages.take(event, sink)
+        if pages.due_ms <= watermark_ms or self._held is not None:
+            self._advance_all(watermark_ms, sink)
+        elif queue:
+            due_ms = queue[0].ingest_time_ms + self._bound_ms
+            self.due_ms = due_ms if due_ms < pages.due_ms else pages.due_ms
+        else:
+            self.due_ms = pages.due_ms
 
     def finish(self, sink: SequenceSink) -> None:
         """Fire every timer: the natural end of a bounded source."""
-        self.advance(_NEVER, sink)
+        self.advance(NEVER_MS - 1, sink)
+
+    def settle(self) -> int | None:
+        """Make ``due_ms`` exact and return it, None where nothing is due ever.
+
+        Exact is what goes to the store: it depends on the events alone, while what is
+        remembered meanwhile depends on when somebody looked.
+        """
+        due_ms = self._pages.settle()
+        if self._queue:
+            due_ms = min(due_ms, self._queue[0].ingest_time_ms + self._bound_ms)
+        elif self._held is not None:
+            due_ms = min(due_ms, self._held.due_ms)
+        self.due_ms = due_ms
+        return None if due_ms == NEVER_MS else due_ms
 
     # Rest and activation
 
@@ -150,18 +200,20 @@ class DeviceSequence:
         """Return everything but the rows of open pages, as plain values.
 
         Returns:
-            (highest event time seen, highest released, pages entered, events
-            held so far, headers of open pages, held events, uids seen).
+            (highest event time seen, highest released, pages entered, count
+            of held events, headers of open pages, held events, uids seen).
         """
-        arrivals, held = (0, []) if self._held is None else self._held.export()
+        waiting = self._queue if self._held is None else self._held.events
+        held = [(place, *event_fields(event)) for place, event in enumerate(waiting)]
+        oldest_ms = self._oldest_uid_ms()
         return (
             self._highest_ms,
             self._released_ms,
             self._pages.entered_count,
-            arrivals,
+            len(held),
             self._pages.export(),
             held,
-            [] if self._uids is None else self._uids.export(),
+            sorted((uid, ms) for uid, ms in self._uids.items() if ms >= oldest_ms),
         )
 
     @classmethod
@@ -171,6 +223,7 @@ class DeviceSequence:
         exported: Any,
         rows: Mapping[int, Sequence[EventRow]],
         device_id: str = "",
+        ids: Container[str] = EVERY_ID,
     ) -> "DeviceSequence":
         """Make the sequence that ``export`` described.
 
@@ -180,19 +233,22 @@ class DeviceSequence:
             rows: Stored event rows of the open pages by ordinal, in row order:
                 what ``take_changes`` gave up to the export.
             device_id: As in the constructor.
+            ids: As in the constructor.
 
         Raises:
             StoreCorruptedError: An open page has no rows.
         """
-        self = cls(policy, device_id)
-        highest_ms, released_ms, entered_count, arrivals, headers, held, uids = exported
+        self = cls(policy, device_id, ids)
+        highest_ms, released_ms, entered_count, _, headers, held, uids = exported
         self._highest_ms, self._released_ms = highest_ms, released_ms
-        if held or self._bound_ms:
-            self._held = HeldEvents.restore(self._bound_ms, arrivals, held)
-        if uids:
-            self._uids = SeenUids(uids)
+        if held:
+            self._held = HeldEvents(self._bound_ms)
+            for _, *fields in held:
+                self._held.hold(Event(*fields))
+        self._uids = dict(uids)
+        self._forget_at = max(_FORGET_AT, 2 * len(self._uids))
         self._pages.restore(entered_count, headers, rows)
-        self._settle()
+        self.settle()
         return self
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
@@ -206,31 +262,78 @@ class DeviceSequence:
 
     # Inside
 
+    def _is_refused(self, event: Event, sink: SequenceSink) -> bool:
+        uid = event.uid
+        if uid and uid in self._uids and self._uids[uid] >= self._oldest_uid_ms():
+            sink.duplicate(event)
+        elif event.event_time_ms < self._released_ms:
+            sink.late(event)
+        else:
+            return False
+        return True
+
+    def _accept_out_of_order(self, event: Event, sink: SequenceSink) -> None:
+        held = self._held
+        if held is None:
+            held = self._held = HeldEvents(self._bound_ms)
+            queue, self._queue = self._queue, []
+            for waiting in queue:
+                held.hold(waiting)
+        self._highest_ms = max(self._highest_ms, event.event_time_ms)
+        self._highest_ingest_ms = max(self._highest_ingest_ms, event.ingest_time_ms)
+        held.hold(event)
+        self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
+        held_ms = NEVER_MS if self._held is None else held.due_ms
+        self.due_ms = min(held_ms, self._pages.due_ms)
+
+    def _release_until(self, limit_ms: int, sink: SequenceSink) -> None:
+        # never all of the queue: its last event set the limit
+        pages, queue = self._pages, self._queue
+        while queue[0].event_time_ms <= limit_ms:
+            event = queue.pop(0)
+            self._released_ms = event.event_time_ms
+            pages.take(event, sink)
+        self.due_ms = min(queue[0].ingest_time_ms + self._bound_ms, pages.due_ms)
+
+    def _advance_all(self, watermark_ms: int, sink: SequenceSink) -> None:
+        pages, queue, bound_ms = self._pages, self._queue, self._bound_ms
+        while True:
+            page_ms = pages.due_ms
+            if page_ms <= watermark_ms:
+                page_ms = pages.settle()  # it may be later than remembered
+            if queue:
+                held_ms = queue[0].ingest_time_ms + bound_ms
+            else:
+                held_ms = NEVER_MS if self._held is None else self._held.due_ms
+            if held_ms <= page_ms:
+                if held_ms > watermark_ms:
+                    break
+                if queue:
+                    event = queue.pop(0)
+                    self._released_ms = event.event_time_ms
+                    pages.take(event, sink)
+                elif self._held is not None:
+                    self._release(self._held.release_due(), sink)
+            elif page_ms <= watermark_ms:
+                pages.close_first(sink)
+            else:
+                break
+        self.due_ms = min(held_ms, page_ms)
+
     def _release(self, events: list[Event], sink: SequenceSink) -> None:
+        if self._held is not None and self._held.due_ms == NEVER_MS:
+            self._held = None
         for event in events:
             self._released_ms = event.event_time_ms
             self._pages.take(event, sink)
 
-    def _is_known(self, uid: str) -> bool:
-        if self._uids is None:
-            return False
-        time_ms = self._uids.time_of(uid)
-        return time_ms is not None and time_ms >= self._oldest_uid_ms()
-
-    def _remember(self, uid: str, time_ms: int) -> None:
-        if self._uids is None:
-            self._uids = SeenUids()
-        self._uids.add(uid, time_ms, self._oldest_uid_ms())
+    def _forget(self) -> None:
+        # now and then: a look at all costs as much as there are
+        oldest_ms = self._oldest_uid_ms()
+        self._uids = uids = {uid: ms for uid, ms in self._uids.items() if ms >= oldest_ms}
+        self._forget_at = max(_FORGET_AT, 2 * len(uids))
 
     def _oldest_uid_ms(self) -> int:
         # an event below both can only come again as late
-        return min(self._highest_ms - self._bound_ms, self._released_ms)
-
-    def _settle(self) -> int | None:
-        deadline_ms = self._pages.deadline_ms
-        held = self._held
-        if held is not None and held.deadline_ms is not None:
-            held_ms = held.deadline_ms
-            deadline_ms = held_ms if deadline_ms is None or held_ms < deadline_ms else deadline_ms
-        self.next_deadline_ms = deadline_ms
-        return deadline_ms
+        oldest_ms = self._highest_ms - self._bound_ms
+        return oldest_ms if oldest_ms < self._released_ms else self._released_ms

@@ -55,13 +55,14 @@ class TriggerTrie:
     the ongoing matches whose path its condition begins with.
     """
 
-    __slots__ = ("_cache", "_cached_count", "_conditions", "_id_counts", "_root")
+    __slots__ = ("_cache", "_cached_count", "_conditions", "_root", "ids")
 
     def __init__(self) -> None:
         """Make a trie without conditions."""
         self._root = _Node(())
         self._conditions: dict[str, set[Path]] = {}
-        self._id_counts: dict[str, int] = {}
+        self.ids: dict[str, int] = {}
+        """The trigger ids of all conditions, with how often each stands in one; only read."""
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
@@ -86,7 +87,7 @@ class TriggerTrie:
         conditions.add(path)
         node = self._root
         for trigger_id in path:
-            self._id_counts[trigger_id] = self._id_counts.get(trigger_id, 0) + 1
+            self.ids[trigger_id] = self.ids.get(trigger_id, 0) + 1
             child = node.children.get(trigger_id)
             if child is None:
                 child = node.children[trigger_id] = _Node((*node.path, trigger_id))
@@ -118,7 +119,7 @@ class TriggerTrie:
             The new cursor, and the tasks that the event wakes: sorted, each
             once.
         """
-        ids = self._id_counts
+        ids = self.ids
         if event_id not in ids:
             if page_id not in ids:
                 return _NOTHING
@@ -187,9 +188,9 @@ class TriggerTrie:
         nodes = [self._root]
         for trigger_id in path:
             nodes.append(nodes[-1].children[trigger_id])
-            self._id_counts[trigger_id] -= 1
-            if not self._id_counts[trigger_id]:
-                del self._id_counts[trigger_id]
+            self.ids[trigger_id] -= 1
+            if not self.ids[trigger_id]:
+                del self.ids[trigger_id]
         nodes[-1].tasks.discard(task)
         for parent, trigger_id in zip(nodes[-2::-1], reversed(path), strict=True):
             child = parent.children[trigger_id]

@@ -79,9 +79,10 @@ class RecordingSink:
         """Start with nothing recorded."""
         self.records: list[SequenceRecord] = []
 
-    def event(self, event: Event, page: OpenPage | None) -> None:
+    def event(self, event: Event, page: OpenPage | None) -> bool:
         """Record an event with its page as it is now."""
         self.records.append(("event", event, None if page is None else _page_now(page)))
+        return True
 
     def closed(self, cause: str) -> None:
         """Record the end of a page."""

@@ -96,6 +96,25 @@ class SourceSuite(ABC):
                 home = homes.setdefault(event.device_id, batch.partition)
                 expect(home == batch.partition, f"device {event.device_id} moved")
 
+    def test_raw_rows_come_where_they_are_asked_for(self, tmp_path: Path) -> None:
+        """They are the bytes that the counts name, for every batch size."""
+        for batch in self.batches(tmp_path, batch_events=3):
+            expect(batch.raw is None, "nobody asked for raw rows")
+        wholes = []
+        for batch_events in (1_000, 1, 3):
+            reader = self.make_source(tmp_path).open({}, self.partition_count, batch_events)
+            reader.keeps_raw = True
+            whole = dict.fromkeys(range(self.partition_count), b"")
+            for batch in read_out(reader):
+                raw, counted = batch.raw or b"", batch.counts.raw_bytes
+                is_plain = not any(each.route == "oversized" for each in batch.dead_letters)
+                expect(len(raw) <= counted, f"{len(raw)} raw bytes where {counted} are counted")
+                expect(len(raw) == counted or not is_plain, f"{len(raw)} of {counted} raw bytes")
+                whole[batch.partition] += raw
+            wholes.append(whole)
+        expect(any(wholes[0].values()), "no raw rows where they were asked for")
+        expect(wholes[1:] == wholes[:1] * 2, "raw rows depend on how batches are cut")
+
     def test_progress_and_close(self, tmp_path: Path) -> None:
         """Progress is a share or unknown; closing twice is allowed."""
         reader = self.make_source(tmp_path).open({}, self.partition_count, 10)

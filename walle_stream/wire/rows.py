@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.errors import FormatVersionError, StoreCorruptedError
+from walle_stream.wire.ledger import Ledger
 
 ROW_VERSION: Final = 1
 """Version of every layout in this module."""
@@ -74,8 +75,12 @@ class PartitionHead(msgspec.Struct):
     """Number of the next dead letter."""
     downlink_position: int = 0
     """Position of the last downlink message taken."""
+    next_batch: int = 1
+    """Number of the next batch of the journal."""
     is_ended: bool = False
     """Whether the last batch was the source's natural end."""
+    ledger: Ledger = Ledger()
+    """What each task sent; empty in data directories that had none yet."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -22,22 +22,24 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
 from walle_stream.types import device_id_problem, partition_of
 
-CHUNK_BYTES: Final = 2**20
-"""How much is read at once."""
+CHUNK_BYTES: Final = 2**16
+"""How much is read at once: few enough to be decoded while it is in the processor's caches."""
 
 FLUSH_BYTES: Final = 8 * 2**20
 """Partly filled batches are handed out after this many bytes."""
 
 # the last for what is nested deeper than the decoder goes
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_BELOW_ZERO: Final = "`int` >= 0"  # what the decoder says of a time
 _EVENT_BYTES: Final = 500
 _DEVICES_CACHED: Final = 262_144
 
-_decode = msgspec.json.Decoder(Event).decode
+_decoder = msgspec.json.Decoder(Event)
+_decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 
 
 class _Lane:
-    __slots__ = ("dead_letters", "done", "events", "number", "raw_bytes", "rows")
+    __slots__ = ("dead_letters", "done", "events", "number", "raw", "raw_bytes", "rows")
 
     def __init__(self, number: int, done: Position) -> None:
         self.number = number
@@ -49,6 +51,7 @@ class _Lane:
         self.dead_letters: list[DeadLetter] = []
         self.rows = 0
         self.raw_bytes = 0
+        self.raw: list[bytes] = []
 
     def cut(self, position: Position) -> SourceBatch:
         dead = len(self.dead_letters)
@@ -65,6 +68,7 @@ class _Lane:
             dead_letters=self.dead_letters,
             is_end=position.is_end,
             size_bytes=len(self.events) * _EVENT_BYTES + self.raw_bytes,
+            raw=b"\n".join([*self.raw, b""]) if self.raw else None,
         )
         self.done = position
         self._begin()
@@ -100,6 +104,8 @@ class EventsReader:
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
         positions = decode_positions(offsets, partition_count)
         self._lanes = [_Lane(number, position) for number, position in enumerate(positions)]
         self._homes: dict[str, _Lane] = {}
@@ -116,6 +122,7 @@ class EventsReader:
             stream.skip_mark()
             self._at = self._bytes.tell()
         self._lines: list[bytes] = []
+        self._block = b""  # lines in one piece, if they can be taken so
         self._rest = b""
         self._next = 0
         self._flush_at = self._at + FLUSH_BYTES
@@ -135,6 +142,8 @@ class EventsReader:
             if self._last_line is not None and self._line >= self._last_line:
                 self._flush()
                 self._is_done = True
+            elif self._block:
+                self._take_block()
             elif self._next < len(self._lines):
                 self._take()
             elif self._is_at_end:
@@ -183,7 +192,7 @@ class EventsReader:
             return
         whole, is_cut, rest = data.rpartition(b"\n")
         if is_cut:
-            self._lines = (self._rest + whole).split(b"\n")
+            self._block = self._rest + whole
             self._rest = rest
         else:
             self._rest += rest
@@ -206,9 +215,58 @@ class EventsReader:
         self._tail = (size, digest)
         self._refuse(line, "oversized", f"{size} bytes, at most {self._max_bytes} are allowed")
 
+    def _take_block(self) -> None:
+        """Take a block of plain lines at once, or leave it to ``_take``."""
+        block, self._block = self._block, b""
+        count = block.count(b"\n") + 1
+        events = self._decode_block(block, count)
+        if events is None:
+            self._lines, self._next = block.split(b"\n"), 0
+            return
+        [lane] = self._lanes
+        if lane.events and len(lane.events) + count > self.batch_events:
+            self._ready.append(lane.cut(self._position()))
+        lane.events += events
+        lane.rows += count
+        lane.raw_bytes += len(block) + 1
+        self._stand(self._at + len(block) + 1, self._line + count, block[block.rfind(b"\n") + 1 :])
+        if len(lane.events) >= self.batch_events:
+            self._ready.append(lane.cut(self._position()))
+
+    def _decode_block(self, block: bytes, count: int) -> list[Event] | None:
+        # nothing may have to be decided line by line
+        if (
+            len(self._lanes) > 1
+            or self.keeps_raw
+            or count > self.batch_events
+            or len(block) > self._max_bytes
+            or self._at < self._lanes[0].done.at
+            or (self._last_line is not None and self._line + count > self._last_line)
+        ):
+            return None
+        try:
+            events = _decode_lines(block)
+        except _DECODE_ERRORS:
+            return None
+        if len(events) != count:
+            return None  # blank lines
+        for device_id in {event.device_id for event in events} - self._homes.keys():
+            if device_id_problem(device_id):
+                return None
+            self._remember(device_id)
+        return events
+
+    def _remember(self, device_id: str) -> _Lane:
+        if len(self._homes) >= _DEVICES_CACHED:
+            self._homes.clear()
+        number = partition_of(device_id, len(self._lanes))
+        lane = self._homes[device_id] = self._lanes[number]
+        return lane
+
     def _take(self) -> None:
         """Take lines until a batch is full or none is left; the hot loop."""
         lines, homes, batch_events = self._lines, self._homes, self.batch_events
+        keeps_raw = self.keeps_raw
         at, number, place = self._at, self._line, self._next
         max_size = self._max_bytes + 1
         stop = len(lines)
@@ -224,7 +282,7 @@ class EventsReader:
             try:
                 event = _decode(line)
                 lane = homes[event.device_id]
-                is_plain = size <= max_size and event.event_time_ms >= 0 <= event.ingest_time_ms
+                is_plain = size <= max_size
             except (*_DECODE_ERRORS, KeyError):
                 is_plain = False
             if not is_plain:
@@ -239,6 +297,8 @@ class EventsReader:
             events.append(event)
             lane.rows += 1
             lane.raw_bytes += size
+            if keeps_raw:
+                lane.raw.append(line)
             if len(events) >= batch_events:
                 self._stand(at, number, line)
                 self._ready.append(lane.cut(self._position()))
@@ -263,19 +323,16 @@ class EventsReader:
         try:
             event = _decode(line)
         except _DECODE_ERRORS as error:
-            self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
+            if _BELOW_ZERO in str(error):
+                self._refuse(line, "invalid", "a time lies before 1970")
+            else:
+                self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
             return None
         problem = device_id_problem(event.device_id)
-        if not problem and min(event.event_time_ms, event.ingest_time_ms) < 0:
-            problem = "a time lies before 1970"
         if problem:
             self._refuse(line, "invalid", problem)
             return None
-        if len(self._homes) >= _DEVICES_CACHED:
-            self._homes.clear()
-        number = partition_of(event.device_id, len(self._lanes))
-        lane = self._homes[event.device_id] = self._lanes[number]
-        return event, lane
+        return event, self._remember(event.device_id)
 
     def _refuse(self, line: bytes, route: DeadLetterRoute, reason: str, error: str = "") -> None:
         lane = self._lanes[0]  # whose it is cannot be known
@@ -283,6 +340,8 @@ class EventsReader:
             return
         lane.rows += 1
         lane.raw_bytes += len(line) + 1
+        if self.keeps_raw:
+            lane.raw.append(line)
         lane.dead_letters.append(
             record_dead_letter(
                 line,

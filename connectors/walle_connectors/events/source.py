@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Final
 
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.reader import EventsReader
 from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
 from walle_stream.errors import SourceChangedError, SourceError
+
+_BUFFER_BYTES: Final = 8_192  # chunks are larger, so they are copied once
 
 
 class EventsSource:
@@ -68,7 +71,7 @@ class EventsSource:
         Raises:
             SourceError: The file cannot be opened, or an offset is not of it.
         """
-        stream = FileStream(self._path)
+        stream = FileStream(self._path, _BUFFER_BYTES)
         try:
             return EventsReader(
                 stream=stream,

@@ -33,6 +33,7 @@ class Lane:
         "is_fresh",
         "late_rows",
         "partition",
+        "raw",
         "raw_bytes",
         "to_skip",
     )
@@ -61,6 +62,8 @@ class Lane:
         self.duplicate_rows = 0
         self.late_rows = 0
         self.raw_bytes = 0
+        self.raw: list[bytes] = []
+        """Rows as the file had them, where they are kept."""
         self.is_fresh = True
         """Whether no row was accounted since the last batch."""
 
@@ -103,6 +106,7 @@ class Lane:
             dead_letters=self.dead_letters,
             is_end=is_end,
             size_bytes=len(self.events) * _EVENT_BYTES + self.raw_bytes,
+            raw=b"".join(self.raw) if self.raw else None,
         )
         self._begin()
         return batch

@@ -92,6 +92,8 @@ class FilesReader:
         self._all = Scope() if order.scope == "global" else None
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
         self._rows = 0
         self._step = 0
         self._flush_row = FLUSH_ROWS
@@ -182,7 +184,7 @@ class FilesReader:
         build, homes, seen, ready = self._build, self._homes, self._seen, self._ready
         lateness_ms, batch_events = self._lateness_ms, self.batch_events
         rows, step, replay_step = self._rows, self._step, self._replay_step
-        room = FLUSH_BYTES
+        room, keeps_raw = FLUSH_BYTES, self.keeps_raw
         digest = self._digest
         try:
             for record in islice(self._records, stop - rows):
@@ -212,6 +214,8 @@ class FilesReader:
                     lane.is_fresh = False
                     lane.accepted_rows += 1
                     lane.raw_bytes += record[1]
+                    if keeps_raw and record[1]:
+                        lane.raw.append(record[2])
                 if time_ms > scope.highest_ms:  # noqa: PLR1730 - max() takes longer
                     scope.highest_ms = time_ms
                 watermark_ms = scope.highest_ms - lateness_ms
@@ -272,8 +276,7 @@ class FilesReader:
             self._seen.add(identity)
         if step <= lane.done_step:
             return
-        lane.is_fresh = False
-        lane.raw_bytes += record[1]
+        self._take_raw(lane, record)
         if is_duplicate:
             lane.duplicate_rows += 1
             return
@@ -293,14 +296,19 @@ class FilesReader:
         lane = self._lanes[0] if home is None else home[0]
         if step <= lane.done_step:
             return
-        lane.is_fresh = False
-        lane.raw_bytes += record[1]
+        self._take_raw(lane, record)
         route = row.route if isinstance(row, BrokenRow) else "invalid"
         device_id = "" if home is None else device_id
         letter = self._letter(record, route, row.reason, device_id, row.error)
         if isinstance(row, BrokenRow) and row.digest:
             letter = msgspec.structs.replace(letter, digest=row.digest)
         lane.dead_letters.append(letter)
+
+    def _take_raw(self, lane: Lane, record: Record) -> None:
+        lane.is_fresh = False
+        lane.raw_bytes += record[1]
+        if self.keeps_raw and record[1]:
+            lane.raw.append(record[2])
 
     def _letter(
         self, record: Record, route: DeadLetterRoute, reason: str, device_id: str, error: str = ""

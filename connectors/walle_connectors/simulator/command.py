@@ -1,7 +1,8 @@
 """``walle simulate``: a simulated shop as a file of JSON Lines, one event a line.
 
 What it writes is what the connector reads, in the order of arrival; for peers,
-for other tools, and for looking at.
+for other tools, and for looking at. It says what it measured of the payloads:
+which share of them changes with every event.
 """
 
 import argparse
@@ -18,7 +19,9 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import track
 
+from walle_connectors.simulator.measuring import PayloadMeter, PayloadReport
 from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.payload import HOW_MADE
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.errors import SourceError, SpecFileError
 
@@ -58,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     """
     timeline = Timeline(_model(options.set))
     lines = size_bytes = 0
+    meter = PayloadMeter()
     console = Console(stderr=True)
     windows = track(
         range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
@@ -69,13 +73,38 @@ def run(options: argparse.Namespace) -> int:
                 file.write(b"\n")
                 lines += 1
                 size_bytes += len(line.data) + 1
+                meter.add(line.data)
+    report = meter.report()
     if options.json:
-        sys.stdout.write(
-            json.dumps({"file": str(options.out), "events": lines, "bytes": size_bytes}) + "\n"
-        )
+        made = {"file": str(options.out), "events": lines, "bytes": size_bytes}
+        sys.stdout.write(json.dumps({**made, "payload": _payload(report)}) + "\n")
     else:
-        sys.stdout.write(f"{options.out}: {lines:,} events, {size_bytes:,} bytes\n")
+        changing = (
+            f"; {report.changing_share:.1%} of the payloads changes with every event"
+            if report.bytes
+            else ""
+        )
+        sys.stdout.write(f"{options.out}: {lines:,} events, {size_bytes:,} bytes{changing}\n")
     return 0
+
+
+def _payload(report: PayloadReport) -> dict[str, Any]:
+    return {
+        "events": report.events,
+        "bytes": report.bytes,
+        "changing_bytes": report.changing_bytes,
+        "changing_share": round(report.changing_share, 4),
+        "packed_bytes": report.packed_bytes,
+        "packed_share": round(report.packed_share, 4),
+        "members": {
+            name: {
+                "bytes": member.bytes,
+                "changing_bytes": member.changing_bytes,
+                "made": HOW_MADE[name],
+            }
+            for name, member in report.members.items()
+        },
+    }
 
 
 def _model(overrides: list[str]) -> SimulatorModel:

@@ -52,6 +52,8 @@ class SimulatorReader:
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
         self._timeline = timeline
         self._left = limit
         self._partition_count = partition_count
@@ -110,6 +112,9 @@ class SimulatorReader:
         is_end = at.window == last
         at.windows = last if is_end else 0
         raw_bytes = sum(len(line.data) + 1 for line in taken)
+        raw = (
+            b"\n".join([*(line.data for line in taken), b""]) if self.keeps_raw and count else None
+        )
         return SourceBatch(
             partition=partition,
             events=[_decode_event(line.data) for line in taken],
@@ -118,6 +123,7 @@ class SimulatorReader:
             dead_letters=[],
             is_end=is_end,
             size_bytes=count * _EVENT_BYTES + raw_bytes,
+            raw=raw,
         )
 
     def _lines(self, window: int) -> list[list[Line]]:

@@ -24,3 +24,13 @@ def test_merged_latencies_count_all():
     second.add(1000.0)
     first.merge(second)
     assert (first.count, first.quantile(0.5), first.quantile(1.0)) == (100, 1.0, 1000.0)
+
+
+def test_a_copy_does_not_change_with_the_original():
+    original = Latencies()
+    original.add(5.0, 2)
+    copied = original.copy()
+    original.add(7.0)
+    assert copied.buckets != original.buckets
+    assert copied.count == 2
+    assert copied.sum_ms == 10.0

@@ -16,7 +16,7 @@ DURATION = "expected a duration like 250ms, 10s, 30m, 1.5h"
         ("runtime: {hosts: '2'}", "9:20: spec.runtime.hosts: expected a whole number, found '2'"),
         ("runtime: {hosts: 0}", "9:20: spec.runtime.hosts: expected at least 1, found 0"),
         ("runtime: {hosts: 257}", "9:20: spec.runtime.hosts: expected at most 256, found 257"),
-        ("runtime: {kind: ray}", "9:19: spec.runtime.kind: expected 'local', found 'ray'"),
+        ("runtime: {kind: rya}", "9:19: spec.runtime.kind: expected 'local' or 'ray', found 'rya', did you mean 'ray'?"),
         ("runtime: {batch_events: 7}", "9:13: spec.runtime.batch_events: unknown key 'batch_events', did you mean 'batchEvents'?"),
         ("runtime: [1]", "9:12: spec.runtime: expected a mapping, found a list"),
         ("runtime:", "9:11: spec.runtime: expected a mapping, found nothing"),
@@ -140,7 +140,7 @@ def test_a_problem_in_a_task_file_names_that_file(edit, refused, tmp_path):
     message = refused(edit("- task: visit", "- file: t.yaml"))
     assert (
         message
-        == "t.yaml:5:3: spec.x: unknown key 'x': allowed are config, fields, isolation, limits, resources, script, stateVersion, triggers, version (and 2 more)"
+        == "t.yaml:5:3: spec.x: unknown key 'x': allowed are config, fields, isolation, limits, pages, resources, script, stateVersion, triggers, version (and 2 more)"
     )
 
 

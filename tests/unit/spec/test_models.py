@@ -39,7 +39,11 @@ def test_defaults(load, text):
         "memory_bytes": None,
         "active_devices": 10_000,
     }
-    assert spec.state.model_dump() == {"sync": False, "cache_size_bytes": 64 * MIB}
+    assert spec.state.model_dump() == {
+        "sync": False,
+        "cache_size_bytes": 64 * MIB,
+        "journal_events": 20_000,
+    }
 
 
 def test_defaults_of_a_task(load, text, tmp_path):
@@ -49,6 +53,7 @@ def test_defaults_of_a_task(load, text, tmp_path):
         "state_version": 1,
         "script": tmp_path / "visit.py",
         "triggers": ({"sequence": ("page_exit",)},),
+        "pages": None,
         "fields": None,
         "config": {},
         "resources": {},

@@ -86,3 +86,17 @@ def test_a_data_directory_has_one_and_lists_quarantined_pairs_once(tmp_path):
     (tmp_path / "d" / "meta.json").unlink()
     with pytest.raises(StoreCorruptedError, match=r"meta\.json is lost"):
         open_dir(tmp_path / "d")
+
+
+def test_processes_share_the_file_each_for_its_own(tmp_path):
+    InHand.open(tmp_path / "f", 4, ())  # made at its full size by who owns all
+    first = InHand.open(tmp_path / "f", 4, [0, 2])
+    first.take(2)
+    second = InHand.open(tmp_path / "f", 4, [1, 3])
+    second.take(3)
+    assert doubtful(second) == []
+    again = InHand.open(tmp_path / "f", 4, [1, 3])
+    assert doubtful(again) == [3]
+    first.put_down(2)
+    again.put_down_all()
+    assert (tmp_path / "f").read_bytes() == bytes([0, 0, 0, 2])

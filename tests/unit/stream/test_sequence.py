@@ -240,11 +240,11 @@ def test_rows_keep_the_fields_that_tasks_read(fields, kept):
 
 def test_a_missing_exit_is_made_by_the_timeout():
     device = Device(page_timeout_ms=100).take(event("in v/1", 5, 10), event("tap v/1", 7, 20))
-    assert device.sequence.next_deadline_ms == 120
+    assert device.sequence.settle() == 120
     assert device.advance(119).log[2:] == []
     assert device.advance(500).log[2:] == ["out v/1 @7 -> 1#1 timeout 3", "closed timeout"]
     assert device.sink.records[2][1] == event("out v/1", 7, 120)
-    assert device.sequence.next_deadline_ms is None
+    assert device.sequence.settle() is None
 
 
 def test_the_watermark_of_the_next_event_fires_timeouts_before_it():
@@ -254,13 +254,13 @@ def test_the_watermark_of_the_next_event_fires_timeouts_before_it():
 
 def test_an_event_on_the_page_puts_its_timeout_off():
     device = Device(page_timeout_ms=100).take(event("in v/1", 1), event("tap v/1", 100))
-    assert device.sequence.next_deadline_ms == 200
+    assert device.sequence.settle() == 200
     assert device.take(event("tap v/1", 199)).pages == []
 
 
 def test_an_older_ingest_time_does_not_bring_the_timeout_forward():
     device = Device(page_timeout_ms=100).take(event("in v/1", 1, 50), event("tap v/1", 2, 40))
-    assert device.sequence.next_deadline_ms == 150
+    assert device.sequence.settle() == 150
 
 
 def test_timeouts_fire_by_deadline_then_in_the_order_of_enters():
@@ -277,24 +277,24 @@ def test_timeouts_fire_by_deadline_then_in_the_order_of_enters():
 def test_the_deadline_is_the_first_of_the_pages_still_open():
     device = Device(page_timeout_ms=10)
     device.take(event("in a", 1), event("in b", 2), event("in c", 3), event("out a", 4))
-    assert device.sequence.next_deadline_ms == 12
+    assert device.sequence.settle() == 12
     device.take(event("tap b", 5))
-    assert device.sequence.next_deadline_ms == 13
+    assert device.sequence.settle() == 13
     device.take(event("out b", 6), event("out c", 7))
-    assert device.sequence.next_deadline_ms is None
+    assert device.sequence.settle() is None
 
 
 def test_without_a_timeout_pages_stay_open_at_the_end():
     device = Device().take(event("in v/1", 1)).finish()
     assert device.pages == []
-    assert device.sequence.next_deadline_ms is None
+    assert device.sequence.settle() is None
 
 
 def test_the_end_fires_every_timer():
     device = Device(page_timeout_ms=100, out_of_order_ms=10)
     device.take(event("in v/1", 1), event("tap v/1", 5)).finish()
     assert device.pages == [("1", "timeout", "page_enter click page_exit")]
-    assert device.sequence.next_deadline_ms is None
+    assert device.sequence.settle() is None
 
 
 def test_events_after_an_end_go_on():
@@ -348,7 +348,7 @@ def test_an_event_older_than_the_bound_is_not_late_where_nothing_newer_left():
 
 def test_held_events_leave_when_the_watermark_passes_their_bound():
     device = Device(out_of_order_ms=10).take(event("see p", 100, 7))
-    assert device.sequence.next_deadline_ms == 17
+    assert device.sequence.settle() == 17
     assert device.advance(16).log == []
     assert device.advance(17).log == ["see p/ @100"]
 
@@ -357,7 +357,7 @@ def test_an_event_that_is_due_takes_those_before_it_along():
     device = Device(out_of_order_ms=10)
     device.take(event("see p/b", 8, 1), event("see p/a", 6, 9), event("see p/c", 8, 9))
     assert device.advance(11).log == ["see p/a @6", "see p/b @8"]
-    assert device.sequence.next_deadline_ms == 19
+    assert device.sequence.settle() == 19
 
 
 def test_at_one_deadline_held_events_come_before_pages():
@@ -449,7 +449,7 @@ def test_a_rested_device_goes_on_as_if_it_had_not():
         awake.take(step)
         resting.take(step).rest()
         assert resting.sequence.export() == awake.sequence.export()
-        assert resting.sequence.next_deadline_ms == awake.sequence.next_deadline_ms
+        assert resting.sequence.settle() == awake.sequence.settle()
     assert resting.finish().sink.records == awake.finish().sink.records
     assert "timeout" in str(awake.pages)
 

@@ -152,7 +152,7 @@ def test_a_condition_inserted_twice_is_gone_after_one_removal():
     trie.insert("t", ["a", "b"])
     trie.remove("t")
     assert fired(trie, "a b") == ["", ""]
-    assert not trie._id_counts
+    assert not trie.ids
 
 
 def test_removal_keeps_what_other_tasks_share():
@@ -166,7 +166,7 @@ def test_removing_everything_leaves_no_node():
     for task in ("u", "t", "v"):
         trie.remove(task)
     assert not trie._root.children
-    assert not trie._id_counts
+    assert not trie.ids
 
 
 def test_removing_an_unknown_task_changes_nothing():

@@ -90,6 +90,14 @@ class Page:
             made = self._events_ = EventList([Event(row, page) for row in given[5]])
             return made
 
+    @property
+    def rows(self) -> list[EventRow]:
+        """The page's events in order, as plain tuples: the fast way to look at all of them.
+
+        Each is (id, kind, event_time_ms, ingest_time_ms, contents or None).
+        """
+        return self._input_[5]
+
     def key_by(self, field: str | Callable[[Event], Hashable]) -> dict[Any, EventList]:
         """Group the page's events, see ``EventList.key_by``.
 

@@ -132,6 +132,8 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """Contents of events that the script reads; all when null."""
     config: dict[str, Any]
     limits: PackagedLimits
+    pages: tuple[str, ...] | None = None
+    """Only events on these pages wake the task; on any page when null."""
     isolation: Literal["shared", "device", "process"] = "shared"
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""

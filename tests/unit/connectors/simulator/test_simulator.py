@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from walle_connectors.simulator import SimulatorModel
-from walle_connectors.simulator.payload import CHANGING_SHARE
+from walle_connectors.simulator.payload import CHANGING_SHARE, HOW_MADE
 from walle_connectors.simulator.timeline import GROUP_DEVICES, Timeline
 from walle_stream.errors import SpecFileError
 from walle_stream.types import partition_of
@@ -142,7 +142,12 @@ def test_the_command_writes_what_the_connector_reads(tmp_path, capsys):
     expected = [line.data for window in range(timeline.windows) for line in timeline.lines(window)]
     assert out.read_bytes().splitlines() == expected
     said = json.loads(capsys.readouterr().out)
+    payload = said.pop("payload")
     assert said == {"file": str(out), "events": len(expected), "bytes": out.stat().st_size}
+    assert payload["events"] == len(expected) - 3
+    assert payload["changing_share"] > CHANGING_SHARE
+    assert set(payload["members"]) == set(HOW_MADE)
+    assert all(each["made"] for each in payload["members"].values())
     first = write(tmp_path, "a.jsonl.gz", "--set", "devices=3").read_bytes()
     assert write(tmp_path, "b.jsonl.gz", "--set", "devices=3").read_bytes() == first
     assert not list(tmp_path.glob("*.part"))

@@ -1,0 +1,144 @@
+"""The peers' benchmark: everyone does the oracle's job, and what is missing is said."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from base64 import b64decode
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from walle_connectors.simulator import SimulatorModel
+from walle_connectors.simulator.timeline import Timeline
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bench_path():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def lines():
+    model = SimulatorModel(
+        devices=40, sessions=3, late_events=0.1, missing_exits=0.1, duplicates=0.1, payload_bytes=0
+    )
+    timeline = Timeline(model)
+    return [line.data for window in range(timeline.windows) for line in timeline.lines(window)]
+
+
+@pytest.fixture(scope="module")
+def expected(lines):
+    path = ROOT / "tests/integration/naive_shop.py"
+    spec = importlib.util.spec_from_file_location("naive_shop", path)
+    naive_shop = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(naive_shop)
+    return naive_shop.recompute(lines, 16)
+
+
+def test_the_plain_loop_makes_the_features_of_the_oracle(lines, expected, tmp_path):
+    from peers_parts.plain import run  # noqa: PLC0415 - bench is no package of ours
+
+    (tmp_path / "in").write_bytes(b"\n".join(lines) + b"\n")
+    run(tmp_path / "in", tmp_path / "out")
+    found = {}
+    for line in (tmp_path / "out").read_bytes().splitlines():
+        made = msgspec.json.decode(line)
+        assert len(b64decode(made["encoding"])) == 128
+        found.setdefault(made["feature"]["device_id"], []).append(made["feature"])
+    assert found == expected
+    assert {each["cause"] for views in found.values() for each in views} == {"exit", "timeout"}
+
+
+def test_a_visitor_survives_being_stored_after_every_event(lines, expected):
+    from peers_parts import shop_job  # noqa: PLC0415 - same
+    from peers_parts.shop_features import Views  # noqa: PLC0415 - same
+
+    watermarks, stored, views, found = shop_job.Watermarks(), {}, {}, {}
+
+    def take(device_id, pages):
+        for line in views[device_id].lines(pages):
+            found.setdefault(device_id, []).append(msgspec.json.decode(line)["feature"])
+
+    for event in map(shop_job.decode_event, lines):
+        data = stored.get(event.device_id)
+        views.setdefault(event.device_id, Views(event.device_id))
+        visitor = (
+            shop_job.Visitor.restore(msgspec.json.decode(data)) if data else shop_job.Visitor()
+        )
+        take(event.device_id, visitor.accept(event, watermarks.of(event)))
+        stored[event.device_id] = msgspec.json.encode(visitor.export())
+    for device_id, data in stored.items():
+        take(device_id, shop_job.Visitor.restore(msgspec.json.decode(data)).finish())
+    assert found == expected
+
+
+def test_equal_multisets_have_equal_digests():
+    from peers_parts.running import canonical, digest_of  # noqa: PLC0415 - same
+
+    one, two = canonical({"a": 1, "b": 2}, b"x"), canonical({"b": 2, "a": 1}, b"x")
+    assert one == two
+    assert digest_of([one, b"3"]) == digest_of([b"3", two])
+    assert digest_of([one, one]) != digest_of([one])
+    assert digest_of([b"ab", b"c"]) != digest_of([b"a", b"bc"])
+
+
+def test_a_peer_that_cannot_be_installed_is_missing_with_what_was_tried(tmp_path):
+    from peers_parts.contenders import CONTENDERS  # noqa: PLC0415 - same
+    from peers_parts.environments import Missing, find_environment  # noqa: PLC0415 - same
+
+    peer = next(each for each in CONTENDERS if each.name == "bytewax")._replace(pythons=("3.1",))
+    found = find_environment(peer, tmp_path, may_install=True)
+    assert found == Missing(
+        f"{peer.requirement} cannot be installed (Python 3.1: no such Python here)"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    command = [sys.executable, str(ROOT / "bench/peers.py"), "--quick", "--installed", "--trial"]
+    command += ["--environments", str(folder / "none"), "--json", str(folder / "peers.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "peers.json").read_text()), done
+
+
+def test_those_that_are_there_are_measured(measured):
+    result, done = measured
+    walle, plain = result["contenders"]
+    assert (walle["name"], plain["name"]) == ("walle", "plain")
+    for each in (walle, plain):
+        assert each["events_per_cpu_second"]["median"] > 0
+        assert each["peak_rss_mib"] > 0
+        assert len(each["rounds"]) == 1
+    assert set(plain["walle_ratio"]) == {"q1", "median", "q3"}
+    assert result["features"] > 100
+    assert "the same as the oracle's" in done.stderr
+
+
+def test_those_that_are_not_are_named_with_the_reason(measured):
+    result, done = measured
+    titles = [each["title"] for each in result["missing"]]
+    assert titles == ["Bytewax", "Bytewax, recovery", "Quix Streams", "Faust"]
+    assert all("is not installed" in each["reason"] for each in result["missing"])
+    assert "did not take part" in done.stdout
+
+
+def test_the_report_shows_the_table_and_the_figure(measured, monkeypatch, tmp_path):
+    import report  # noqa: PLC0415 - same
+
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    (tmp_path / "peers.json").write_text(json.dumps(measured[0]))
+    assert report.main() == 0
+    text = (tmp_path / "README.md").read_text()
+    assert "| walle run |" in text
+    assert "A TRIAL" in text
+    assert "did not take part" in text
+    assert (tmp_path / "peers.svg").read_text().count("<rect") == 3

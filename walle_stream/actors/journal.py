@@ -1,0 +1,96 @@
+"""Which batches a partition keeps, and which devices must be written so that it need not.
+
+A device's open pages change with every event; to write them at every commit would
+decide the throughput. So a commit writes its batch instead, as one row, and a
+device only when it has been dirty for a *horizon* of events or bytes. Short pages
+come and go without ever touching the store. After a death the rows of the journal
+are given again to a machine of its own (``recovery``).
+
+Invariant: for every dirty device the journal holds every batch since it became so.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from walle_stream.stream.sequence import SequencePolicy
+
+JOURNAL_EVENTS_DEFAULT: Final = 20_000
+"""Events of a partition that the journal holds when the pipeline does not say."""
+
+JOURNAL_MAX_BYTES: Final = 16 * 2**20
+"""Most bytes that it holds, however few events those are."""
+
+
+class JournalDefinition(msgspec.Struct, frozen=True):
+    """What the batches of a journal were handled with: giving them again needs the same."""
+
+    triggers: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+    """For each task its trigger conditions."""
+    policy: SequencePolicy = SequencePolicy()
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    number: int
+    events: int
+    size_bytes: int
+
+
+class JournalWindow:
+    """The batches in a partition's journal. One thread."""
+
+    def __init__(self, max_events: int, max_bytes: int = JOURNAL_MAX_BYTES) -> None:
+        """Begin with an empty journal.
+
+        Args:
+            max_events: How many events to keep; 0 keeps none: every commit writes
+                every device.
+            max_bytes: How many bytes of rows to keep.
+        """
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self._kept: deque[_Kept] = deque()
+        self._events = self._bytes = 0
+
+    def add(self, number: int, events: int, size_bytes: int) -> None:
+        """Keep a batch.
+
+        Args:
+            number: Higher than any before.
+            events: How many it has.
+            size_bytes: Of its row.
+        """
+        self._kept.append(_Kept(number, events, size_bytes))
+        self._events += events
+        self._bytes += size_bytes
+
+    @property
+    def due(self) -> int:
+        """Devices dirty since this batch or an earlier one must be written; 0 for none."""
+        events, size_bytes, due = self._events, self._bytes, 0
+        for batch in self._kept:
+            if events <= self._max_events and size_bytes <= self._max_bytes:
+                break
+            events -= batch.events
+            size_bytes -= batch.size_bytes
+            due = batch.number
+        return due
+
+    def release(self, oldest_dirty: int | None) -> list[int]:
+        """Let the batches go of which everything is in the store.
+
+        Args:
+            oldest_dirty: The first batch of which something is not; None for none.
+
+        Returns:
+            Their numbers, ascending: the rows to delete.
+        """
+        released = []
+        kept = self._kept
+        while kept and (oldest_dirty is None or kept[0].number < oldest_dirty):
+            batch = kept.popleft()
+            self._events -= batch.events
+            self._bytes -= batch.size_bytes
+            released.append(batch.number)
+        return released

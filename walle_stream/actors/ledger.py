@@ -1,0 +1,132 @@
+"""What a commit adds to the ledger of bytes; pure, run by the partition host.
+
+Always: each task's share of the frames that the commit makes. Where asked (it
+costs the compression of every raw row): what the batch's raw rows would have
+cost in a frame of their own, and each task's features or encodings alone.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from walle_stream.wire.calls import CALLS_VERSION, CloudCall
+from walle_stream.wire.envelope import uplink_size_bytes
+from walle_stream.wire.frame import BODY_VERSION, FeatureRecord, encode_body, split_records
+from walle_stream.wire.ledger import Ledger, TaskBytes, shares_of
+from walle_stream.wire.payload import pack_payload
+
+
+class RawRows(msgspec.Struct):
+    """Raw rows of a commit's batches, from sources that keep them."""
+
+    parts: list[bytes] = []
+    rows: int = 0
+    size_bytes: int = 0
+    """As the source had them."""
+
+
+def book_sent(
+    records: Sequence[FeatureRecord], calls: Sequence[CloudCall], bodies: Iterable[bytes]
+) -> Ledger:
+    """Share the frames of a commit among its tasks.
+
+    Args:
+        records: All features of the commit.
+        calls: All its calls.
+        bodies: Of its frames, of both kinds.
+    """
+    totals = {BODY_VERSION: 0, CALLS_VERSION: 0}
+    for body in bodies:
+        totals[body[0]] += uplink_size_bytes(body)
+    made: dict[str, list[int]] = {}
+    for record in records:
+        found = made.get(record.task)
+        if found is None:
+            found = made[record.task] = [0, 0, 0]
+        found[0] += 1
+        found[1] += len(record.feature)
+        found[2] += len(record.encoding)
+    asked: dict[str, list[int]] = {}
+    for call in calls:
+        found = asked.setdefault(call.task, [0, 0])
+        found[0] += 1
+        found[1] += len(call.question)
+    shares = shares_of(totals[BODY_VERSION], [size for each in made.values() for size in each[1:]])
+    ledger = Ledger(
+        {
+            task: TaskBytes(
+                features=count,
+                feature_bytes=feature_bytes,
+                encoding_bytes=encoding_bytes,
+                sent_feature_bytes=shares[2 * place],
+                sent_encoding_bytes=shares[2 * place + 1],
+            )
+            for place, (task, (count, feature_bytes, encoding_bytes)) in enumerate(made.items())
+        }
+    )
+    if not asked:
+        return ledger
+    shares = shares_of(totals[CALLS_VERSION], [size for _, size in asked.values()])
+    return ledger.plus(
+        Ledger(
+            {
+                task: TaskBytes(calls=count, question_bytes=size, sent_call_bytes=share)
+                for (task, (count, size)), share in zip(asked.items(), shares, strict=True)
+            }
+        )
+    )
+
+
+def book_measured(
+    sent: Ledger, raw: RawRows, records: Sequence[FeatureRecord], compression: str
+) -> Ledger:
+    """Measure what a commit would have sent otherwise; compresses everything again.
+
+    Args:
+        sent: What ``book_sent`` made of it.
+        raw: What was taken; where it has none, the frames alone are measured.
+        records: As for ``book_sent``.
+        compression: Of our frames; raw rows are always compressed with zstd.
+
+    Returns:
+        What to add to ``sent``.
+    """
+    by_task: dict[str, list[FeatureRecord]] = {}
+    for record in records:
+        by_task.setdefault(record.task, []).append(record)
+    measured = {
+        task: TaskBytes(
+            measured_sent_bytes=each.sent_bytes,
+            feature_alone_bytes=_framed(
+                [_record_with(one, one.feature, b"") for one in by_task.get(task, ())], compression
+            ),
+            encoding_alone_bytes=_framed(
+                [
+                    _record_with(one, b"", one.encoding)
+                    for one in by_task.get(task, ())
+                    if one.encoding
+                ],
+                compression,
+            ),
+        )
+        for task, each in sent.tasks.items()
+    }
+    if not raw.parts:
+        return Ledger(measured)
+    packed = uplink_size_bytes(pack_payload(BODY_VERSION, b"".join(raw.parts), "zstd"))
+    return Ledger(measured, raw.rows, raw.size_bytes, packed)
+
+
+def _record_with(record: FeatureRecord, feature: bytes, encoding: bytes) -> FeatureRecord:
+    return FeatureRecord(
+        record.device_id,
+        record.task,
+        record.task_version,
+        record.sequence_number,
+        feature,
+        encoding,
+    )
+
+
+def _framed(records: Sequence[FeatureRecord], compression: str) -> int:
+    return sum(uplink_size_bytes(encode_body(part, compression)) for part in split_records(records))

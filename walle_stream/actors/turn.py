@@ -1,0 +1,83 @@
+"""A turn of a partition: what is taken from batches until their commit."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from walle_stream.actors.ledger import RawRows
+from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.wire.rows import PartitionHead
+
+if TYPE_CHECKING:
+    from walle_stream.stream.machine import RunTask
+
+
+class Delivery(msgspec.Struct):
+    """A batch on its way to its commit."""
+
+    batch: SourceBatch
+    """Its events are let go when they were taken: to keep them until the commit would
+    cost the memory, and time, as they would have left the processor's caches."""
+    delivered_ms: float
+    """Monotonic clock when the source handed it over, for latencies."""
+    part: bytes = b""
+    """The events, encoded, once they were taken."""
+
+
+class Turn:
+    """What was taken since the last commit. One thread, the partition host's."""
+
+    __slots__ = (
+        "dead_letters",
+        "events",
+        "exits",
+        "head",
+        "offset",
+        "parts",
+        "raw",
+        "runs",
+        "taken",
+        "watermark_ms",
+    )
+
+    def __init__(self, head: PartitionHead, offset: bytes | None, watermark_ms: int) -> None:
+        """Begin.
+
+        Args:
+            head: The last commit's, copied: it becomes this one's.
+            offset: Of the last commit.
+            watermark_ms: Of the partition.
+        """
+        self.head = head
+        self.offset = offset
+        self.watermark_ms = watermark_ms  # before it
+        self.taken = self.events = 0
+        self.parts: list[bytes] = []
+        self.runs: list[RunTask] = []
+        self.dead_letters: list[DeadLetter] = []
+        self.exits: list[tuple[float, int]] = []
+        self.raw = RawRows()
+
+    def add(self, batch: SourceBatch, events: int) -> None:
+        """Count a batch whose events were taken.
+
+        Args:
+            batch: It may have let its events go.
+            events: How many it had.
+        """
+        head, source = self.head, batch.counts
+        self.events += events
+        self.offset = batch.offset
+        self.dead_letters += batch.dead_letters
+        head.is_ended = batch.is_end
+        counters = head.counters
+        counters.source_rows += source.source_rows
+        counters.accepted_rows += source.accepted_rows
+        counters.duplicate_rows += source.duplicate_rows
+        counters.late_rows += source.late_rows
+        counters.dead_letter_rows += source.dead_letter_rows
+        counters.raw_bytes += source.raw_bytes
+        if batch.raw is not None:
+            self.raw.parts.append(batch.raw)
+            self.raw.rows += source.source_rows
+            self.raw.size_bytes += source.raw_bytes

@@ -1,0 +1,384 @@
+"""Runtime ``ray``: a process per device host and one for the cloud side, in Ray actors.
+
+The driver holds the data directory's lock, starts the processes, starts again
+what dies, and asks each how it goes; no event and no feature passes it. A host
+that was cut off cannot do harm: on one machine RocksDB's lock keeps its
+successor waiting, and the cloud side refuses frames of an older epoch.
+"""
+
+import logging
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import msgspec
+
+from walle_stream.actors.latency import Latencies
+from walle_stream.actors.partition import PartitionStatus
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.ledger import LedgerReport
+from walle_stream.app.local import OnProgress
+from walle_stream.app.options import RunOptions, end_process
+from walle_stream.app.ray_actors import POLL_MS, Worker
+from walle_stream.app.ray_cloud import CloudProcess
+from walle_stream.app.ray_host import HostProcess, HostState
+from walle_stream.app.ray_logs import log_again
+from walle_stream.app.ray_session import Versions, ray_session
+from walle_stream.app.report import CloudReport, RunReport
+from walle_stream.app.status import (
+    HostStatus,
+    PartitionFigures,
+    RunPhase,
+    RunStatus,
+    with_lags,
+    write_status,
+)
+from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
+from walle_stream.errors import WalleError
+from walle_stream.vm.pool import VmCounts, VmStatus
+from walle_stream.wire.ledger import Ledger
+from walle_stream.wire.rows import Counters
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 4
+"""Of a worker that answer the driver; a host has no other caller."""
+
+
+class RayRun:
+    """One run of a pipeline over Ray. Use once; the same calls as ``LocalRun``."""
+
+    def __init__(self, assembly: Assembly, options: RunOptions) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            assembly: The pipeline's parts.
+            options: How to run it.
+        """
+        hosts = min(options.hosts, assembly.partition_count)
+        path = options.data_dir.absolute()
+        self._assembly = assembly
+        self._data_dir = str(options.data_dir)
+        # a stuck script ends its host: the driver starts another one
+        self._options = msgspec.structs.replace(
+            options, data_dir=path, hosts=hosts, on_stuck=end_process
+        )
+        self._stop = Flag()
+        self._stopped_by = "end"
+        self._hosts: list[Worker] = []
+        self._base: dict[int, bytes] | None = None
+        self._statuses: dict[int, PartitionStatus] = {}
+        self._before = 0
+        self._latencies = Latencies()
+        self._is_stopping = False
+        self._started_ms = wall_ms()
+        self._told_ms = 0.0
+        self.is_ready = False
+
+    def stop(self, reason: str) -> None:
+        """Ask the run to stop; see ``LocalRun.stop``.
+
+        Args:
+            reason: Named in the report, e.g. ``SIGTERM``.
+        """
+        if not self._stop.is_set():
+            self._stopped_by = reason
+            self._stop.set()
+
+    def run(
+        self, on_progress: OnProgress | None = None, cpu_before_s: float | None = None
+    ) -> RunReport:
+        """Run to the end of the source, to the limit or to ``stop``; blocks.
+
+        Args:
+            on_progress: See ``OnProgress``; called in this thread.
+            cpu_before_s: See ``LocalRun.run``.
+
+        Returns:
+            What was done.
+
+        Raises:
+            WalleError: A part failed for good; what was committed stays.
+        """
+        started_ms = monotonic_ms()
+        started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
+        assembly, options = self._assembly, self._options
+        with ExitStack() as stack:
+            directory = assembly.open_directory(stack, options.data_dir)
+            # at its full size, before several processes share it
+            directory.open_in_hand(options.hosts, ())
+            ray = stack.enter_context(ray_session(options.hosts))
+            self._start_workers(ray, stack)
+            stack.push(self._tell_failure)
+            while any(host.step != "done" for host in self._hosts):
+                self._turn(ray)
+                if on_progress is not None:
+                    on_progress(self._progress(), self.run_events)
+            report = self._close_cloud(ray)
+            self._end_of_limit()
+            self._tell("ended")
+        cpu_s = process_cpu_s() - started_cpu_s
+        cpu_s += sum(each.cpu_s for each in (self._cloud, *self._hosts))
+        return self._report(report, (monotonic_ms() - started_ms) / 1000.0, cpu_s)
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the figures of all partitions, as of the last time they were asked for."""
+        return [self._statuses[number] for number in sorted(self._statuses)]
+
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the hosts' pools have done, and their VMs."""
+        counts, machines = VmCounts(), []
+        for state in self._states():
+            for name in VmCounts.__struct_fields__:
+                value = getattr(counts, name) + getattr(state.vm_counts, name)
+                setattr(counts, name, value)
+            machines += state.vms
+        return counts, machines
+
+    @property
+    def run_events(self) -> int:
+        """Events of this run so far: of every host's processes."""
+        return sum(map(_events, self._statuses.values())) - self._before
+
+    # The workers
+
+    def _start_workers(self, ray: Any, stack: ExitStack) -> None:
+        options, here = self._options, Versions.here()
+        level = logging.getLogger("walle_stream").getEffectiveLevel()
+        assembly = ray.put(self._assembly)
+        node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        # no CPU is asked for: --hosts may be more than there are. Ray starts nothing again by
+        # itself, so that a restart is counted, logged, and waits for the locks
+        common = {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": node}
+        cloud = ray.remote(CloudProcess).options(
+            **common, max_concurrency=2 * options.hosts + _THREADS
+        )
+        host = ray.remote(HostProcess).options(**common, max_concurrency=_THREADS)
+        place = (str(Path.cwd()), level)
+        self._cloud = self._add(
+            ray,
+            stack,
+            "the cloud side",
+            lambda: cloud.remote(assembly, str(options.data_dir), *place),
+            here,
+        )
+        for index in range(options.hosts):
+            self._hosts.append(
+                self._add(
+                    ray,
+                    stack,
+                    f"host {index}",
+                    lambda index=index: host.remote(assembly, options, index, *place),
+                    here,
+                )
+            )
+
+    def _add(self, ray: Any, stack: ExitStack, name: str, make: Any, here: Versions) -> Worker:
+        worker = Worker(ray, name, make, here)
+        stack.callback(worker.kill)
+        return worker
+
+    def _turn(self, ray: Any) -> None:
+        workers = (self._cloud, *self._hosts)
+        for worker in workers:
+            worker.ask_again()
+        by_ref = {worker.ref: worker for worker in workers if worker.ref is not None}
+        if by_ref:
+            ready, _ = ray.wait(list(by_ref), num_returns=1, timeout=POLL_MS / 1000.0)
+            for ref in ready:
+                worker = by_ref[ref]
+                method = worker.take()
+                if worker is self._cloud:
+                    self._cloud_answered(method)
+                else:
+                    self._host_answered(worker, method)
+        elif not self._is_stopping:
+            self._stop.wait(POLL_MS / 1000.0 / 4)
+        else:
+            Flag().wait(POLL_MS / 1000.0 / 4)
+        if self._stop.is_set() and not self._is_stopping:
+            self._is_stopping = True
+            for host in self._hosts:
+                host.tell("stop")
+        if monotonic_ms() - self._told_ms >= POLL_MS:
+            self._tell("running")
+
+    def _cloud_answered(self, method: str) -> None:
+        cloud = self._cloud
+        if method == "hello":
+            cloud.step = "opening"
+            cloud.call("open")
+        elif method == "open":
+            cloud.step = "running"
+            for host in self._hosts:
+                if host.step == "starting" and host.ref is None:
+                    self._open(host)
+                elif host.step != "starting":
+                    host.tell("connect", cloud.actor)
+        elif method == "state":
+            log_again(cloud.state.logs, cloud.name)
+            if cloud.state.failure is not None:
+                raise cloud.state.failure
+
+    def _open(self, host: Worker) -> None:
+        host.step = "opening"
+        host.call("open", self._cloud.actor)
+
+    def _host_answered(self, host: Worker, method: str) -> None:
+        if method == "hello" and self._cloud.step == "running":
+            self._open(host)
+        elif method == "open":
+            self._opened()
+        elif method == "begin":
+            host.step = "running"
+        elif method == "state":
+            self._look_at(host, host.state)
+
+    def _opened(self) -> None:
+        if self._base is None:
+            if any(host.step != "opened" for host in self._hosts):
+                return
+            self._base = {n: at for host in self._hosts for n, at in host.opened[0].items()}
+            for host in self._hosts:
+                self._statuses |= {each.number: each for each in host.opened[1]}
+            self._before = sum(map(_events, self._statuses.values()))
+            self._assembly.mark_open()
+            self.is_ready = True
+        for host in self._hosts:
+            if host.step == "opened" and host.ref is None:
+                if self._is_stopping:
+                    host.tell("stop")
+                host.call("begin", self._base, host.opened[0])
+
+    def _look_at(self, host: Worker, state: HostState) -> None:
+        log_again(state.logs, host.name)
+        for status in state.statuses:
+            known = self._statuses.get(status.number)
+            if known is not None and status.counters.commits > known.counters.commits:
+                host.commits_came()
+            self._statuses[status.number] = status
+        if state.failure is not None:
+            if isinstance(state.failure, WalleError) and state.failure.is_retryable:
+                self._keep(state)
+                host.restart(str(state.failure))
+                return
+            # the cloud side's own failure is the cause of what hosts say of it
+            raise state.failure
+        if state.phase == "worn out":
+            self._keep(state)
+            host.restart("its VMs have left too much memory behind", is_death=False)
+        elif state.phase == "done":
+            self._keep(state)
+            host.step = "done"
+            if state.missing_replies:
+                _log.warning(
+                    "%s: %d calls of services have no reply: the next run takes them",
+                    host.name,
+                    state.missing_replies,
+                )
+
+    def _keep(self, state: HostState) -> None:
+        for status in state.statuses:
+            self._latencies.merge(status.latencies)
+
+    def _close_cloud(self, ray: Any) -> CloudReport:
+        # as a host may have died of what it acknowledged, so may the cloud side now
+        cloud = self._cloud
+        while True:
+            if cloud.ref is None and cloud.step == "running":
+                cloud.call("close")
+            ray.wait([cloud.ref], num_returns=1, timeout=None)
+            method = cloud.take()
+            self._cloud_answered(method)
+            if method == "close":
+                report: CloudReport = cloud.answer
+                return report
+
+    # What is told
+
+    def _end_of_limit(self) -> None:
+        if self._options.limit is not None and self._stopped_by == "end":
+            is_ended = any(state.is_ended for state in self._states())
+            self._stopped_by = "end" if is_ended else "limit"
+
+    def _tell_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            self._stopped_by = str(error)
+            self._tell("failed")
+
+    def _states(self) -> list[HostState]:
+        return [host.state for host in self._hosts if host.state is not None]
+
+    def _progress(self) -> float:
+        shares = [host.state.progress if host.state else 0.0 for host in self._hosts]
+        return min(shares, default=0.0)
+
+    def _tell(self, phase: RunPhase) -> None:
+        self._told_ms = monotonic_ms()
+        write_status(
+            self._assembly.status_path,
+            RunStatus(
+                pipeline=self._assembly.name,
+                runtime="ray",
+                phase=phase,
+                pid=os.getpid(),
+                started_ms=self._started_ms,
+                stopped_by="" if phase == "running" else self._stopped_by,
+                cloud_pid=self._cloud.pid,
+                cloud_restarts=self._cloud.restarts,
+                hosts=[_host_status(index, host) for index, host in enumerate(self._hosts)],
+                partitions=with_lags(
+                    [_figures(each, self._options.hosts) for each in self.status()]
+                ),
+            ),
+        )
+
+    def _report(self, cloud: CloudReport, wall_s: float, cpu_s: float) -> RunReport:
+        counters, ledger = Counters(), Ledger()
+        for status in self._statuses.values():
+            counters.add(status.counters)
+            ledger = ledger.plus(status.ledger)
+        return RunReport(
+            pipeline=self._assembly.name,
+            data_dir=self._data_dir,
+            stopped_by=self._stopped_by,
+            counters=counters,
+            ledger=LedgerReport.of(counters, ledger),
+            cloud=cloud,
+            exit_to_commit_ms=self._latencies.report(),
+            run_events=self.run_events,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+        )
+
+
+def _events(status: PartitionStatus) -> int:
+    return status.counters.events
+
+
+def _host_status(index: int, host: Worker) -> HostStatus:
+    state: HostState | None = host.state
+    return HostStatus(
+        index=index,
+        pid=host.pid,
+        step=host.step,
+        restarts=host.restarts,
+        unread=1.0 - state.progress if state is not None and state.progress >= 0 else -1.0,
+        mailbox_bytes=state.mailbox_bytes if state is not None else 0,
+    )
+
+
+def _figures(status: PartitionStatus, hosts: int) -> PartitionFigures:
+    return PartitionFigures(
+        number=status.number,
+        host=status.number % hosts,
+        events=status.counters.events,
+        features=status.counters.features,
+        commits=status.counters.commits,
+        outbox_bytes=status.outbox_bytes,
+        watermark_ms=status.watermark_ms,
+    )

@@ -1,0 +1,159 @@
+"""How a run goes, for people: a small file in the data directory, and who reads it.
+
+The run replaces the file as a whole, so that a reader finds one or the other.
+What is in it is of the moment; what was committed is in the databases.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from walle_stream.app.query import run_state
+from walle_stream.clock import wall_ms
+from walle_stream.store.datadir import DataDir
+
+type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
+"""``killed``: nobody said that it ended, and nobody has the directory open."""
+
+
+class HostStatus(msgspec.Struct, kw_only=True):
+    """A device host of a run."""
+
+    index: int
+    pid: int
+    step: str
+    """``starting``, ``opening``, ``opened``, ``running`` or ``done``."""
+    restarts: int = 0
+    """How often it was started again in this run."""
+    unread: float = -1.0
+    """Its lag: the share of the source that it has yet to read, below 0 when unknown."""
+    mailbox_bytes: int = 0
+    """Batches that wait for a turn."""
+
+
+class PartitionFigures(msgspec.Struct, kw_only=True):
+    """A partition, as of its last commit that the run told of."""
+
+    number: int
+    host: int
+    """-1 when nobody owns it."""
+    events: int
+    features: int
+    commits: int
+    outbox_bytes: int = 0
+    """Frames without acknowledgement."""
+    watermark_ms: int = -1
+    lag_ms: int = 0
+    """Event time between its watermark and that of the partition that is furthest."""
+    is_ended: bool = False
+
+
+class RunStatus(msgspec.Struct, kw_only=True):
+    """How the last run over a data directory goes, or went."""
+
+    v: int = 1
+    pipeline: str
+    runtime: str
+    phase: RunPhase
+    pid: int
+    """Of the process that was started; 0 when it is gone."""
+    started_ms: int = 0
+    """Wall clock, epoch milliseconds."""
+    updated_ms: int = 0
+    stopped_by: str = ""
+    cloud_pid: int = 0
+    """Of the cloud side's process, 0 when it has none of its own."""
+    cloud_restarts: int = 0
+    hosts: list[HostStatus] = []
+    partitions: list[PartitionFigures] = []
+
+
+def write_status(path: Path, status: RunStatus) -> None:
+    """Replace the file; a disk that is full is no reason to stop a run.
+
+    Args:
+        path: The file.
+        status: What to write; gets the time.
+    """
+    status.updated_ms = wall_ms()
+    new = path.with_suffix(".json.new")
+    with suppress(OSError):
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+            file.write(msgspec.json.encode(status) + b"\n")
+        new.replace(path)
+
+
+def read_status(data_dir: Path) -> RunStatus:
+    """Say how the run over a data directory goes, or how the last one went.
+
+    Args:
+        data_dir: The data directory.
+
+    Raises:
+        StoreMissingError: There is none.
+    """
+    with DataDir.open_read_only(data_dir) as opened:
+        owner = opened.owner
+        status = _told(opened.status_path)
+        if status is None:
+            status = RunStatus(
+                pipeline=opened.meta.pipeline, runtime="local", phase="killed", pid=0
+            )
+        if owner is None or status.pid != owner:
+            # of another run than goes on now, or none does
+            if owner is not None:
+                status = RunStatus(
+                    pipeline=opened.meta.pipeline, runtime="", phase="starting", pid=owner
+                )
+            elif status.phase in {"starting", "running"}:
+                status.phase = "killed"
+            status.hosts = [] if status.phase == "starting" else status.hosts
+            status.partitions = []
+    if owner is None:
+        status.pid = status.cloud_pid = 0
+        for host in status.hosts:
+            host.pid = 0
+    if not status.partitions:
+        status.partitions = _committed(data_dir, len(status.hosts))
+    return status
+
+
+def with_lags(partitions: list[PartitionFigures]) -> list[PartitionFigures]:
+    """Fill in how far each partition is behind the furthest.
+
+    Args:
+        partitions: Changed.
+    """
+    furthest = max((each.watermark_ms for each in partitions), default=-1)
+    for each in partitions:
+        if each.watermark_ms >= 0:
+            each.lag_ms = furthest - each.watermark_ms
+    return partitions
+
+
+def _told(path: Path) -> RunStatus | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunStatus)
+    except (OSError, msgspec.DecodeError):
+        return None  # no run was told of yet, or by another version
+
+
+def _committed(data_dir: Path, hosts: int) -> list[PartitionFigures]:
+    return with_lags(
+        [
+            PartitionFigures(
+                number=number,
+                host=number % hosts if hosts else -1,
+                events=head.counters.events,
+                features=head.counters.features,
+                commits=head.counters.commits,
+                watermark_ms=head.watermark_ms,
+                is_ended=head.is_ended,
+            )
+            for number, head in run_state(data_dir).heads.items()
+        ]
+    )

@@ -1,0 +1,67 @@
+"""Waits for the owner of databases that is dying, without opening them.
+
+A process that was cut off from its run goes on for some seconds and holds its
+databases. RocksDB's lock is a lock of the kernel on a file: it goes with the
+process, whatever that dies of.
+"""
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import StoreLockedError
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.05
+
+
+def wait_for_locks(databases: Sequence[Path], timeout_s: float) -> None:
+    """Wait until no other process has the databases open; blocks.
+
+    Not for databases that this process has open: looking would give up its lock.
+
+    Args:
+        databases: Their folders; those that do not exist are free.
+        timeout_s: Longest wait for all of them, seconds.
+
+    Raises:
+        StoreLockedError: An owner did not go.
+    """
+    deadline_ms = monotonic_ms() + timeout_s * 1000.0
+    is_told = False
+    for path in databases:
+        while _is_locked(path / "LOCK"):
+            if monotonic_ms() >= deadline_ms:
+                raise StoreLockedError(
+                    f"the database {path} is in use by another process after {timeout_s:g} s: stop "
+                    "that process, or give another --data-dir"
+                )
+            if not is_told:
+                is_told = True
+                _log.warning(
+                    "the database %s is still in use by a process that is ending: waiting up to "
+                    "%g s",
+                    path,
+                    timeout_s,
+                )
+            time.sleep(_RETRY_S)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False

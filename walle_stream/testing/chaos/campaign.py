@@ -1,0 +1,284 @@
+"""A campaign: lives that are killed again and again, each compared at its end.
+
+A kill counts only when the data directory had commits and not yet all of them.
+Every step is in the ledger before the next begins. What was left running by a
+campaign that was killed itself is killed first: that is one more kill, which
+nobody counts and every life has to survive.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.clock import monotonic_ms, wall_ms
+from walle_stream.errors import CampaignError, ChaosError
+from walle_stream.testing.chaos.aim import Shot, next_shot
+from walle_stream.testing.chaos.ledger import Ledger, forget_ledger, lock_folder, read_ledger
+from walle_stream.testing.chaos.outcome import difference
+from walle_stream.testing.chaos.plan import SURVIVED_MAX, ChaosPlan
+from walle_stream.testing.chaos.report import (
+    FaultReport,
+    Mismatch,
+    PartReport,
+    these_versions,
+    this_machine,
+)
+from walle_stream.testing.chaos.targets import Role, RunEnd, Running, Target, find_target
+
+RUN_TIMEOUT_S: Final = 120.0
+"""A run that takes longer than this hangs: that is a finding."""
+
+type OnKill = Callable[[FaultReport], None]
+"""Called after every kill, counted or not, and whenever a life begins."""
+
+
+class Campaign:
+    """One campaign in one folder; see the package's docstring. Use once."""
+
+    def __init__(
+        self,
+        plan: ChaosPlan,
+        folder: Path,
+        *,
+        is_resumed: bool = False,
+        on_kill: OnKill | None = None,
+    ) -> None:
+        """Take the folder and look for an earlier campaign in it.
+
+        Args:
+            plan: What to do.
+            folder: Where everything goes; made when it is not there. The data
+                directories of a life that differed stay.
+            is_resumed: Go on with the campaign that was begun there; where none
+                was, begin.
+            on_kill: See ``OnKill``; called in the thread that runs.
+
+        Raises:
+            CampaignError: There is a campaign already, or it has another plan; or no
+                target has a name of the plan's.
+        """
+        for part in plan.parts:
+            find_target(part.target)  # not only after hours of the parts before it
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder.resolve()
+        self._lock = lock_folder(self._folder)
+        self._on_kill = on_kill or (lambda _report: None)
+        try:
+            self._ledger = _begin(plan, self._folder, is_resumed=is_resumed)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._plan = plan
+        self._roles: dict[str, Role] = {}
+        self._since_ms = monotonic_ms()
+
+    @property
+    def report(self) -> FaultReport:
+        """The report so far."""
+        return self._ledger.report
+
+    def run(self) -> FaultReport:
+        """Kill until the plan's kills counted, or a life differed; blocks.
+
+        Returns:
+            What was killed, and whether anything differed.
+
+        Raises:
+            ChaosError: A run hung, or ended neither done nor killed.
+            CampaignError: A target does not fit the pipeline.
+        """
+        self._since_ms = monotonic_ms()
+        ledger = self._ledger
+        try:
+            while ledger.part < len(self._plan.parts) and not ledger.report.mismatches:
+                self._run_part()
+            if not ledger.report.mismatches:
+                forget_ledger(self._folder)
+        finally:
+            os.close(self._lock)
+        return ledger.report
+
+    def _run_part(self) -> None:
+        ledger, folder = self._ledger, self._folder
+        target = find_target(self._plan.parts[ledger.part].target)(self._plan, folder)
+        target.clear()
+        self._roles = {role.name: role for role in target.roles}
+        self._tidy()
+        reference = folder / "reference"
+        if not ledger.has_reference:
+            _remove(reference)
+            self._finish(target, reference)
+            ledger.has_reference = True
+            self._save()
+        expected = target.outcome(reference)
+        while self._part.kills < self._part.wanted:
+            self._begin_life()
+            data_dir = folder / f"life-{ledger.lives}"
+            self._live(target, data_dir)
+            text = difference(target.outcome(data_dir), expected)
+            if text is not None:
+                self._part.mismatches.append(Mismatch(data_dir.name, text))
+                self._save()
+                return
+            ledger.is_alive = False
+            self._save()
+            _remove(data_dir)
+        self._save()
+        ledger.part += 1
+        ledger.has_reference = False
+        ledger.write(folder)
+        _remove(reference)
+
+    def _begin_life(self) -> None:
+        if not self._ledger.is_alive:
+            self._ledger.is_alive = True
+            self._ledger.lives += 1
+            self._part.lives += 1
+            self._save()
+
+    def _live(self, target: Target, data_dir: Path) -> None:
+        while self._part.kills < self._part.wanted:
+            if self._run_and_kill(target, data_dir).kind == "done":
+                return
+        self._finish(target, data_dir)
+
+    def _run_and_kill(self, target: Target, data_dir: Path) -> RunEnd:
+        shot = self._draw(list(self._roles.values()), is_at_start=True)
+        crash = f"{shot.point}:{shot.visit}" if shot.point else ""
+        running = target.start(data_dir, shot.role if crash else "", crash)
+        self._part.runs += 1
+        survived = 0
+        try:
+            while True:
+                phase = self._shoot(running, shot)
+                is_over = phase is None or self._roles[shot.role].ends_run
+                end = running.await_end(RUN_TIMEOUT_S if is_over and phase is not None else 0.0)
+                # a kill that came too late hit nothing
+                if phase is not None and not (end is not None and end.kind == "done"):
+                    survived += end is None
+                    self._note(target, data_dir, shot.role, phase)
+                if end is not None:
+                    return self._checked(end)
+                if is_over and phase is not None:
+                    raise ChaosError(f"a run outlived its own kill: see {data_dir}")
+                if self._part.kills >= self._part.wanted:
+                    return self._checked(running.await_end(RUN_TIMEOUT_S))
+                shot = self._draw(self._allowed(survived), is_at_start=False)
+        finally:
+            running.close()
+
+    def _shoot(self, running: Running, shot: Shot) -> str | None:
+        # what it was doing; None when it was not hit
+        if shot.point:
+            if running.await_crash(RUN_TIMEOUT_S):
+                return f"at {shot.point}"
+            if running.await_end(0.0) is None:
+                raise ChaosError(_HANGS)
+            return None
+        running.await_life(RUN_TIMEOUT_S)
+        if running.await_end(shot.delay_s) is None and running.kill(shot.role, self._ledger.shots):
+            return f"after {running.phase()}" if running.phase() else "before any"
+        return None
+
+    def _allowed(self, survived: int) -> list[Role]:
+        roles = list(self._roles.values())
+        return roles if survived < SURVIVED_MAX else [role for role in roles if role.ends_run]
+
+    def _draw(self, roles: list[Role], *, is_at_start: bool) -> Shot:
+        shot = next_shot(self._plan, self._ledger.shots, roles, is_at_start=is_at_start)
+        self._ledger.shots += 1
+        return shot
+
+    def _note(self, target: Target, data_dir: Path, role: str, phase: str) -> None:
+        standing = target.standing(data_dir)
+        if standing is not None and standing.commits > 0 and not standing.is_complete:
+            self._part.count(role, phase)
+        else:
+            self._part.not_counted += 1
+        self._save()
+        self._on_kill(self.report)
+
+    def _finish(self, target: Target, data_dir: Path) -> None:
+        running = target.start(data_dir)
+        self._part.runs += 1
+        try:
+            end = running.await_end(RUN_TIMEOUT_S)
+            if self._checked(end).kind != "done":
+                raise ChaosError(f"the run that nobody killed did not end well: {end}")
+        finally:
+            running.close()
+
+    def _checked(self, end: RunEnd | None) -> RunEnd:
+        if end is None:
+            raise ChaosError(_HANGS)
+        if end.kind == "failed":
+            raise ChaosError(f"a run ended neither done nor killed: {end.text}")
+        self._part.gave_up += end.kind == "gave up"
+        return end
+
+    @property
+    def _part(self) -> PartReport:
+        return self._ledger.report.parts[self._ledger.part]
+
+    def _save(self) -> None:
+        now_ms = monotonic_ms()
+        self._part.wall_s = round(self._part.wall_s + (now_ms - self._since_ms) / 1000.0, 3)
+        self._since_ms = now_ms
+        self._ledger.write(self._folder)
+
+    def _tidy(self) -> None:
+        # of lives that were over when the campaign was killed
+        alive = f"life-{self._ledger.lives}" if self._ledger.is_alive else ""
+        for path in self._folder.glob("life-*"):
+            if path.name != alive:
+                _remove(path)
+
+
+_HANGS: Final = (
+    f"a run has not ended after {RUN_TIMEOUT_S:g} s: it hangs; the data directory of the life "
+    "is kept, run the pipeline on it to see"
+)
+
+
+def _begin(plan: ChaosPlan, folder: Path, *, is_resumed: bool) -> Ledger:
+    found = read_ledger(folder)
+    if found is None:
+        parts = [PartReport(target=part.target, wanted=part.kills) for part in plan.parts]
+        report = FaultReport(
+            pipeline=plan.pipeline,
+            seed=plan.seed,
+            date=time.strftime("%Y-%m-%d", time.gmtime(wall_ms() / 1000)),
+            machine=this_machine(),
+            versions=these_versions(),
+            parts=parts,
+        )
+        return Ledger(plan=plan, report=report)
+    if not is_resumed:
+        raise CampaignError(
+            f"a campaign was begun in {folder} ({found.report.kills} of {found.plan.kills} kills): "
+            "go on with --resume, or give another --folder"
+        )
+    if found.plan != plan:
+        old, new = msgspec.structs.asdict(found.plan), msgspec.structs.asdict(plan)
+        names = ", ".join(name for name in old if old[name] != new[name])
+        raise CampaignError(
+            f"the campaign in {folder} was begun with another plan ({names}): give the same "
+            "arguments, or another --folder"
+        )
+    if found.report.mismatches:
+        raise CampaignError(
+            f"the campaign in {folder} is over, {found.report.mismatches[0].life} differed: look "
+            "at it, then give another --folder"
+        )
+    found.report.resumes += 1
+    return found
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)

@@ -1,0 +1,116 @@
+"""Where a campaign stands, on disk: it goes on from there after its own ``kill -9``.
+
+``campaign.json`` is replaced as a whole (written beside, synced, renamed) after
+every kill and at every step between lives, so it is never half of anything.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.errors import CampaignError
+from walle_stream.testing.chaos.plan import ChaosPlan
+from walle_stream.testing.chaos.report import FaultReport
+
+LEDGER_FORMAT: Final = 1
+"""Version of the file's layout."""
+
+_FILE: Final = "campaign.json"
+_LOCK: Final = "campaign.lock"
+
+
+class Ledger(msgspec.Struct, kw_only=True):
+    """Everything that a resumed campaign has to know."""
+
+    format: int = LEDGER_FORMAT
+    plan: ChaosPlan
+    report: FaultReport
+    part: int = 0
+    """Index of the part at hand."""
+    has_reference: bool = False
+    """Whether the part's unkilled run is complete."""
+    lives: int = 0
+    """Lives of all parts so far; the number of the one at hand."""
+    is_alive: bool = False
+    """Whether a life is at hand: its data directory is to be continued."""
+    shots: int = 0
+    """Kills drawn so far; see ``aim``."""
+
+    def write(self, folder: Path) -> None:
+        """Replace the file.
+
+        Args:
+            folder: The campaign's.
+        """
+        new = folder / f"{_FILE}.new"
+        with new.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(folder / _FILE)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def read_ledger(folder: Path) -> Ledger | None:
+    """Read the file; None when no campaign was begun in the folder.
+
+    Args:
+        folder: The campaign's.
+
+    Raises:
+        CampaignError: It is damaged, or of another version.
+    """
+    path = folder / _FILE
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        found = msgspec.json.decode(content, type=dict).get("format")
+        if found == LEDGER_FORMAT:
+            return msgspec.json.decode(content, type=Ledger)
+    except msgspec.DecodeError as error:
+        raise CampaignError(f"{path} is damaged ({error}): give another --folder") from error
+    raise CampaignError(
+        f"{path} has format {found}, this version reads {LEDGER_FORMAT}: resume it with the "
+        "version that began it, or give another --folder"
+    )
+
+
+def forget_ledger(folder: Path) -> None:
+    """Remove the file: the campaign is over.
+
+    Args:
+        folder: The campaign's.
+    """
+    (folder / _FILE).unlink(missing_ok=True)
+
+
+def lock_folder(folder: Path) -> int:
+    """Take the folder for this process and return the descriptor that holds it.
+
+    Args:
+        folder: Exists; empty, or a campaign's.
+
+    Raises:
+        CampaignError: Another campaign has it, or it holds something else.
+    """
+    if any(folder.iterdir()) and not (folder / _LOCK).exists():
+        # what is named like ours in there is not ours to remove
+        raise CampaignError(f"{folder} is not empty and no campaign's: give another --folder")
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise CampaignError(
+            f"another campaign runs in {folder}: wait for its end, or give another --folder"
+        ) from error
+    return descriptor

@@ -1,0 +1,271 @@
+"""``walle run`` as a target: one process, and the process VMs that it starts.
+
+Roles: ``run``, the process itself, at crash points or random moments; ``vm``,
+a child that runs scripts, at random moments. There are children where a task
+has ``isolation: process``, and for a while after a kill in the middle of a call
+(``vm.containment``).
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from walle_stream.app.query import RunState, canonical_state, features_lines, run_state
+from walle_stream.app.resources import find_definition
+from walle_stream.errors import CampaignError, ChaosError, StoreError, VmError
+from walle_stream.faults import CRASH_POINTS
+from walle_stream.testing.chaos import processes
+from walle_stream.testing.chaos.plan import ChaosPlan
+from walle_stream.testing.chaos.targets import Role, RunEnd
+
+MARK: Final = "WALLE_CHAOS"
+"""Environment variable of every process of a campaign: the campaign's folder."""
+
+_LOOK_S: Final = 0.002
+_END_TIMEOUT_S: Final = 30.0
+_TEXT_MAX: Final = 2_000
+_CALLS: Final = ("reply.before", "reply.after")
+
+
+class LocalTarget:
+    """A pipeline as a user runs it, ``walle run``."""
+
+    vm_weight = 0.2
+    """How often a VM is chosen, against 1 for the run: here there seldom is one."""
+
+    def __init__(self, plan: ChaosPlan, folder: Path) -> None:
+        """Prepare.
+
+        Args:
+            plan: The campaign's.
+            folder: For the phase file and what the runs say.
+        """
+        self._plan = plan
+        self._folder = folder
+        self._file = self.definition(find_definition(plan.pipeline))
+
+    def definition(self, file: Path) -> Path:
+        """Return the definition to run.
+
+        Args:
+            file: What the plan names.
+        """
+        return file
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """The run and its VMs."""
+        has_calls = any("services" in (each.get("spec") or {}) for each in documents(self._file))
+        points = tuple(point for point in CRASH_POINTS if has_calls or point not in _CALLS)
+        run = Role("run", ends_run=True, points=points)
+        return run, Role("vm", ends_run=False, weight=self.vm_weight)
+
+    def clear(self) -> None:
+        """Kill every process that carries the folder's mark.
+
+        Raises:
+            ChaosError: One does not go.
+        """
+        for process in processes.with_environment(MARK, str(self._folder)):
+            if process.pid != os.getpid():
+                processes.kill(process)
+                if not processes.await_end(process, _END_TIMEOUT_S):
+                    raise ChaosError(
+                        f"process {process.pid} of the campaign before does not go: end it, "
+                        "then resume"
+                    )
+
+    def start(self, data_dir: Path, role: str = "", crash: str = "") -> "LocalRunning":
+        """Start ``walle run``; see ``Target.start``.
+
+        Args:
+            data_dir: For ``--data-dir``.
+            role: ``run`` or empty; the only role with crash points.
+            crash: ``POINT:VISIT``.
+        """
+        phase_file = self._folder / "phase"
+        phase_file.write_bytes(b"\0")
+        command = [sys.executable, "-P", "-m", "walle_stream.cli", "run", str(self._file)]
+        for override in self._plan.overrides:
+            command += ["--set", override]
+        command += ["--data-dir", str(data_dir), "--json", "--hosts", str(self._plan.hosts)]
+        environ = {
+            **os.environ,
+            "PYTHONHASHSEED": "0",
+            "WALLE_PHASE_FILE": str(phase_file),
+            MARK: str(self._folder),
+        }
+        if role:
+            environ["WALLE_CRASH"] = crash
+        said = self._folder / "said.txt"
+        # a pipe that nobody reads would stop it
+        with said.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        return LocalRunning(process, phase_file, said, is_armed=bool(role))
+
+    def standing(self, data_dir: Path) -> RunState | None:
+        """Return how far the runs came; None before the data directory is complete.
+
+        Args:
+            data_dir: May be in use.
+        """
+        try:
+            return run_state(data_dir)
+        except StoreError:
+            return None
+
+    def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
+        """Return features and canonical state.
+
+        Args:
+            data_dir: Of a run that ended.
+        """
+        return {
+            "features": list(features_lines(data_dir)),
+            "state": list(canonical_state(data_dir)),
+        }
+
+
+class IsolatedTarget(LocalTarget):
+    """The same with ``isolation: process`` for every task of the pipeline's file."""
+
+    vm_weight = 1.5
+
+    def definition(self, file: Path) -> Path:
+        """Write the changed definition, its neighbours linked beside it.
+
+        Args:
+            file: What the plan names.
+
+        Raises:
+            CampaignError: It holds no task.
+        """
+        found = documents(file)
+        tasks = [each for each in found if each.get("kind") == "Task"]
+        if not tasks:
+            raise CampaignError(
+                f"{file} holds no document of kind Task: the target 'isolated' needs the tasks in "
+                "the pipeline's file"
+            )
+        for task in tasks:
+            task["spec"]["isolation"] = "process"
+        folder = self._folder / "isolated"
+        folder.mkdir(exist_ok=True)
+        for path in file.resolve().parent.iterdir():
+            link = folder / path.name
+            if path.name != file.name and not link.is_symlink():
+                link.symlink_to(path)
+        copy = folder / file.name
+        copy.write_text(yaml.safe_dump_all(found, allow_unicode=True, sort_keys=False))
+        return copy
+
+
+class LocalRunning:
+    """A ``walle run`` that was started. One thread."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", phase_file: Path, said: Path, *, is_armed: bool
+    ) -> None:
+        """Take it over.
+
+        Args:
+            process: Reaped here.
+            phase_file: See ``walle_stream.faults``.
+            said: What it prints.
+            is_armed: Whether it may kill itself.
+        """
+        self._process = process
+        self._phase_file = phase_file
+        self._said = said
+        self._may_be_killed = is_armed
+        self._vms_killed = 0
+
+    def await_life(self, timeout_s: float) -> None:
+        """Block until the first crash point was passed; see ``Running``.
+
+        Args:
+            timeout_s: At most so long.
+        """
+        left = int(timeout_s / _LOOK_S)
+        while left > 0 and not self.phase() and self.await_end(_LOOK_S) is None:
+            left -= 1
+
+    def await_end(self, timeout_s: float) -> RunEnd | None:
+        """Block until the run has ended; see ``Running``.
+
+        Args:
+            timeout_s: At most so long.
+        """
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        if code == 0:
+            return RunEnd("done")
+        if code == -signal.SIGKILL and self._may_be_killed:
+            return RunEnd("killed")
+        text = self._said.read_text(errors="replace")[-_TEXT_MAX:].strip()
+        # two VMs killed in turn while they start: the run says so and ends
+        is_allowed = code == VmError.exit_code and self._vms_killed > 0
+        return RunEnd("gave up" if is_allowed else "failed", f"exit status {code}: {text}")
+
+    def await_crash(self, timeout_s: float) -> bool:
+        """Block until the run has ended, and say whether of its crash point.
+
+        Args:
+            timeout_s: At most so long.
+        """
+        end = self.await_end(timeout_s)
+        return end is not None and end.kind == "killed"
+
+    def kill(self, role: str, pick: int) -> bool:
+        """Send SIGKILL to the run or to a VM; see ``Running``.
+
+        Args:
+            role: ``run`` or ``vm``.
+            pick: Chooses the VM.
+        """
+        if self._process.poll() is not None:
+            return False
+        if role == "run":
+            self._may_be_killed = True
+            self._process.kill()
+            return True
+        found = processes.children_of(self._process.pid)
+        if not found or not processes.kill(found[pick % len(found)]):
+            return False
+        self._vms_killed += 1
+        return True
+
+    def phase(self) -> str:
+        """Return the crash point passed last; empty before the first."""
+        number = self._phase_file.read_bytes()[0]
+        return CRASH_POINTS[number - 1] if number else ""
+
+    def close(self) -> None:
+        """Kill the run if it is alive, and reap it."""
+        self._process.kill()
+        self._process.wait(_END_TIMEOUT_S)
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    """Return the YAML documents of a definition, unchecked.
+
+    Args:
+        file: Checked by the run itself.
+
+    Raises:
+        CampaignError: It cannot be read at all.
+    """
+    try:
+        return [each for each in yaml.safe_load_all(file.read_text()) if isinstance(each, dict)]
+    except (OSError, yaml.YAMLError) as error:
+        raise CampaignError(f"{file} cannot be read ({error}): walle validate {file}") from error

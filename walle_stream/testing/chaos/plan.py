@@ -1,0 +1,46 @@
+"""What a campaign is to do: plain values that are kept with its progress."""
+
+from typing import Final
+
+import msgspec
+
+SURVIVED_MAX: Final = 2
+"""Kills that one run is to survive, before it is killed as a whole or left to its end.
+
+A device whose runs end their VM three times in a process is quarantined there
+(``limits.strikes``): one more kill could rightly change the features."""
+
+
+class PartPlan(msgspec.Struct, frozen=True):
+    """A share of the campaign: one target."""
+
+    target: str
+    """Its name, or a dotted path ``package.module:NAME`` (``targets.find_target``)."""
+    kills: int
+    """Kills that must count, ≥ 1."""
+
+
+class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to kill and how often."""
+
+    pipeline: str
+    """File, or the name of a shipped one."""
+    overrides: tuple[str, ...] = ()
+    """Like ``--set``, each ``a.b=c``."""
+    parts: tuple[PartPlan, ...]
+    """One after another."""
+    seed: int = 1
+    """Every choice follows from it and from the number of the shot."""
+    hosts: int = 2
+    """Device hosts of a run."""
+    aimed_ratio: float = 0.5
+    """Share of the shots at a named crash point, 0-1; the others come at random moments."""
+    mean_delay_s: float = 0.25
+    """Mean time from the first sign of life, or from the last kill, to one at a random moment."""
+    max_visits: int = 60
+    """Shots at a crash point hit one of its first so many visits."""
+
+    @property
+    def kills(self) -> int:
+        """Kills of all parts."""
+        return sum(part.kills for part in self.parts)

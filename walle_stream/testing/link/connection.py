@@ -1,0 +1,185 @@
+"""One connection through a link: two directions, each a queue of pieces with due times.
+
+Runs in the link's event loop alone.
+"""
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from walle_stream.testing.link.shape import Direction, LinkShape, Pacer
+
+PIECE_BYTES: Final = 16_384
+"""Most bytes that are read, and forwarded, at once."""
+
+HELD_MAX_BYTES: Final = 1 << 20
+"""Bytes on their way in one direction; behind them the sender has to wait."""
+
+# in a queue of pieces: the sender's end was reset; b"" is its orderly end
+_BROKEN: Final = None
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Lane(msgspec.Struct):
+    """The state of one direction of a link, shared by its connections."""
+
+    direction: Direction
+    shape: LinkShape = msgspec.field(default_factory=LinkShape)
+    is_stalled: bool = False
+    is_cut: bool = False
+    delivered_bytes: int = 0
+    lost_bytes: int = 0
+
+
+class Pipe:
+    """One direction of one connection."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        changed: asyncio.Condition,
+        seed: str,
+    ) -> None:
+        """Connect two ends.
+
+        Args:
+            lane: The direction's state.
+            reader: Where bytes come from.
+            writer: Where they go.
+            changed: Notified whenever a lane changes; shared by the whole link.
+            seed: Of the jitter.
+        """
+        self._lane = lane
+        self._reader = reader
+        self._writer = writer
+        self._changed = changed
+        self._pacer = Pacer(seed)
+        self._pieces: deque[tuple[float, bytes | None]] = deque()
+        self._held_bytes = 0
+        self.is_torn = False
+        """Whether bytes were lost: the connection cannot go on after a cut."""
+
+    async def run(self) -> None:
+        """Forward until the sender's end has been delivered."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._take())
+            group.create_task(self._deliver())
+
+    async def _take(self) -> None:
+        clock = asyncio.get_running_loop().time
+        piece: bytes | None = b"?"
+        while piece:
+            try:
+                piece = await self._reader.read(PIECE_BYTES)
+            except OSError:
+                piece = _BROKEN
+            due_s = self._pacer.due_s(self._lane.shape, clock(), len(piece or b""))
+            async with self._changed:
+                self._pieces.append((due_s, piece))
+                self._held_bytes += len(piece or b"")
+                self._changed.notify_all()
+                await self._changed.wait_for(lambda: self._held_bytes < HELD_MAX_BYTES)
+
+    async def _deliver(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._pieces)
+                due_s = self._pieces[0][0]
+            await asyncio.sleep(max(0.0, due_s - clock()))
+            async with self._changed:
+                await self._changed.wait_for(self._may_go)
+                _, piece = self._pieces.popleft()
+                self._held_bytes -= len(piece or b"")
+                self._changed.notify_all()
+            if piece is _BROKEN:
+                raise ConnectionResetError
+            if not piece:
+                with suppress(OSError):
+                    self._writer.write_eof()
+                return
+            await self._forward(piece)
+
+    def _may_go(self) -> bool:
+        lane = self._lane
+        # an end is no byte that could be lost: in a cut nobody hears of it, behind it they do
+        return not lane.is_stalled and (bool(self._pieces[0][1]) or not lane.is_cut)
+
+    async def _forward(self, piece: bytes) -> None:
+        lane = self._lane
+        self.is_torn = self.is_torn or lane.is_cut
+        if not self.is_torn:
+            try:
+                self._writer.write(piece)
+                await self._writer.drain()
+            except OSError:
+                # who is gone says so in the other direction, if that lets it
+                self.is_torn = True
+        if self.is_torn:
+            lane.lost_bytes += len(piece)
+        else:
+            lane.delivered_bytes += len(piece)
+
+
+class Connection:
+    """Both directions, from a client to the target."""
+
+    def __init__(self, up: Pipe, down: Pipe, writers: tuple[asyncio.StreamWriter, ...]) -> None:
+        """Take the ends over; in the task that is going to run it.
+
+        Args:
+            up: From the client.
+            down: To it.
+            writers: Both ends, to close them.
+        """
+        self._pipes = (up, down)
+        self._writers = writers
+        self._task = asyncio.current_task()
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether it lost bytes."""
+        return any(pipe.is_torn for pipe in self._pipes)
+
+    async def run(self) -> None:
+        """Forward both ways until both have ended, or one end resets; then close."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for pipe in self._pipes:
+                    group.create_task(pipe.run())
+        except* ConnectionResetError:
+            self._abort()
+        finally:
+            for writer in self._writers:
+                writer.close()
+            for writer in self._writers:
+                with suppress(OSError):
+                    await writer.wait_closed()
+
+    def reset(self) -> None:
+        """End it with a reset at both ends; what is on its way is lost."""
+        self._abort()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _abort(self) -> None:
+        for writer in self._writers:
+            reset_writer(writer)
+
+
+def reset_writer(writer: asyncio.StreamWriter) -> None:
+    """Close one end with RST in place of FIN.
+
+    Args:
+        writer: The end's.
+    """
+    with suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()

@@ -1,0 +1,224 @@
+"""The link: listens, connects, and is told its faults from any thread."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from walle_stream.errors import LinkAddressError
+from walle_stream.testing.link.connection import Connection, Lane, Pipe, reset_writer
+from walle_stream.testing.link.shape import DOWN, UP, Direction, LinkShape
+
+type Address = tuple[str, int]
+"""Host and port."""
+
+
+class Link:
+    """A TCP relay with faults. All methods may be called from any thread; none waits for bytes.
+
+    ``stall`` delays and loses nothing. ``cut`` loses what is sent into it, and
+    whoever sends does not learn of it: a connection that lost bytes can never go
+    on, so ``heal`` resets it. Connections that are made during a cut wait and
+    begin when it is healed, as repeated SYNs would; so do those during a stall
+    of either direction.
+    """
+
+    def __init__(self, target: Address, listen: Address = ("127.0.0.1", 0), seed: int = 1) -> None:
+        """Listen at once, in a thread of its own.
+
+        Args:
+            target: Where connections go to; need not be there yet: a connection
+                that it refuses is reset.
+            listen: Where to listen; port 0 takes any that is free.
+            seed: Of the jitter; each connection's follows from it and its number.
+
+        Raises:
+            LinkAddressError: The address is taken, or not of this machine.
+        """
+        self._target = target
+        self._seed = seed
+        self._lanes = {UP: Lane(UP), DOWN: Lane(DOWN)}
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._accepted = 0
+        self._loop = asyncio.new_event_loop()
+        self._changed = asyncio.Condition()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="walle-test-link", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._server = self._do(asyncio.start_server(self._accept, *listen))
+        except OSError as error:
+            self._end_loop()
+            raise LinkAddressError(
+                f"a link cannot listen at {listen[0]}:{listen[1]} ({error.strerror or error}): "
+                "give another address, port 0 takes any that is free"
+            ) from error
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address: Address = (host, port)
+        """Where it listens."""
+
+    # Faults
+
+    def shape(self, shape: LinkShape, direction: Direction | None = None) -> None:
+        """Forward like this from now on; what is on its way keeps its time.
+
+        Args:
+            shape: Delay, jitter, rate.
+            direction: One way; both when left out.
+        """
+        self._change(direction, lambda lane: setattr(lane, "shape", shape))
+
+    def stall(self, direction: Direction | None = None) -> None:
+        """Deliver nothing until ``heal``; nothing is lost, senders wait in the end.
+
+        Args:
+            direction: One way; both when left out.
+        """
+        self._change(direction, lambda lane: setattr(lane, "is_stalled", True))
+
+    def cut(self, direction: Direction | None = None) -> None:
+        """Lose every byte until ``heal``; nobody is told.
+
+        Args:
+            direction: One way, which leaves connections half-open; both when left out.
+        """
+        self._change(direction, lambda lane: setattr(lane, "is_cut", True))
+
+    def heal(self, direction: Direction | None = None) -> None:
+        """End stalls and cuts; reset the connections that lost bytes and are whole again.
+
+        Args:
+            direction: One way; both when left out.
+        """
+
+        def heal(lane: Lane) -> None:
+            lane.is_stalled = lane.is_cut = False
+
+        self._change(direction, heal)
+
+    def reset(self) -> None:
+        """Reset every connection at both ends, now; new ones may be made at once."""
+        self._do(self._reset())
+
+    # What a test waits for
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that go through now."""
+        return len(self._connections)
+
+    @property
+    def accepted_count(self) -> int:
+        """Connections made by clients so far, those that wait for a cut's end included."""
+        return self._accepted
+
+    def delivered_bytes(self, direction: Direction) -> int:
+        """Return bytes handed to the receiving end so far.
+
+        Args:
+            direction: Which way.
+        """
+        return self._lanes[direction].delivered_bytes
+
+    def lost_bytes(self, direction: Direction) -> int:
+        """Return bytes lost in cuts so far.
+
+        Args:
+            direction: Which way.
+        """
+        return self._lanes[direction].lost_bytes
+
+    # Life
+
+    def close(self) -> None:
+        """Reset what goes through and stop listening; may be called twice."""
+        if self._loop.is_closed():
+            return
+        self._do(self._close())
+        self._end_loop()
+
+    def __enter__(self) -> Self:
+        """Return the link."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _do[T](self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _change(self, direction: Direction | None, change: Callable[[Lane], None]) -> None:
+        async def apply() -> None:
+            async with self._changed:
+                for each, lane in self._lanes.items():
+                    if direction in {None, each}:
+                        change(lane)
+                if not any(lane.is_cut for lane in self._lanes.values()):
+                    # before anything moves: not even an end comes through with a hole before it
+                    for connection in self._connections:
+                        if connection.is_torn:
+                            connection.reset()
+                self._changed.notify_all()
+
+        self._do(apply())
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # a task of ours: the server's own are not ended with it
+        self._accepted += 1
+        task = asyncio.ensure_future(self._connect(reader, writer, self._accepted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        lanes = self._lanes.values()
+        try:
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: not any(lane.is_cut or lane.is_stalled for lane in lanes)
+                )
+            back, forth = await asyncio.open_connection(*self._target)
+        except BaseException as error:
+            reset_writer(writer)
+            if isinstance(error, OSError):
+                return
+            raise
+        up = Pipe(self._lanes[UP], reader, forth, self._changed, f"{self._seed}/{number}/up")
+        down = Pipe(self._lanes[DOWN], back, writer, self._changed, f"{self._seed}/{number}/down")
+        connection = Connection(up, down, (writer, forth))
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def _reset(self) -> None:
+        for connection in self._connections:
+            connection.reset()
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._reset()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        await self._server.wait_closed()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        with suppress(RuntimeError):
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()

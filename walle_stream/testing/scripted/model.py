@@ -1,0 +1,15 @@
+"""The YAML keys of a scripted source."""
+
+from pydantic import Field
+
+from walle_stream.spec.models import PathField, Strict
+
+
+class ScriptedModel(Strict):
+    """Where the script is."""
+
+    connector: str = "walle_stream.testing.scripted:CONNECTOR"
+    script: PathField = Field(description="JSON Lines, one step each.")
+    gates: PathField | None = Field(
+        default=None, description="Folder of what was reached; SCRIPT.gates when left out."
+    )

@@ -1,0 +1,82 @@
+"""Rows of a partition's journal: what was taken, while its effects are not all in the store.
+
+A row is MessagePack, ``[1, [watermark before, is_end, [part, ...], [numbers, ...]]]``;
+a part is an array of events, each a map of the fields of ``Event`` by name, numbers
+are ``[device id, next sequence number, next number of a call]``. Events are written
+whole: projecting them to what tasks read costs more than the bytes do.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from walle_stream.events import Event
+from walle_stream.wire.rows import RowDecoder, encode_row
+
+type DeviceNumbers = tuple[str, int, int]
+"""(device id, next sequence number, next number of a call)."""
+
+_decode: Final = RowDecoder(
+    tuple[int, bool, list[list[Event]], list[DeviceNumbers]], "journal"
+).decode
+_decode_part: Final = msgspec.msgpack.Decoder(list[Event]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class JournalBatch(msgspec.Struct, frozen=True):
+    """What one commit took, as the machine is given it again."""
+
+    watermark_ms: int
+    """Of the partition, before it."""
+    is_end: bool
+    """Whether the source's natural end follows."""
+    events: list[Event]
+    """In the partition's order."""
+    numbers: list[DeviceNumbers]
+    """Of the devices whose scripts emitted or called, behind the commit: giving them the
+    events again does not tell."""
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """Encode a part of what a commit will take.
+
+    Args:
+        events: In the partition's order.
+    """
+    return _encode(events)
+
+
+def decode_events(part: bytes) -> list[Event]:
+    """Decode a part; only what this process has encoded."""
+    return _decode_part(part)
+
+
+def encode_batch(
+    parts: Sequence[bytes],
+    watermark_ms: int,
+    *,
+    is_end: bool,
+    numbers: Sequence[DeviceNumbers],
+) -> bytes:
+    """Encode what a commit takes.
+
+    Args:
+        parts: From ``encode_events``, in order.
+        watermark_ms: Of the partition, before it.
+        is_end: Whether the source's natural end follows.
+        numbers: See ``JournalBatch``.
+    """
+    return encode_row((watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers))
+
+
+def decode_batch(row: bytes) -> JournalBatch:
+    """Decode a row.
+
+    Raises:
+        FormatVersionError: Its layout is of another version.
+        StoreCorruptedError: It is damaged.
+    """
+    watermark_ms, is_end, parts, numbers = _decode(row)
+    events = [event for part in parts for event in part]
+    return JournalBatch(watermark_ms, is_end, events, numbers)
