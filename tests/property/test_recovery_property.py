@@ -65,7 +65,7 @@ class Life:
 
     def __init__(self, folder, horizon, keep, policy):
         self.folder = folder
-        self.tunnel = Tunnel()
+        self.tunnel, self.pool = Tunnel(), CountingPool()
         self.plan = PartitionPlan(
             triggers={task: tuple(map(tuple, found)) for task, found in TRIGGERS.items()},
             versions=VERSIONS,
@@ -80,7 +80,7 @@ class Life:
         return PartitionHost(
             0,
             self.plan,
-            CountingPool(),
+            self.pool,
             lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
             lambda rows: UplinkSession(self.tunnel, 0, rows.next_epoch(), "ab" * 16, rows.outbox()),
             self.tunnel,

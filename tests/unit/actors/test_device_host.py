@@ -1,0 +1,122 @@
+"""A device host's turns: several deliveries to a commit, and what failed is taken again."""
+
+import pytest
+
+from tests.property.test_recovery_property import CountingPool, Life, canonical
+from tests.unit.stream.test_machine import make_events
+from walle_stream.actors.batching import BatchSizer
+from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
+from walle_stream.actors.supervisor import RestartPolicy
+from walle_stream.actors.turn import Delivery
+from walle_stream.errors import VmCrashedError
+from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.store.partition import PartitionStore
+from walle_stream.stream.sequence import SequencePolicy
+
+pytestmark = pytest.mark.actors
+
+POLICY = SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
+BATCH = 7
+
+
+class FailingPool(CountingPool):
+    """Crashes at some calls, then goes on."""
+
+    def __init__(self, failures):
+        self.failures, self.calls = failures, 0
+
+    def run(self, task, groups, *, is_doubtful):
+        self.calls += 1
+        if self.calls in self.failures:
+            raise VmCrashedError("as the test wants it")
+        return super().run(task, groups, is_doubtful=is_doubtful)
+
+
+class ListReader:
+    """Gives batches of a list, one at a read."""
+
+    def __init__(self, batches):
+        self.batches, self.batch_events, self.keeps_raw = list(batches), 0, False
+
+    def read(self):
+        return [self.batches.pop(0)] if self.batches else []
+
+    def drain(self):
+        return []
+
+    @property
+    def is_done(self):
+        return not self.batches
+
+
+def batches():
+    events = make_events(11)
+    last = (len(events) - 1) // BATCH
+    for number in range(last + 1):
+        given = events[number * BATCH : (number + 1) * BATCH]
+        offset = b"%d" % (number + 1)
+        yield SourceBatch(0, given, offset, SourceCounts(), [], is_end=number == last)
+
+
+def open_host(folder, pool, commit_events):
+    life = Life(folder, 30, 10**6, POLICY)
+    life.pool = pool
+    host = DeviceHost("h", lambda: [life.open()], RestartPolicy(), BatchSizer(1e9, commit_events))
+    host.on_start()
+    return host
+
+
+def stored(folder):
+    with PartitionStore.open(folder / "rows", read_only=True) as store:
+        return dict(canonical(store))
+
+
+def run(folder, failures=(), commit_events=20):
+    folder.mkdir()
+    pool = FailingPool(failures)
+    host = open_host(folder, pool, commit_events)
+    for batch in batches():
+        host.on_message(Delivery(batch, 0.0))
+    host.on_message(Close(0.0))
+    return stored(folder), pool.calls
+
+
+@pytest.mark.parametrize("commit_events", [1, 20, 1_000])
+def test_what_failed_is_taken_again_from_its_encoded_events(tmp_path, commit_events):
+    expected, calls = run(tmp_path / "whole", commit_events=commit_events)
+    found, with_failures = run(tmp_path / "failed", {1, 3, 4}, commit_events)
+    assert found == expected
+    assert with_failures > calls
+
+
+def test_a_turn_that_fails_again_and_again_ends_the_host(tmp_path):
+    with pytest.raises(VmCrashedError):
+        run(tmp_path / "failed", set(range(1, 100)))
+
+
+def test_a_host_that_reads_by_itself_commits_the_same(tmp_path):
+    expected, _ = run(tmp_path / "told")
+    folder = tmp_path / "pulled"
+    folder.mkdir()
+    host = open_host(folder, CountingPool(), 20)
+    sent = []
+    pull = Pull(ListReader(batches()), sent.append)
+    host.on_message(pull)
+    while sent:
+        host.on_message(sent.pop())
+    assert (pull.done.is_set(), pull.is_ended, pull.events) == (True, True, len(make_events(11)))
+    assert host.on_message(GetStatus())[0].counters.events == pull.events
+    host.on_message(Close(0.0))
+    assert stored(folder) == expected
+
+
+def test_reading_stops_where_it_is_asked_to(tmp_path):
+    host = open_host(tmp_path, CountingPool(), 1_000)
+    sent = []
+    pull = Pull(ListReader(batches()), sent.append)
+    host.on_message(pull)
+    pull.stop.set()
+    host.on_message(sent.pop())
+    assert (pull.done.is_set(), pull.is_ended, pull.events, sent) == (True, False, BATCH, [])
+    assert host.on_message(GetStatus())[0].counters.events == BATCH
+    host.on_message(Close(0.0))
