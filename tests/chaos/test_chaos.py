@@ -29,7 +29,12 @@ def feed(tmp_path):
 
 
 def overrides(feed):
-    runtime = ("spec.runtime.partitions=4", "spec.runtime.batchEvents=20")
+    runtime = (
+        "spec.runtime.partitions=4",
+        "spec.runtime.batchEvents=20",
+        "spec.state.journalEvents=100",
+        "spec.runtime.activeDevices=30",
+    )
     return (f"spec.source.path={feed}", *runtime)
 
 

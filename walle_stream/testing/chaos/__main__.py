@@ -30,7 +30,14 @@ def main() -> int:
     plan = ChaosPlan(
         pipeline=options.pipeline,
         # small batches: many commits to hit; a later --set of the user's wins
-        overrides=("spec.runtime.partitions=4", "spec.runtime.batchEvents=20", *options.set),
+        overrides=(
+            "spec.runtime.partitions=4",
+            "spec.runtime.batchEvents=20",
+            # devices are written now and then, from the journal and to leave memory
+            "spec.state.journalEvents=100",
+            "spec.runtime.activeDevices=30",
+            *options.set,
+        ),
         parts=tuple(options.target or [PartPlan("local", options.kills)]),
         seed=options.seed,
         hosts=options.hosts,
