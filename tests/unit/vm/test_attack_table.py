@@ -88,7 +88,7 @@ def test_what_cannot_be_stopped_ends_its_host_and_only_that() -> None:
 
 
 def test_what_ends_its_host_is_contained_when_in_doubt(page: Any) -> None:
-    limits = RunLimits(wall_time_ms=1_000)
+    limits = RunLimits(wall_time_ms=2_500)
     for attack in (attack for attack in ATTACKS if attack.outcome == ENDS):
         program = TaskProgram("t", "v", attack.source, "t.py", limits=limits)
         groups: Any = [(f"d{n}", {}, [(1, 0, page({"attack": 1} if n else {}))]) for n in range(2)]

@@ -62,7 +62,8 @@ FAILING = {
 def test_it_fails_its_run_with_one_line_that_names_the_place(page: Any, isolation: Any) -> None:
     for name, (body, error, words) in FAILING.items():
         source = f"def run(ctx, page):\n    if not page.trigger.get('bad'): return\n    {body}\n"
-        limits = RunLimits(output_bytes=1_000)
+        # long enough for a machine that does much else
+        limits = RunLimits(output_bytes=1_000, wall_time_ms=30_000)
         program = TaskProgram("t", "v", source, "t.py", limits=limits, isolation=isolation)
         groups: Any = [(d, {}, [(1, 0, page({"bad": d == "b"}))]) for d in "abc"]
         with VmPool({"t": program}, 1) as pool:
