@@ -24,7 +24,7 @@ CONTENDERS: Final = (
     Contender(
         "walle",
         "walle run",
-        note="state, open pages, output and offset on disk in one write batch per at most 2,000 "
+        note="state, journal, output and offset on disk in one write batch per at most 2,000 "
         "events; exactly once through kill -9; the script in an isolated interpreter; features "
         "through tunnel and cloud table",
     ),
