@@ -1,5 +1,6 @@
 """The main job against an independent recomputation, whatever the cut of batches."""
 
+import gc
 import gzip
 import importlib.util
 import json
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
 from walle_stream.app.query import canonical_state, features_lines
+from walle_stream.app.resources import shipped_configs
 
 pytestmark = pytest.mark.integration
 
@@ -178,3 +183,11 @@ def test_a_gzipped_feed_is_the_same_feed(run_ipv, unseen, reference, tmp_path):
     packed.write_bytes(gzip.compress(unseen.read_bytes()))
     run_ipv(tmp_path / "d", feed=packed)
     assert bytes_of(tmp_path / "d") == reference
+
+
+def test_a_run_leaves_the_collector_as_it_was(tmp_path):
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    assembly = Assembly.load(shipped_configs() / "ipv.yaml", [])
+    LocalRun(assembly, RunOptions(tmp_path / "d", 1, limit=50)).run()
+    assert gc.get_threshold() == thresholds
+    assert gc.get_freeze_count() <= frozen

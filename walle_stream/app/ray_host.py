@@ -126,8 +126,8 @@ class HostProcess:
         Raises:
             WalleError: They cannot be opened.
         """
-        calm_collector()
         assembly, stack, options = self._assembly, self._stack, self._options
+        stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
         self._link.connect(cloud)
         stack.callback(self._link.close)
