@@ -1,10 +1,14 @@
-"""Tables of a bench for a person at a terminal."""
+"""What a bench leaves: tables for a person at a terminal, JSON for the report."""
 
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
+from vm_parts.measuring import say
 from vm_parts.tables import Table
 
 
@@ -24,3 +28,18 @@ def show(tables: Iterable[Table]) -> None:
             shown.add_row(*row)
         console.print(shown)
         console.print()
+
+
+def keep(result: Mapping[str, Any], path: Path | None, why_not: str) -> None:
+    """Write a result as JSON.
+
+    Args:
+        result: What was measured.
+        path: Where; None to write nothing.
+        why_not: What is said then.
+    """
+    if path is None:
+        say(f"not written: {why_not}; --json FILE writes it")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from console import show
+from console import keep, show
 from fleet_parts.hot import Load, measure_hot
 from fleet_parts.residents import Residents, check_residents, measure_residents
 from fleet_parts.tables import bars, tables
@@ -93,11 +93,7 @@ def main() -> int:
     path = options.json
     if path is None and result["is_whole"] and options.parts == list(PARTS):
         path = ROOT / "bench/results/fleet.json"
-    if path is None:
-        say("not written: a small fleet, or not all parts; --json FILE writes it")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=1) + "\n")
+    keep(result, path, "a small fleet, or not all parts")
     return 0
 
 

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from console import show
+from console import keep, show
 from peers_parts.contenders import CONTENDERS, Contender
 from peers_parts.environments import Environment, Missing, find_environment
 from peers_parts.running import ROOT, Cost, Made, canonical, digest_of, run_contender
@@ -78,11 +78,7 @@ def main() -> int:
     path = options.json
     if path is None and not options.quick and options.contenders == NAMES:
         path = ROOT / "bench/results/peers.json"
-    if path is None:
-        say("not written: a quick look, or not all contenders; --json FILE writes it")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=1) + "\n")
+    keep(result, path, "a quick look, or not all contenders")
     return 0
 
 

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from console import show
+from console import keep, show
 from vm_parts.bars import CONTROL_MIN, bars
 from vm_parts.classes import measure_classes
 from vm_parts.contenders import ROOT
@@ -76,11 +76,7 @@ def main() -> int:
     if path is None and not options.quick and options.parts == list(PARTS):
         name = ".".join(map(str, sys.version_info[:2]))
         path = ROOT / f"bench/results/vm-{name}.json"
-    if path is None:
-        say("not written: a quick look, or not all parts; --json FILE writes it")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=1) + "\n")
+    keep(result, path, "a quick look, or not all parts")
     return 0
 
 
