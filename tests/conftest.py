@@ -10,6 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# how long an example takes is the machine's, never a test's matter
+settings.register_profile("walle", deadline=None)
+settings.load_profile("walle")
 
 # the machinery of chaos runs and the user's own settings must not reach the tests
 for _name in [name for name in os.environ if name.startswith("WALLE_")]:

@@ -1,7 +1,9 @@
 """The machine's outputs depend on the order of events alone."""
 
 import random
+from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.events import Event
-from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.machine import PartitionMachine, StreamCounts
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.snapshots import DeviceSnapshot
 
@@ -76,10 +78,34 @@ class Store:
         return machine
 
 
-def run(events, cuts, *, keep=10**9, reopen=False, horizon=0, policy=None):
-    policy = policy or SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
+class EveryId(dict[str, int]):
+    """Makes every event matter."""
+
+    def __contains__(self, _):
+        return True
+
+
+class How(NamedTuple):
+    """How events are run."""
+
+    keep: int = 10**9
+    reopen: bool = False
+    horizon: int = 0
+    policy: SequencePolicy = SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
+    make: Callable[..., PartitionMachine] = PartitionMachine
+    told: list[tuple[StreamCounts, list[Event]]] | None = None
+
+
+def make_eager(triggers, policy):
+    machine = PartitionMachine(triggers, policy)
+    machine.trie.ids = EveryId(machine.trie.ids)
+    return machine
+
+
+def run(events, cuts, **given):
+    keep, reopen, horizon, policy, make, told = How(**given)
     store, seen = Store(horizon), []
-    machine = PartitionMachine(TRIGGERS, policy)
+    machine = make(TRIGGERS, policy)
     bounds = [0, *sorted(cuts), len(events)]
     for number, (start, end) in enumerate(pairwise(bounds), 1):
         is_end = number == len(bounds) - 1
@@ -90,6 +116,8 @@ def run(events, cuts, *, keep=10**9, reopen=False, horizon=0, policy=None):
         runs = machine.handle(batch, is_end=is_end)
         numbered = machine.complete([(each, [each.page, each.clock_ms]) for each in runs])
         seen += [(r.device_id, n, r.task, r.position, emit) for r, n, emit in numbered]
+        if told is not None:
+            told.append((machine.counts, machine.late_events))
         store.commit(machine, batch, before, is_end=is_end)
         gone = machine.excess(keep)
         store.put(machine.delta(number - horizon, gone))
@@ -104,12 +132,12 @@ def run(events, cuts, *, keep=10**9, reopen=False, horizon=0, policy=None):
     return sorted(seen, key=lambda row: row[:2]), store.devices, store.rows
 
 
-def make_events(seed, count=120):
+def make_events(seed, count=120, lags=(0, 0, 0, 2, 9), steps=(0, 0, 1, 3, 40)):
     rng, now = random.Random(seed), 1_000
-    kinds = ["page_enter", "page_exit", "click", "exposure"]
+    kinds = ["page_enter", "page_exit", "click", "exposure", "page_scroll", "page_scroll"]
     events = []
     for _ in range(count):
-        now += rng.choice([0, 0, 1, 3, 40])
+        now += rng.choice(steps)
         kind = rng.choice(kinds)
         events.append(
             Event(
@@ -118,7 +146,7 @@ def make_events(seed, count=120):
                 kind,
                 rng.choice(["p", "q"]),
                 rng.choice(["", "1", "2"]),
-                now - rng.choice([0, 0, 0, 2, 9]),
+                now - rng.choice(lags),
                 now,
                 {"item": str(rng.randrange(3))},
                 rng.choice(["", "", f"u{rng.randrange(40)}"]),
@@ -139,6 +167,31 @@ def test_cuts_passivation_and_deaths_change_nothing(seed, cuts, keep, horizon):
     assert run(events, cuts, keep=keep, horizon=horizon) == whole
     assert run(events, cuts, reopen=True, horizon=horizon) == whole
     assert run(events, cuts, keep=keep, reopen=True, horizon=horizon) == whole
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 120), max_size=6),
+    st.builds(
+        SequencePolicy,
+        page_timeout_ms=st.sampled_from((None, 2, 50, 300)),
+        out_of_order_ms=st.sampled_from((0, 0, 3, 60)),
+        page_max_events=st.sampled_from((1, 3, 7, 10_000)),
+        fields=st.sampled_from((None, frozenset({"item"}), frozenset())),
+    ),
+    st.sampled_from(((0,), (0, 0, 0, 2, 9), (0,) * 30 + (4,))),
+    st.sampled_from(((0, 1), (0, 0, 1, 3, 40))),
+)
+def test_events_that_no_trigger_names_change_nothing(seed, cuts, policy, lags, steps):
+    events = make_events(seed, lags=lags, steps=steps)
+    expected, told, told_after_deaths = [], [], []
+    whole = run(events, cuts, policy=policy, make=make_eager, told=expected)
+    assert run(events, [], policy=policy) == whole
+    assert run(events, cuts, policy=policy, horizon=3, told=told) == whole
+    assert told == expected
+    again = run(events, cuts, policy=policy, keep=2, reopen=True, horizon=2, told=told_after_deaths)
+    assert again == whole
+    assert told_after_deaths == expected
 
 
 def test_sequence_numbers_are_contiguous_per_device_in_the_order_of_positions():

@@ -90,7 +90,7 @@ def test_log_lines_beyond_the_limit_are_counted(page: Any, isolation: str) -> No
 @every_policy
 def test_strikes_put_a_task_out_on_one_device(page: Any, isolation: str) -> None:
     source = "def run(ctx, page):\n    while page.trigger.get('goes'): pass\n    ctx.emit({})"
-    with VmPool(program(source, RunLimits(wall_time_ms=30, strikes=2), isolation), 1) as pool:
+    with VmPool(program(source, RunLimits(wall_time_ms=100, strikes=2), isolation), 1) as pool:
         seen = [
             [group.runs[0].error for group in pool.run("t", three(page, goes=1))] for _ in range(3)
         ]

@@ -139,7 +139,7 @@ def run(ctx, page):
 
 
 def test_a_device_s_task_is_quarantined_after_its_strikes(open_pool: Any, page: Any) -> None:
-    limits = RunLimits(wall_time_ms=20, strikes=2)
+    limits = RunLimits(wall_time_ms=100, strikes=2)
     pool = open_pool(LOOPS_ON, limits=limits)
 
     def run(*loops: int) -> list[str]:
@@ -156,7 +156,7 @@ def test_a_device_s_task_is_quarantined_after_its_strikes(open_pool: Any, page: 
 
 
 def test_a_task_that_must_be_stopped_everywhere_is_quarantined(open_pool: Any, page: Any) -> None:
-    pool = open_pool(LOOPS_ON, limits=RunLimits(wall_time_ms=10, strikes=1))
+    pool = open_pool(LOOPS_ON, limits=RunLimits(wall_time_ms=100, strikes=1))
     groups = [(f"d{n}", {}, [(1, 0, page({"loops": True}))]) for n in range(10)]
     assert {group.runs[0].error for group in pool.run("t", groups)} == {"RunStopped"}
     (group,) = pool.run("t", [("other", {}, [(1, 0, page({"loops": False}))])])
@@ -228,7 +228,7 @@ def test_pairs_that_are_quarantined_from_the_start_do_not_run(page: Any) -> None
 
 
 def test_strikes_count_within_a_batch(open_pool: Any, page: Any) -> None:
-    pool = open_pool(LOOPS_ON, limits=RunLimits(wall_time_ms=10, strikes=2))
+    pool = open_pool(LOOPS_ON, limits=RunLimits(wall_time_ms=150, strikes=2))
     loops, returns = page({"loops": True}), page({"loops": False})
     groups = [
         ("d0", {}, [(n, 0, loops) for n in range(50)]),
