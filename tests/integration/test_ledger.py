@@ -30,7 +30,6 @@ SMALL = [f"spec.{each}" for each in SMALL]
 
 ENVELOPE = struct.Struct("<BBIQ8sQ")
 BODY = struct.Struct("<BBII")
-RECORD = struct.Struct("<HHQIH")
 
 
 def run(file, data_dir, overrides=(), *, is_measured=True, limit=None):
@@ -69,37 +68,17 @@ def records_of(frame):
     _, _, size, _ = BODY.unpack_from(frame, ENVELOPE.size)
     data = zstandard.ZstdDecompressor().decompress(frame[ENVELOPE.size + BODY.size :])
     assert len(data) == size
-    (count,) = struct.unpack_from("<H", data)
-    at, names = 2, []
-    for _ in range(count):
-        (length,) = struct.unpack_from("<H", data, at)
-        names.append(data[at + 2 : at + 2 + length])
-        at += 2 + length
-    (count,) = struct.unpack_from("<I", data, at)
-    at += 4
-    records = []
-    for _ in range(count):
-        (length,) = struct.unpack_from("<H", data, at)
-        device = b"" if length == 0xFFFF else data[at + 2 : at + 2 + length]
-        at += 2 + len(device)
-        task, version, number, feature, encoding = RECORD.unpack_from(data, at)
-        at += RECORD.size + feature + encoding
-        head = (length, device, names[task], names[version], number)
-        records.append(
-            (head, data[at - encoding - feature : at - encoding], data[at - encoding : at])
-        )
-    assert at == len(data)
-    return records
+    return [
+        (tuple(head), feature, encoding)
+        for *head, feature, encoding in msgspec.msgpack.decode(data)
+    ]
 
 
 def framed_bytes(records):
     """What records would cost in a frame of their own, by the documented layout."""
-    (task, version), parts = records[0][0][2:4], []
-    for (length, device, _, _, number), feature, encoding in records:
-        parts.append(struct.pack("<H", length) + device)
-        parts += [RECORD.pack(0, 1, number, len(feature), len(encoding)), feature, encoding]
-    names = [struct.pack("<H", len(name)) + name for name in (task, version)]
-    data = b"".join([struct.pack("<H", 2), *names, struct.pack("<I", len(records)), *parts])
+    data = msgspec.msgpack.encode(
+        [[*head, feature, encoding] for head, feature, encoding in records]
+    )
     return ENVELOPE.size + BODY.size + len(zstandard.ZstdCompressor(level=1).compress(data))
 
 

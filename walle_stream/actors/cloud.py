@@ -96,6 +96,10 @@ class CloudActor(Actor):
         self._receiver = receiver
         self._calls = CloudCalls(store, sender, services or {}, partition_count)
 
+    def on_start(self) -> None:
+        """Let the tunnel forget what was merged before a death."""
+        self._receiver.release(self._store.position)
+
     def on_message(self, message: Any) -> Any:
         """Answer ``Drain`` and ``Send``.
 

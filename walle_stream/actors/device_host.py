@@ -31,7 +31,7 @@ LINGER_S: Final = 0.003
 """How long more is waited for before a commit, while nothing comes."""
 
 _IDLE_S: Final = 0.05
-_AGE_SHARE: Final = 0.25  # of the latency target, that a batch waits for its commit
+_AGE_SHARE: Final = 0.5  # of the latency target, that a batch waits for its commit
 
 
 class Pull:

@@ -8,9 +8,14 @@ Keys, integers big-endian::
 
 An append is durable (write-ahead log) when it returns, so it acknowledges at
 once. The last entry of each way is never deleted: positions go on behind it.
+
+What travels up is also in memory until it is released, so the cloud side reads
+nothing from the disk; the rows are for the next process. They are deleted many at
+once: what is there a little longer the cloud side's position passes over.
 """
 
 import secrets
+from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from struct import Struct
@@ -25,6 +30,8 @@ from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 
 _U64: Final = Struct(">Q")
 _DOWN: Final = Struct(">IQ")
+_DELETE_EVERY: Final = 256  # frames
+_DELETE_BYTES: Final = 4 * 2**20
 _INCARNATION_KEY: Final = b"\x00incarnation"
 
 
@@ -49,9 +56,10 @@ class EmbeddedTunnel:
         self._condition = Condition()
         self._is_closed = False
         self._acks: dict[int, list[int]] = {}
-        self._sizes: dict[int, int] = {}
-        self._bytes = 0
-        self._first = 0
+        self._frames: deque[tuple[int, bytes]] = deque()  # not released
+        self._bytes = 0  # of them
+        self._first = 0  # that has a row
+        self._released_bytes = 0  # of those that have a row
         self._next = 1
         self._last_down: dict[int, int] = {}
         self._released_down: dict[int, int] = {}
@@ -82,7 +90,8 @@ class EmbeddedTunnel:
             with map_rocks_errors(self._path):
                 self._database[b"\x01" + _U64.pack(position)] = frame
             self._next = position + 1
-            self._sizes[position] = len(frame)
+            self._first = self._first or position
+            self._frames.append((position, frame))
             self._bytes += len(frame)
             self._acks.setdefault(partition, []).append(number)
 
@@ -95,20 +104,27 @@ class EmbeddedTunnel:
         """Return frames behind a position; see ``UplinkReceiver.receive``."""
         if position + 1 >= self._next:
             return ()
-        return self._read(b"\x01", _U64.pack(position + 1), max_bytes)
+        with self._condition:
+            found, size_bytes = [], 0
+            for frame in self._frames:
+                if size_bytes >= max_bytes:
+                    break
+                if frame[0] > position:
+                    found.append(frame)
+                    size_bytes += len(frame[1])
+            return found
 
     def release_up(self, position: int) -> None:
         """Forget frames; see ``UplinkReceiver.release``."""
-        with self._condition, map_rocks_errors(self._path):
-            if position >= self._first and not self._is_closed:
-                # the end of a range is exclusive: the last entry stays
-                self._database.delete_range(
-                    b"\x01" + _U64.pack(self._first), b"\x01" + _U64.pack(position)
-                )
-                for done in range(self._first, position + 1):
-                    self._bytes -= self._sizes.pop(done, 0)
-                self._first = position
-                self._condition.notify_all()
+        with self._condition:
+            frames = self._frames
+            while frames and frames[0][0] <= position:
+                size_bytes = len(frames.popleft()[1])
+                self._bytes -= size_bytes
+                self._released_bytes += size_bytes
+            if position - self._first >= _DELETE_EVERY or self._released_bytes > _DELETE_BYTES:
+                self._delete_until(position)
+            self._condition.notify_all()
 
     # The way down
 
@@ -194,14 +210,24 @@ class EmbeddedTunnel:
             while iterator.valid() and iterator.key()[:1] == b"\x01":
                 position = int(_U64.unpack_from(iterator.key(), 1)[0])
                 self._first = self._first or position
-                self._sizes[position] = len(iterator.value())
-                self._bytes += self._sizes[position]
+                frame: bytes = iterator.value()
+                self._frames.append((position, frame))
+                self._bytes += len(frame)
                 self._next = position + 1
                 iterator.next()
             while iterator.valid() and iterator.key()[:1] == b"\x02":
                 partition, position = _DOWN.unpack_from(iterator.key(), 1)
                 self._last_down[partition] = position
                 iterator.next()
+
+    def _delete_until(self, position: int) -> None:
+        # the end of a range is exclusive: the last entry stays
+        if position > self._first and not self._is_closed:
+            with map_rocks_errors(self._path):
+                self._database.delete_range(
+                    b"\x01" + _U64.pack(self._first), b"\x01" + _U64.pack(position)
+                )
+            self._first, self._released_bytes = position, 0
 
     def _read(self, prefix: bytes, start: bytes, max_bytes: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from walle_stream.wire.envelope import (
     encode_uplink,
 )
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+from walle_stream.wire.payload import pack_payload
 
 records = st.lists(
     st.builds(
@@ -20,7 +22,7 @@ records = st.lists(
         st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
         st.sampled_from(["ipv", "intent", "é"]),
         st.sampled_from(["1", "2"]),
-        st.integers(1, 2**64 - 1),
+        st.integers(0, 2**64 - 1),
         st.binary(max_size=200),
         st.binary(max_size=130),
     ),
@@ -105,3 +107,20 @@ def test_a_commit_that_is_too_large_for_a_frame_becomes_several(monkeypatch):
     ]
     assert [r for part in parts for r in frame.decode_body(encode_body(part, "zstd"))] == records
     assert list(frame.split_records([])) == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x90\x90",
+        msgspec.msgpack.encode([["d", "t", "1", -1, b"", b""]]),
+        msgspec.msgpack.encode([["d", "t", "1", 1, b""]]),
+        msgspec.msgpack.encode([["d", "t", "1", 1, "text", b""]]),
+        msgspec.msgpack.encode([[b"\xff", "t", "1", 1, b"", b""]]),
+        msgspec.msgpack.encode({"d": 1}),
+    ],
+)
+def test_a_payload_of_something_else_is_refused(payload):
+    with pytest.raises(EnvelopeError, match="malformed"):
+        decode_body(pack_payload(frame.BODY_VERSION, payload, "none"))
