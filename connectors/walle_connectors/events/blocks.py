@@ -154,7 +154,8 @@ class BlockFile:
         head = try_decode_block_head(data, self._marker)
         if head is None:
             return self._stretch(begin, data)
-        digest = (BLOCK_HEAD_BYTES, zlib.crc32(data))
+        # without the head's own checksum: with it, the CRC-32 of every head is the same
+        digest = (BLOCK_HEAD_BYTES - 4, zlib.crc32(data[:-4]))
         end = begin + BLOCK_HEAD_BYTES + head.headers_bytes + head.payloads_bytes
         if head.headers_bytes > self._headers_max:
             return self._broken(

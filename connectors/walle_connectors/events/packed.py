@@ -185,10 +185,10 @@ class PackedReader:
             if size > self._max_bytes:
                 reason = f"a payload of {size} bytes, at most {self._max_bytes} are allowed"
                 refused[index] = ("oversized", reason)
-            elif headers.homes[index] in strange:
-                refused[index] = ("invalid", strange[headers.homes[index]])
             elif min(event.event_time_ms, event.ingest_time_ms) < 0:
                 refused[index] = ("invalid", "a time lies before 1970")
+            elif headers.homes[index] in strange:
+                refused[index] = ("invalid", strange[headers.homes[index]])
         return refused
 
     def _remember(self, device_id: str) -> _Lane:
