@@ -27,7 +27,7 @@ def features(walle, file, data_dir, hosts, *, limits=()):
     for limit in limits:
         walle(*arguments, "--hosts", hosts, "--limit", limit)
     walle(*arguments, "--hosts", hosts)
-    return walle("features", data_dir).stdout
+    return walle("features", "list", "--data-dir", data_dir, "--json", "--limit", 10**6).stdout
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
@@ -49,7 +49,7 @@ def test_a_damaged_file_is_one_line_or_dead_letters(walle, files, tmp_path):
     data[30] ^= 1
     (tmp_path / "a.wev").write_bytes(data)
     features(walle, tmp_path / "a.wev", tmp_path / "a", 1)
-    said = walle("dead-letters", "list", tmp_path / "a").stdout
+    said = walle("dead-letters", "list", "--data-dir", tmp_path / "a").stdout
     assert "a.wev:byte 20" in said
     data[8] ^= 1
     (tmp_path / "b.wev").write_bytes(data)

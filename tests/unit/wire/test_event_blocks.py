@@ -159,9 +159,9 @@ def test_a_file_head_gives_its_marker_and_nothing_else_does():
         with pytest.raises(SourceFormatError, match="damaged"):
             decode_file_head(head[:place] + bytes([head[place] ^ 1]) + head[place + 1 :])
     for size in range(3, len(head)):
-        with pytest.raises(SourceFormatError, match="cut"):
+        with pytest.raises(SourceFormatError, match=r"cut"):
             decode_file_head(head[:size])
-    with pytest.raises(SourceFormatError, match="version 2.*reads 1"):
+    with pytest.raises(SourceFormatError, match=r"version 2.*reads 1"):
         decode_file_head(b"WEV\x02" + head[4:])
 
 
