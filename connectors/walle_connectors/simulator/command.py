@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
                 size_bytes += file.write(written.add(line.data))
                 lines += 1
                 meter.add(line.data)
-        size_bytes += file.write(written.end())
+            size_bytes += file.write(written.flush())
     report = meter.report()
     if options.json:
         made = {"file": str(options.out), "events": lines, "bytes": size_bytes}

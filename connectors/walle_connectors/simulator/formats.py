@@ -31,8 +31,8 @@ class Format(Protocol):
         """
         ...
 
-    def end(self) -> bytes:
-        """Return what is left to be written."""
+    def flush(self) -> bytes:
+        """Return what is left to be written; more may come."""
         ...
 
 
@@ -47,14 +47,15 @@ class _Lines:
     def add(self, line: bytes) -> bytes:
         return line + b"\n"
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         return b""
 
 
 class _Packed:
     def __init__(self, model: SimulatorModel) -> None:
         # no payload has it by chance, and the same definition gives the same bytes
-        text = model.model_dump_json().encode()
+        # of more sessions, too, as far as it goes
+        text = model.model_dump_json(exclude={"connector", "sessions"}).encode()
         self._marker = blake2b(text, digest_size=_MARKER_BYTES, person=b"wev-marker").digest()
         self._builder = BlockBuilder(self._marker)
         self._decode = msgspec.json.Decoder(_Record).decode
@@ -66,7 +67,7 @@ class _Packed:
         record = self._decode(line)
         return self._builder.add(record, bytes(record.payload))
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         return self._builder.flush()
 
 

@@ -187,6 +187,10 @@ def test_the_command_writes_packed_events(tmp_path, capsys):
     assert [json.loads(each) for each in payloads] == [json.loads(x)["payload"] for x in lines]
     again = write(tmp_path, "b.wev.gz", "--set", "devices=3", "--format", "packed")
     assert gzip.decompress(again.read_bytes()) == data
+    keys = ("--set", "devices=3", "--set", "sessions=4")
+    longer = write(tmp_path, "c.wev", *keys, "--format", "packed").read_bytes()
+    assert longer.startswith(data)
+    assert len(longer) > len(data)
 
 
 @pytest.mark.parametrize(
