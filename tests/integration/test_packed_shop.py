@@ -62,3 +62,4 @@ def test_a_damaged_file_is_one_line_or_dead_letters(walle, files, tmp_path):
     assert done.stderr.count("\n") == 1
     assert "b.wev" in done.stderr
     assert "write it again" in done.stderr
+    assert not (tmp_path / "b").exists()

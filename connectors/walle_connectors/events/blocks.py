@@ -94,14 +94,31 @@ class Block(msgspec.Struct, kw_only=True, gc=False):
         return share * index + min(index, more)
 
 
+def check_file_head(data: bytes, name: str) -> bytes:
+    """Return a file's marker.
+
+    Args:
+        data: The file's beginning.
+        name: The file, for the message.
+
+    Raises:
+        SourceFormatError: The head is damaged or of another version.
+    """
+    try:
+        return decode_file_head(data[:FILE_HEAD_BYTES])
+    except SourceFormatError as error:
+        raise SourceFormatError(f"source {name!r} cannot be read: {error}") from error
+
+
 class BlockFile:
     """Reads blocks one behind the other. One thread; blocks on the disk."""
 
-    def __init__(self, file: BinaryIO, max_record_bytes: int) -> None:
+    def __init__(self, file: BinaryIO, name: str, max_record_bytes: int) -> None:
         """Read the file's head.
 
         Args:
             file: At its beginning; borrowed.
+            name: The file, for messages.
             max_record_bytes: Longer payloads are not kept.
 
         Raises:
@@ -110,7 +127,7 @@ class BlockFile:
         self._file = file
         self._max_bytes = max_record_bytes
         self._headers_max = max(max_record_bytes, _HEADERS_MAX_BYTES)
-        self._marker = decode_file_head(file.read(FILE_HEAD_BYTES))
+        self._marker = check_file_head(file.read(FILE_HEAD_BYTES), name)
 
     def seek(self, at: int) -> None:
         """Go to a place.

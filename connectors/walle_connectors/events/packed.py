@@ -15,7 +15,7 @@ from walle_connectors.events.blocks import Block, BlockFile, Stretch
 from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import PackedPosition, decode_packed_positions
 from walle_connectors.file_stream import READ_ERRORS, FileStream
-from walle_stream.errors import SourceChangedError, SourceError, SourceFormatError
+from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetterRoute, SourceBatch
 from walle_stream.types import device_id_problem, partition_of
@@ -69,10 +69,7 @@ class PackedReader:
         self._homes: dict[str, _Lane] = {}
         self._stream, self._name = stream, stream.name
         self._max_bytes = max_record_bytes
-        try:
-            self._file = BlockFile(stream.bytes, max_record_bytes)
-        except SourceFormatError as error:
-            raise SourceFormatError(f"source {self._name!r} cannot be read: {error}") from error
+        self._file = BlockFile(stream.bytes, self._name, max_record_bytes)
         self._last_row = None if limit is None else limit + max(each.line for each in positions)
         for position in sorted(positions, key=lambda position: position.place):
             self._check(position)

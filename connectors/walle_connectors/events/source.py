@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 
+from walle_connectors.events.blocks import check_file_head
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.packed import PackedReader
 from walle_connectors.events.reader import EventsReader
@@ -35,8 +36,11 @@ class EventsSource:
 
         Raises:
             SourceError: The file cannot be read.
+            SourceFormatError: The head of a file of packed events is damaged.
         """
         head = read_head(self._path, HEAD_BYTES)
+        if head.startswith(MAGIC):
+            check_file_head(head, self._path.name)  # before a data directory is made from it
         return {"format": "events", "head_bytes": len(head), "head_digest": _digest(head)}
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:

@@ -266,6 +266,8 @@ def test_a_head_that_is_damaged_or_newer_is_said(source):
         read(source([flipped(parts[0], 9), *parts[1:]]))
     with pytest.raises(SourceFormatError, match=r"version 2.*reads 1"):
         read(source([b"WEV\x02", b"".join(parts)[4:]]))
+    with pytest.raises(SourceFormatError, match=r"version 2.*reads 1"):
+        _ = source(None).fingerprint
     with pytest.raises(SourceFormatError, match="cut"):
         read(source([b"WEV"]))
 
