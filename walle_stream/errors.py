@@ -19,6 +19,7 @@ against the classes)::
     │  └─ MailboxFullError
     ├─ SourceError
     │  ├─ SourceChangedError
+    │  ├─ SourceFormatError(ValueError)
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ VmError
     │  ├─ FrameError(ValueError)
@@ -217,6 +218,13 @@ class SourceChangedError(SourceError):
     """The source is not the one that the data directory was made from.
 
     Give the same source as before, or a new ``--data-dir``.
+    """
+
+
+class SourceFormatError(SourceError, ValueError):
+    """A file of packed events is not what its head says, or an event does not fit one.
+
+    Write the file again with the tool that made it; what was read before is kept.
     """
 
 

@@ -19,6 +19,7 @@ import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.partition as turns
 import walle_stream.vm.virtual_machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
+from walle_connectors.events.packed import PackedReader
 from walle_connectors.events.reader import EventsReader
 from walle_connectors.files.reader import FilesReader
 from walle_stream.actors.cloud import CloudActor
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("read and decode", EventsReader, "read"),
+    ("read and decode", PackedReader, "read"),
     ("read and decode", FilesReader, "read"),
     ("journal", turns, "encode_events"),
     ("journal", turns, "encode_batch"),

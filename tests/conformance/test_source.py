@@ -3,12 +3,17 @@
 import gzip
 from pathlib import Path
 
+import msgspec
+
 from walle_connectors import events, simulator
 from walle_connectors.files import CONNECTOR
 from walle_connectors.simulator.timeline import Timeline
+from walle_stream.events import Event
 from walle_stream.ports import Source
 from walle_stream.testing import scripted
 from walle_stream.testing.source_suite import SourceSuite
+from walle_stream.wire.event_blocks import encode_file_head
+from walle_stream.wire.event_builder import BlockBuilder
 
 _ROWS = [
     # device, item, time_ms, stay_ms: held exits, ties, a duplicate, a late row, broken rows
@@ -135,6 +140,42 @@ class TestEventsSource(SourceSuite):
         path = folder / "events.jsonl"
         path.write_bytes(b"\n".join(line.data for line in Timeline(_shop(seed=9)).lines(0)))
         return self.make_source(folder)
+
+
+class TestPackedEventsSource(SourceSuite):
+    """Blocks of events, compressed: wrong ones, a damaged block, a cut one at the end."""
+
+    def make_source(self, folder: Path) -> Source:
+        path = folder / "events.wev"
+        if not path.exists():
+            path.write_bytes(gzip.compress(b"".join(_blocks())))
+        return events.CONNECTOR.open(
+            events.CONNECTOR.model.model_validate({"path": path, "maxRecordBytes": 3_000})
+        )
+
+    def make_changed_source(self, folder: Path) -> Source | None:
+        head, *blocks = _blocks()
+        (folder / "events.wev").write_bytes(b"".join([head, *blocks[1:]]))
+        return self.make_source(folder)
+
+
+def _blocks() -> list[bytes]:
+    marker = b"twelve bytes"
+    builder = BlockBuilder(marker, 2_000)
+    blocks = [encode_file_head(marker)]
+    for number, line in enumerate(Timeline(_shop()).lines(0)):
+        event = msgspec.json.decode(line.data, type=Event)
+        if number % 17 == 3:
+            event.device_id = ""
+        if number % 17 == 8:
+            event.ingest_time_ms = -1
+        blocks.append(builder.add(event, b"\xff" * (4_000 if number == 30 else number % 90)))
+    blocks = [block for block in [*blocks, builder.flush()] if block]
+    headers, head = bytearray(blocks[3]), bytearray(blocks[5])
+    headers[50] ^= 1
+    head[14] ^= 1
+    blocks[3], blocks[5], blocks[-1] = bytes(headers), bytes(head), blocks[-1][:-1]
+    return blocks
 
 
 class TestScriptedSource(SourceSuite):

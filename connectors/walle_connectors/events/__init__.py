@@ -1,8 +1,11 @@
-"""JSON Lines of our own events: nothing is mapped, so reading is fast.
+"""Files of our own events: nothing is mapped, so reading is fast.
 
-A line is one event with the names of ``walle_stream.events.Event``; what else
-stands in it is skipped without being parsed into anything. Lines are in the order of
-arrival. ``walle simulate`` writes such files.
+JSON Lines: a line is one event with the names of ``walle_stream.events.Event``; what else
+stands in it is skipped without being parsed into anything. Packed: what tasks read in
+columns, and a payload per event that is passed over (``walle_stream.wire.event_blocks``).
+Events are in the order of arrival. ``walle simulate`` writes both.
+
+``reader`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file.
 """
 
 from typing import Final

@@ -11,10 +11,10 @@ _MIB: Final = 2**20
 
 
 class EventsModel(Strict):
-    """Where the file is."""
+    """Where the file is; its beginning says which of both formats it has."""
 
     connector: str = "events"
-    path: PathField = Field(description="JSON Lines, one event each; gzip is recognised.")
+    path: PathField = Field(description="JSON Lines or packed events; gzip is recognised.")
     max_record_bytes: SizeBytes = Field(
-        default=_MIB, ge=64, le=2**30, description="A longer line is a dead letter."
+        default=_MIB, ge=64, le=2**30, description="A longer line or payload is a dead letter."
     )

@@ -1,7 +1,8 @@
-"""Resume tokens of a file of events: a place between two lines, and what stands before it.
+"""Resume tokens of a file of events: a place between two rows, and what stands before it.
 
 The bytes are JSON: ``{"v": 1, "at": 91532, "line": 81, "tail": [1104,
-907060870], "is_end": false}``.
+907060870], "is_end": false}``; packed, ``at`` is the byte of a block, and ``index`` (a place
+in it), ``begin`` and ``is_cut`` come beside.
 """
 
 from collections.abc import Mapping
@@ -31,8 +32,29 @@ class Position(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The file ended there, and the partition was told so."""
 
 
+class PackedPosition(Position, kw_only=True, forbid_unknown_fields=True):
+    """Where a partition stands in a file of blocks.
+
+    ``at`` is where the next block to read begins, ``line`` counts records, ``tail`` is length
+    and CRC-32 of what stands at ``begin``.
+    """
+
+    index: int
+    """Records of the block at ``at`` that are accounted."""
+    begin: int = 0
+    """Where the last block begins of which something is accounted."""
+    is_cut: bool = False
+    """The file ended within it."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders positions."""
+        return self.at, self.index
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Position)
+_packed_decoder = msgspec.json.Decoder(PackedPosition)
 
 
 def encode_position(position: Position) -> bytes:
@@ -50,20 +72,46 @@ def decode_positions(offsets: Mapping[int, bytes], partition_count: int) -> list
     Raises:
         SourceError: An offset is damaged, or not of this source.
     """
-    return [_decode(partition, offsets.get(partition)) for partition in range(partition_count)]
+    return [
+        _decode(partition, offsets.get(partition), _decoder, Position())
+        for partition in range(partition_count)
+    ]
 
 
-def _decode(partition: int, offset: bytes | None) -> Position:
+def decode_packed_positions(
+    offsets: Mapping[int, bytes], partition_count: int
+) -> list[PackedPosition]:
+    """Decode the offsets of all partitions in a file of blocks.
+
+    Args:
+        offsets: By partition; one without begins at the beginning.
+        partition_count: Number of partitions.
+
+    Raises:
+        SourceError: An offset is damaged, or not of this source.
+    """
+    return [
+        _decode(partition, offsets.get(partition), _packed_decoder, PackedPosition(index=0))
+        for partition in range(partition_count)
+    ]
+
+
+def _decode[P: Position](
+    partition: int, offset: bytes | None, decoder: msgspec.json.Decoder[P], beginning: P
+) -> P:
     if offset is None:
-        return Position()
+        return beginning
     try:
-        position = _decoder.decode(offset)
+        position = decoder.decode(offset)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise SourceError(
             f"the offset of partition {partition} is not one of a file of events ({error}): give "
             "the source that the data directory was made from, or a new --data-dir"
         ) from error
-    if position.v != OFFSET_VERSION or min(position.at, position.line, *position.tail) < 0:
+    numbers = [position.at, position.line, *position.tail]
+    if isinstance(position, PackedPosition):
+        numbers += [position.index, position.begin]
+    if position.v != OFFSET_VERSION or min(numbers) < 0:
         raise SourceError(
             f"the offset of partition {partition} has layout {position.v}, this version reads "
             f"{OFFSET_VERSION}: use the version of walle_stream that wrote it"

@@ -2,18 +2,24 @@
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
+from walle_connectors.events.blocks import check_file_head
 from walle_connectors.events.model import EventsModel
+from walle_connectors.events.packed import PackedReader
 from walle_connectors.events.reader import EventsReader
 from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
 from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.wire.event_blocks import MAGIC
+
+if TYPE_CHECKING:
+    import io
 
 _BUFFER_BYTES: Final = 8_192  # chunks are larger, so they are copied once
 
 
 class EventsSource:
-    """Events from one file of them."""
+    """Events from one file of them: JSON Lines, or packed."""
 
     def __init__(self, model: EventsModel) -> None:
         """Keep the definition; the file is not touched.
@@ -30,8 +36,11 @@ class EventsSource:
 
         Raises:
             SourceError: The file cannot be read.
+            SourceFormatError: The head of a file of packed events is damaged.
         """
         head = read_head(self._path, HEAD_BYTES)
+        if head.startswith(MAGIC):
+            check_file_head(head, self._path.name)  # before a data directory is made from it
         return {"format": "events", "head_bytes": len(head), "head_digest": _digest(head)}
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
@@ -59,21 +68,24 @@ class EventsSource:
         partition_count: int,
         batch_events: int,
         limit: int | None = None,
-    ) -> EventsReader:
+    ) -> EventsReader | PackedReader:
         """Open the file at the partitions' offsets.
 
         Args:
             offsets: The last committed offset of each partition that has one.
             partition_count: Number of partitions of the data directory.
             batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most lines to read in this run; None for no limit.
+            limit: Most lines or records to read in this run; None for no limit.
 
         Raises:
             SourceError: The file cannot be opened, or an offset is not of it.
+            SourceChangedError: The file differs from what was read before.
+            SourceFormatError: The head of a file of packed events is damaged.
         """
         stream = FileStream(self._path, _BUFFER_BYTES)
         try:
-            return EventsReader(
+            make = PackedReader if _is_packed(stream) else EventsReader
+            return make(
                 stream=stream,
                 offsets=offsets,
                 partition_count=partition_count,
@@ -86,6 +98,12 @@ class EventsSource:
             if isinstance(error, READ_ERRORS):
                 raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
             raise
+
+
+def _is_packed(stream: FileStream) -> bool:
+    # where reading cannot begin, it will say so
+    head = cast("io.BufferedReader", stream.bytes).peek(len(MAGIC))
+    return head.startswith(MAGIC)
 
 
 def _digest(data: bytes) -> str:

@@ -1,7 +1,8 @@
-"""``walle simulate``: a simulated shop as a file of JSON Lines, one event a line.
+"""``walle simulate``: a simulated shop as a file, of JSON Lines or packed.
 
-What it writes is what the connector reads, in the order of arrival; for peers,
-for other tools, and for looking at. It says what it measured of the payloads:
+What it writes is what the connector makes, in the order of arrival: lines for peers,
+for other tools, and for looking at; packed for the connector ``events``, which need not
+parse the payloads then. It says what it measured of the payloads:
 which share of them changes with every event.
 """
 
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import track
 
+from walle_connectors.simulator.formats import FORMATS, make_format
 from walle_connectors.simulator.measuring import PayloadMeter, PayloadReport
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.payload import HOW_MADE
@@ -33,7 +35,7 @@ def add(commands: Any) -> None:
         commands: The sub-parsers.
     """
     parser = commands.add_parser(
-        "simulate", help="write the events of a simulated shop as JSON Lines"
+        "simulate", help="write the events of a simulated shop into a file"
     )
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="file; compressed if its name ends in .gz"
@@ -44,6 +46,12 @@ def add(commands: Any) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="a key of the connector: seed, devices, sessions, payloadBytes, ...",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="JSON Lines, or packed: what tasks read, and payloads that are never parsed",
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.set_defaults(run=run)
@@ -59,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         SpecFileError: A key is wrong.
         SourceError: The file cannot be written.
     """
-    timeline = Timeline(_model(options.set))
+    model = _model(options.set)
+    timeline, written = Timeline(model), make_format(options.format, model)
     lines = size_bytes = 0
     meter = PayloadMeter()
     console = Console(stderr=True)
@@ -67,13 +76,13 @@ def run(options: argparse.Namespace) -> int:
         range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
     )
     with _written(options.out) as file:
+        size_bytes += file.write(written.begin())
         for window in windows:
             for line in timeline.lines(window):
-                file.write(line.data)
-                file.write(b"\n")
+                size_bytes += file.write(written.add(line.data))
                 lines += 1
-                size_bytes += len(line.data) + 1
                 meter.add(line.data)
+            size_bytes += file.write(written.flush())
     report = meter.report()
     if options.json:
         made = {"file": str(options.out), "events": lines, "bytes": size_bytes}

@@ -1,8 +1,10 @@
+import gzip
 import json
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
 
+import msgspec
 import pytest
 import zstandard
 
@@ -10,7 +12,15 @@ from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.payload import CHANGING_SHARE, HOW_MADE
 from walle_connectors.simulator.timeline import GROUP_DEVICES, Timeline
 from walle_stream.errors import SpecFileError
+from walle_stream.events import Event
 from walle_stream.types import partition_of
+from walle_stream.wire.event_blocks import (
+    BLOCK_HEAD_BYTES,
+    FILE_HEAD_BYTES,
+    decode_file_head,
+    decode_headers,
+    try_decode_block_head,
+)
 
 SHOP = SimulatorModel(devices=300, sessions=2)
 GOLDEN = (38_747, "2d728da4f3393598")
@@ -151,6 +161,36 @@ def test_the_command_writes_what_the_connector_reads(tmp_path, capsys):
     first = write(tmp_path, "a.jsonl.gz", "--set", "devices=3").read_bytes()
     assert write(tmp_path, "b.jsonl.gz", "--set", "devices=3").read_bytes() == first
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_command_writes_packed_events(tmp_path, capsys):
+    out = write(tmp_path, "a.wev", "--set", "devices=3", "--format", "packed", "--json")
+    said = json.loads(capsys.readouterr().out)
+    data = out.read_bytes()
+    timeline = Timeline(SimulatorModel(devices=3))
+    lines = [line.data for window in range(timeline.windows) for line in timeline.lines(window)]
+    assert (said["events"], said["bytes"]) == (len(lines), len(data))
+    assert said["payload"]["changing_share"] > CHANGING_SHARE
+    marker, at = decode_file_head(data[:FILE_HEAD_BYTES]), FILE_HEAD_BYTES
+    events, payloads = [], []
+    while at < len(data):
+        head = try_decode_block_head(data[at : at + BLOCK_HEAD_BYTES], marker)
+        assert head is not None
+        at += BLOCK_HEAD_BYTES
+        headers = decode_headers(data[at : at + head.headers_bytes], head)
+        at += head.headers_bytes
+        events += headers.events
+        for size in headers.sizes:
+            payloads.append(data[at : at + size])
+            at += size
+    assert events == [msgspec.json.decode(line, type=Event) for line in lines]
+    assert [json.loads(each) for each in payloads] == [json.loads(x)["payload"] for x in lines]
+    again = write(tmp_path, "b.wev.gz", "--set", "devices=3", "--format", "packed")
+    assert gzip.decompress(again.read_bytes()) == data
+    keys = ("--set", "devices=3", "--set", "sessions=4")
+    longer = write(tmp_path, "c.wev", *keys, "--format", "packed").read_bytes()
+    assert longer.startswith(data)
+    assert len(longer) > len(data)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,280 @@
+"""Cuts a file of packed events into blocks: whole ones, and what is none of them.
+
+Payloads are passed over, never read, unless they are asked for.
+"""
+
+import os
+import zlib
+from typing import BinaryIO, Final
+
+import msgspec
+
+from walle_stream.errors import SourceFormatError
+from walle_stream.ports import DeadLetterRoute
+from walle_stream.wire.event_blocks import (
+    BLOCK_HEAD_BYTES,
+    FILE_HEAD_BYTES,
+    BlockHeaders,
+    decode_file_head,
+    decode_headers,
+    try_decode_block_head,
+)
+
+CHUNK_BYTES: Final = 65_536
+"""How much of a damaged stretch is looked at once, and kept of it."""
+
+_HEADERS_MAX_BYTES: Final = 2**20  # unless records may be longer: a block has some 64 KB
+
+
+class Stretch(msgspec.Struct, kw_only=True):
+    """Bytes that are no block, or one that cannot be decoded."""
+
+    begin: int
+    end: int
+    """Where a block begins again, or the file ends."""
+    digest: tuple[int, int]
+    """Length and CRC-32 of what stands at ``begin``."""
+    text: bytes
+    """Its head and headers, or its first ``CHUNK_BYTES``."""
+    route: DeadLetterRoute = "decode"
+    reason: str
+    is_cut: bool = False
+    """The file ends within it."""
+
+
+class Block(msgspec.Struct, kw_only=True, gc=False):
+    """A whole block."""
+
+    begin: int
+    end: int
+    digest: tuple[int, int]
+    """Of its head, which has the checksum of what tasks read."""
+    text: bytes
+    """Its head and headers."""
+    headers: BlockHeaders
+    payloads: list[bytes] | None
+    """What was asked for; None: nothing. Empty where one is too long."""
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return len(self.headers.events)
+
+    @property
+    def row_sizes(self) -> list[int]:
+        """Bytes of each record: its payload and a share of the block's head and headers.
+
+        All records of a block together have all its bytes.
+        """
+        share, more = divmod(len(self.text), self.count)
+        return [share + (index < more) + size for index, size in enumerate(self.headers.sizes)]
+
+    def raw_size(self, start: int, stop: int) -> int:
+        """Return the bytes of some records.
+
+        Args:
+            start: The first record.
+            stop: Behind the last one.
+        """
+        if not start and stop == self.count:
+            return self.end - self.begin
+        return self._shares(stop) - self._shares(start) + sum(self.headers.sizes[start:stop])
+
+    def raw_row(self, index: int) -> bytes:
+        """Return a record's bytes: its share of head and headers, then its payload.
+
+        Args:
+            index: The record.
+        """
+        share = self.text[self._shares(index) : self._shares(index + 1)]
+        return share + (self.payloads[index] if self.payloads else b"")
+
+    def _shares(self, index: int) -> int:
+        share, more = divmod(len(self.text), self.count)
+        return share * index + min(index, more)
+
+
+def check_file_head(data: bytes, name: str) -> bytes:
+    """Return a file's marker.
+
+    Args:
+        data: The file's beginning.
+        name: The file, for the message.
+
+    Raises:
+        SourceFormatError: The head is damaged or of another version.
+    """
+    try:
+        return decode_file_head(data[:FILE_HEAD_BYTES])
+    except SourceFormatError as error:
+        raise SourceFormatError(f"source {name!r} cannot be read: {error}") from error
+
+
+class BlockFile:
+    """Reads blocks one behind the other. One thread; blocks on the disk."""
+
+    def __init__(self, file: BinaryIO, name: str, max_record_bytes: int) -> None:
+        """Read the file's head.
+
+        Args:
+            file: At its beginning; borrowed.
+            name: The file, for messages.
+            max_record_bytes: Longer payloads are not kept.
+
+        Raises:
+            SourceFormatError: The head is damaged or of another version.
+        """
+        self._file = file
+        self._max_bytes = max_record_bytes
+        self._headers_max = max(max_record_bytes, _HEADERS_MAX_BYTES)
+        self._marker = check_file_head(file.read(FILE_HEAD_BYTES), name)
+
+    def seek(self, at: int) -> None:
+        """Go to a place.
+
+        Args:
+            at: Where a block begins.
+        """
+        self._file.seek(max(at, FILE_HEAD_BYTES))
+
+    def is_same(self, begin: int, digest: tuple[int, int], end: int, *, is_cut: bool) -> bool:
+        """Tell whether what was read before is still there.
+
+        Args:
+            begin: Where it begins.
+            digest: Length and CRC-32 of what stood there.
+            end: Where it ended, at least.
+            is_cut: Whether the file ended there.
+        """
+        size, crc = digest
+        self._file.seek(begin)
+        if self._crc(size) != crc:
+            return False
+        if end > begin + size:
+            self._file.seek(end - 1)
+            return bool(self._file.read(1))
+        return not (is_cut and self._file.read(1))
+
+    def read(self, begin: int, *, has_payloads: bool) -> Block | Stretch | None:
+        """Read what comes next; None at the end.
+
+        Args:
+            begin: Where the file stands.
+            has_payloads: Whether payloads are asked for.
+
+        Raises:
+            OSError: The file cannot be read; gzip raises others of ``READ_ERRORS``.
+        """
+        data = self._file.read(BLOCK_HEAD_BYTES)
+        if not data:
+            return None
+        head = try_decode_block_head(data, self._marker)
+        if head is None:
+            return self._stretch(begin, data)
+        # without the head's own checksum: with it, the CRC-32 of every head is the same
+        digest = (BLOCK_HEAD_BYTES - 4, zlib.crc32(data[:-4]))
+        end = begin + BLOCK_HEAD_BYTES + head.headers_bytes + head.payloads_bytes
+        if head.headers_bytes > self._headers_max:
+            return self._broken(
+                Stretch(
+                    begin=begin,
+                    end=end,
+                    digest=digest,
+                    text=data,
+                    route="oversized",
+                    reason=f"{head.headers_bytes} bytes of headers, at most {self._headers_max} "
+                    "are allowed",
+                )
+            )
+        found = self._file.read(head.headers_bytes)
+        try:
+            headers = decode_headers(found, head)
+        except SourceFormatError as error:
+            return self._broken(
+                Stretch(begin=begin, end=end, digest=digest, text=data + found, reason=str(error))
+            )
+        payloads = self._payloads(headers.sizes) if has_payloads else None
+        if payloads is None if has_payloads else not self._pass(head.payloads_bytes, end):
+            return self._cut(begin)
+        return Block(
+            begin=begin,
+            end=end,
+            digest=digest,
+            text=data + found,
+            headers=headers,
+            payloads=payloads,
+        )
+
+    def _pass(self, size: int, end: int) -> bool:
+        # one byte is read, since a file lets one seek behind its end
+        if not size:
+            return True
+        self._file.seek(end - 1)
+        return bool(self._file.read(1))
+
+    def _payloads(self, sizes: tuple[int, ...]) -> list[bytes] | None:
+        payloads = []
+        for size in sizes:
+            if size > self._max_bytes:
+                self._file.seek(size - 1, os.SEEK_CUR)
+                payloads.append(b"")
+                is_there = bool(self._file.read(1))
+            else:
+                payloads.append(self._file.read(size))
+                is_there = len(payloads[-1]) == size
+            if not is_there:
+                return None
+        return payloads
+
+    def _broken(self, stretch: Stretch) -> Stretch:
+        self._file.seek(stretch.end - 1)
+        return stretch if self._file.read(1) else self._cut(stretch.begin)
+
+    def _cut(self, begin: int) -> Stretch:
+        self._file.seek(begin)
+        end = begin
+        while more := len(self._file.read(CHUNK_BYTES)):
+            end += more
+        return self._described(begin, end, "the block is cut: the file ends within it", is_cut=True)
+
+    def _stretch(self, begin: int, data: bytes) -> Stretch:
+        # what begins here has sizes that nobody can trust: go on at the next marker
+        window, base, place = data, begin, 1
+        while True:
+            place = window.find(self._marker, place)
+            if place < 0:
+                kept = window[-(len(self._marker) - 1) :]
+                more = self._file.read(CHUNK_BYTES)
+                if not more:
+                    reason = "no block begins here, and none follows: damaged, or the file is cut"
+                    return self._described(begin, base + len(window), reason, is_cut=True)
+                base += len(window) - len(kept)
+                window, place = kept + more, 0
+                continue
+            window += self._file.read(max(place + BLOCK_HEAD_BYTES - len(window), 0))
+            head = window[place : place + BLOCK_HEAD_BYTES]
+            if try_decode_block_head(head, self._marker) is not None:
+                reason = f"no block begins here: damaged; the next one is at byte {base + place}"
+                return self._described(begin, base + place, reason)
+            place += 1
+
+    def _described(self, begin: int, end: int, reason: str, *, is_cut: bool = False) -> Stretch:
+        size = end - begin
+        self._file.seek(begin)
+        text = self._file.read(min(size, CHUNK_BYTES))
+        self._file.seek(begin)
+        return Stretch(
+            begin=begin,
+            end=end,
+            digest=(size, self._crc(size)),
+            text=text,
+            reason=reason,
+            is_cut=is_cut,
+        )
+
+    def _crc(self, size: int) -> int:
+        crc = 0
+        while size > 0 and (data := self._file.read(min(size, CHUNK_BYTES))):
+            crc = zlib.crc32(data, crc)
+            size -= len(data)
+        return crc

@@ -1,0 +1,348 @@
+"""Reads a file of packed events, block by block; what tasks read is decoded, payloads are not.
+
+The promises are those of ``reader.EventsReader``: a record belongs to its device's
+partition, an offset is a place in the file, and reading begins at the place furthest
+behind. A device is placed once per block, not once per event.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from walle_connectors.dead_letters import record_dead_letter
+from walle_connectors.events.blocks import Block, BlockFile, Stretch
+from walle_connectors.events.lanes import Lane
+from walle_connectors.events.offsets import PackedPosition, decode_packed_positions
+from walle_connectors.file_stream import READ_ERRORS, FileStream
+from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.faults import crash_point
+from walle_stream.ports import DeadLetterRoute, SourceBatch
+from walle_stream.types import device_id_problem, partition_of
+from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, BlockHeaders
+
+FLUSH_BYTES: Final = 8 * 2**20
+"""Partly filled batches are handed out after this many bytes."""
+
+_DEVICES_CACHED: Final = 262_144
+
+type _Lane = Lane[PackedPosition]
+type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
+
+
+class PackedReader:
+    """A file that was opened at its partitions' offsets. One thread."""
+
+    def __init__(
+        self,
+        *,
+        stream: FileStream,
+        offsets: Mapping[int, bytes],
+        partition_count: int,
+        batch_events: int,
+        limit: int | None,
+        max_record_bytes: int,
+    ) -> None:
+        """Begin.
+
+        Args:
+            stream: The file, at its beginning; taken.
+            offsets: By partition.
+            partition_count: Number of partitions.
+            batch_events: Most events in a batch.
+            limit: Most records to read beyond the offsets.
+            max_record_bytes: Longest payload.
+
+        Raises:
+            SourceError: An offset is not of a file of packed events.
+            SourceFormatError: The file's head is damaged or of another version.
+            SourceChangedError: The file differs from what was read before.
+        """
+        self.batch_events = batch_events
+        """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
+        positions = decode_packed_positions(offsets, partition_count)
+        self._lanes: list[_Lane] = [
+            Lane(number, position) for number, position in enumerate(positions)
+        ]
+        self._homes: dict[str, _Lane] = {}
+        self._stream, self._name = stream, stream.name
+        self._max_bytes = max_record_bytes
+        self._file = BlockFile(stream.bytes, self._name, max_record_bytes)
+        self._last_row = None if limit is None else limit + max(each.line for each in positions)
+        for position in sorted(positions, key=lambda position: position.place):
+            self._check(position)
+        first = min(positions, key=lambda position: position.place)
+        # a block of which something is accounted is read from its beginning
+        self._at, self._index, self._row = first.at, first.index, first.line
+        self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
+        self._file.seek(self._at)
+        self._at = max(self._at, FILE_HEAD_BYTES)
+        self._block: Block | None = None
+        self._block_lanes: list[_Lane] = []
+        self._refused: _Refusals = {}
+        self._is_behind = True
+        self._flush_at = self._at + FLUSH_BYTES
+        self._ready: list[SourceBatch] = []
+        self._is_at_end = False
+        self._is_done = False
+
+    # The port
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Read on until a batch is full, or for a bounded number of bytes.
+
+        Raises:
+            SourceError: The file cannot be read.
+            SourceChangedError: A block differs from what was read before.
+        """
+        while not self._ready and not self._is_done:
+            if self._last_row is not None and self._row >= self._last_row:
+                self._flush()
+                self._is_done = True
+            elif self._block is not None:
+                self._take(self._block)
+            elif self._is_at_end:
+                self._end()
+            else:
+                self._read_block()
+            if self._at >= self._flush_at:
+                self._flush()
+        return self._hand_out()
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned; nothing is held back."""
+        self._flush()
+        self._is_done = True
+        return self._hand_out()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end or the limit was reached and all was returned."""
+        return self._is_done and not self._ready
+
+    @property
+    def progress(self) -> float:
+        """Share of the file that was read, 0-1."""
+        return self._stream.progress
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self._stream.close()
+
+    # Reading
+
+    def _read_block(self) -> None:
+        try:
+            found = self._file.read(self._at, has_payloads=self.keeps_raw)
+        except READ_ERRORS as error:
+            raise SourceError(
+                f"source {self._name!r} cannot be read on at byte {self._at} ({error}): "
+                "repair the file and run again; what stands before is kept"
+            ) from error
+        if found is None:
+            self._is_at_end = True
+            return
+        if self._is_behind:
+            self._catch_up(found)
+        if isinstance(found, Stretch):
+            self._refuse_stretch(found)
+            return
+        self._block = found
+        self._block_lanes, self._refused = self._look_at(found)
+
+    def _catch_up(self, found: Block | Stretch) -> None:
+        accounted = max((x.done.index for x in self._lanes if x.done.at == found.begin), default=0)
+        if accounted and (isinstance(found, Stretch) or accounted > found.count):
+            raise self._changed(found.begin)
+        here = (self._at, self._index)
+        self._is_behind = any(lane.done.place > here for lane in self._lanes)
+
+    def _look_at(self, block: Block) -> tuple[list[_Lane], _Refusals]:
+        """Place a block's devices, and find the records that are no events."""
+        homes, headers = self._homes, block.headers
+        lanes, strange = [], {}
+        for place, device_id in enumerate(headers.devices):
+            lane = homes.get(device_id)
+            if lane is None:
+                problem = device_id_problem(device_id)
+                if problem:
+                    strange[place] = problem
+                lane = self._lanes[0] if problem else self._remember(device_id)
+            lanes.append(lane)
+        if strange or headers.earliest_ms < 0 or max(headers.sizes) > self._max_bytes:
+            return lanes, self._refusals(headers, strange)
+        return lanes, {}
+
+    def _refusals(self, headers: BlockHeaders, strange: dict[int, str]) -> _Refusals:
+        refused: _Refusals = {}
+        for index, event in enumerate(headers.events):
+            size = headers.sizes[index]
+            if size > self._max_bytes:
+                reason = f"a payload of {size} bytes, at most {self._max_bytes} are allowed"
+                refused[index] = ("oversized", reason)
+            elif min(event.event_time_ms, event.ingest_time_ms) < 0:
+                refused[index] = ("invalid", "a time lies before 1970")
+            elif headers.homes[index] in strange:
+                refused[index] = ("invalid", strange[headers.homes[index]])
+        return refused
+
+    def _remember(self, device_id: str) -> _Lane:
+        if len(self._homes) >= _DEVICES_CACHED:
+            self._homes.clear()
+        lane = self._lanes[partition_of(device_id, len(self._lanes))]
+        self._homes[device_id] = lane
+        return lane
+
+    def _take(self, block: Block) -> None:
+        """Take records until a batch is full or none is left; the hot loop."""
+        index = self._index
+        stop = block.count
+        if self._last_row is not None:
+            stop = min(stop, index + self._last_row - self._row)
+        if self._refused or self.keeps_raw or self._is_behind:
+            self._take_each(block, index, stop)
+        elif len(self._lanes) > 1:
+            self._share_out(block, index, stop)
+        else:
+            self._take_at_once(block, index, stop)
+
+    def _take_at_once(self, block: Block, index: int, stop: int) -> None:
+        [lane] = self._lanes
+        if len(lane.events) >= self.batch_events:  # it was more before
+            self._ready.append(lane.cut(self._position()))
+            return
+        stop = min(stop, index + self.batch_events - len(lane.events))
+        events = block.headers.events
+        lane.events += events if stop - index == len(events) else events[index:stop]
+        lane.raw_bytes += block.raw_size(index, stop)
+        self._stand(block, stop)
+        if len(lane.events) >= self.batch_events:
+            self._ready.append(lane.cut(self._position()))
+
+    def _share_out(self, block: Block, index: int, stop: int) -> None:
+        headers, lanes, batch_events = block.headers, self._block_lanes, self.batch_events
+        part = slice(index, stop)
+        for event, home, size in zip(
+            headers.events[part], headers.homes[part], block.row_sizes[part], strict=True
+        ):
+            index += 1
+            lane = lanes[home]
+            lane.raw_bytes += size
+            events = lane.events
+            events.append(event)
+            if len(events) >= batch_events:
+                self._stand(block, index)
+                self._ready.append(lane.cut(self._position()))
+                return
+        self._stand(block, stop)
+
+    def _take_each(self, block: Block, index: int, stop: int) -> None:
+        """Take records of which some may be refused or accounted, or with their bytes."""
+        headers, refused, sizes = block.headers, self._refused, block.row_sizes
+        for number in range(index, stop):
+            # whose a refused one is cannot be known
+            lane = self._block_lanes[headers.homes[number]]
+            lane = self._lanes[0] if number in refused else lane
+            if (block.begin, number) < lane.done.place:
+                continue
+            lane.raw_bytes += sizes[number]
+            if self.keeps_raw:
+                lane.raw.append(block.raw_row(number))
+            if number in refused:
+                self._refuse(block, number)
+                continue
+            lane.events.append(headers.events[number])
+            if len(lane.events) >= self.batch_events:
+                self._stand(block, number + 1)
+                self._ready.append(lane.cut(self._position()))
+                return
+        self._stand(block, stop)
+
+    def _stand(self, block: Block, index: int) -> None:
+        self._row += index - self._index
+        self._begin, self._tail, self._is_cut = block.begin, block.digest, False
+        if index == block.count:
+            self._at, self._index, self._block = block.end, 0, None
+        else:
+            self._index = index
+
+    # What is no event
+
+    def _refuse(self, block: Block, index: int) -> None:
+        route, reason = self._refused[index]
+        event = block.headers.events[index]
+        self._lanes[0].dead_letters.append(
+            record_dead_letter(
+                msgspec.json.encode(event),
+                route=route,
+                reason=reason,
+                origin=f"{self._name}:byte {block.begin} event {index}",
+            )
+        )
+
+    def _refuse_stretch(self, found: Stretch) -> None:
+        self._row += 1
+        self._at, self._index = found.end, 0
+        self._begin, self._tail, self._is_cut = found.begin, found.digest, found.is_cut
+        lane = self._lanes[0]  # whose it is cannot be known
+        if lane.done.at > found.begin:
+            return
+        # of damage only the beginning counts as a row's bytes: of its size nothing is known
+        lane.raw_bytes += len(found.text)
+        if self.keeps_raw:
+            lane.raw.append(found.text)
+        lane.dead_letters.append(
+            record_dead_letter(
+                found.text,
+                route=found.route,
+                reason=found.reason,
+                origin=f"{self._name}:byte {found.begin}",
+            )
+        )
+
+    def _check(self, position: PackedPosition) -> None:
+        if position.at and not self._file.is_same(
+            position.begin, position.tail, position.at, is_cut=position.is_cut
+        ):
+            raise self._changed(position.begin)
+
+    def _changed(self, begin: int) -> SourceChangedError:
+        return SourceChangedError(
+            f"source {self._name!r} differs at byte {begin} from what was read before "
+            "(it may have been incomplete): give the same file, or start with a new --data-dir"
+        )
+
+    # Handing out
+
+    def _position(self, *, is_end: bool = False) -> PackedPosition:
+        return PackedPosition(
+            at=self._at,
+            index=self._index,
+            line=self._row,
+            begin=self._begin,
+            tail=self._tail,
+            is_cut=self._is_cut,
+            is_end=is_end,
+        )
+
+    def _flush(self) -> None:
+        self._flush_at = self._at + FLUSH_BYTES
+        for lane in self._lanes:
+            # also one that got nothing: a restart begins at the place furthest behind
+            if lane.rows or lane.done.place < (self._at, self._index):
+                self._ready.append(lane.cut(self._position()))
+
+    def _end(self) -> None:
+        self._is_done = True
+        for lane in self._lanes:
+            # nothing came since the partition was told of this end
+            if not (lane.done.is_end and lane.done.at >= self._at):
+                self._ready.append(lane.cut(self._position(is_end=True)))
+
+    def _hand_out(self) -> list[SourceBatch]:
+        batches, self._ready = self._ready, []
+        if batches:
+            crash_point("read.batch")
+        return batches

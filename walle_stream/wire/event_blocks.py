@@ -1,0 +1,268 @@
+"""Files of packed events: what tasks read in columns, payloads as bytes that nobody parses.
+
+A file is a head and blocks; integers are little-endian. The file's head::
+
+    4s "WEV" and the version 1   12s marker   u32 crc32 of the 16 bytes before
+
+The marker is the file's own and begins every block, so that reading can go on behind
+damage without mistaking what stands in a payload for a block (as in Avro's object
+container files). A block is a batch of records whose head says what must be known to
+pass over it (as in Kafka's record batches, KIP-98)::
+
+    12s marker   u32 count, 1-256   u32 bytes of headers   u32 bytes of payloads
+    u32 crc32 of the headers   u32 crc32 of the 28 bytes before   HEADERS   PAYLOADS
+
+Payloads stand one behind the other. Headers are one MessagePack array of columns, and
+what repeats stands once (dictionary encoding as in Parquet): a device's name is one object
+for all its events of a block::
+
+    [devices, bin, ids, bin, pages, bin, instances, bin,   # values, and a u8 per event: which
+     kinds,             # bin: a u8 per event, the place in ``events.KINDS``
+     event times,       # bin: an i64 per event
+     ingest times,      # bin: the same
+     contents,          # bin: a JSON array, an object per event: JSON values only, so
+     uids,              # array of text
+     payload sizes]     # bin: a u32 per event
+"""
+
+import zlib
+from collections.abc import Sequence
+from itertools import starmap
+from struct import Struct, unpack
+from struct import error as StructError  # noqa: N812 - it is a class
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from walle_stream.errors import SourceFormatError
+from walle_stream.events import KINDS, Event
+
+MAGIC: Final = b"WEV"
+"""What such a file begins with; no JSON does."""
+
+RECORDS_MAX: Final = 256
+"""Most records of a block: places in its tables are bytes."""
+
+_VERSION: Final = 1
+_FILE_HEAD: Final = Struct("<3sB12sI")
+_BLOCK_HEAD: Final = Struct("<12sIIIII")
+
+FILE_HEAD_BYTES: Final = _FILE_HEAD.size
+"""Where the first block begins."""
+
+BLOCK_HEAD_BYTES: Final = _BLOCK_HEAD.size
+"""How long a block's head is."""
+
+_CRC_BYTES: Final = 4
+
+
+class BlockHead(NamedTuple):
+    """What a block's head says."""
+
+    marker: bytes
+    records: int
+    headers_bytes: int
+    payloads_bytes: int
+    headers_crc: int
+
+
+class BlockHeaders(NamedTuple):
+    """Headers of a block, decoded."""
+
+    devices: list[str]
+    """Different ones; not checked."""
+    homes: bytes
+    """Of each event, its device's place among them."""
+    events: list[Event]
+    sizes: tuple[int, ...]
+    """Of each event, its payload's bytes."""
+    earliest_ms: int
+    """The lowest of all times; below 0 where one is wrong."""
+
+
+def encode_file_head(marker: bytes) -> bytes:
+    """Encode what a file begins with.
+
+    Args:
+        marker: 12 bytes that no payload of the file contains: random ones, or a digest.
+    """
+    data = _FILE_HEAD.pack(MAGIC, _VERSION, marker, 0)[:-_CRC_BYTES]
+    return data + zlib.crc32(data).to_bytes(_CRC_BYTES, "little")
+
+
+def decode_file_head(data: bytes) -> bytes:
+    """Return a file's marker.
+
+    Args:
+        data: Its first ``FILE_HEAD_BYTES``.
+
+    Raises:
+        SourceFormatError: They are cut, damaged or of another version.
+    """
+    if data[len(MAGIC) : len(MAGIC) + 1] not in {b"", bytes([_VERSION])}:
+        raise SourceFormatError(
+            f"its layout is version {data[len(MAGIC)]}, this version of walle_stream reads "
+            f"{_VERSION}: use the one that wrote it"
+        )
+    body, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "little")
+    if len(data) != FILE_HEAD_BYTES or zlib.crc32(body) != crc:
+        raise SourceFormatError(
+            "its head is cut or damaged, and without it no block is found: write it again"
+        )
+    marker: bytes = _FILE_HEAD.unpack(data)[2]
+    return marker
+
+
+def try_decode_block_head(data: bytes, marker: bytes) -> BlockHead | None:
+    """Decode a block's head; None where none stands whose sizes can be trusted.
+
+    Args:
+        data: What stands there, ``BLOCK_HEAD_BYTES`` unless the file ends before.
+        marker: The file's.
+    """
+    if len(data) != BLOCK_HEAD_BYTES or not data.startswith(marker):
+        return None
+    *fields, crc = _BLOCK_HEAD.unpack(data)
+    if zlib.crc32(data[:-_CRC_BYTES]) != crc:
+        return None
+    head = BlockHead(*fields)
+    return head if 0 < head.records <= RECORDS_MAX else None
+
+
+type _Columns = tuple[
+    list[str],
+    bytes,
+    list[str],
+    bytes,
+    list[str],
+    bytes,
+    list[str],
+    bytes,
+    bytes,
+    bytes,
+    bytes,
+    bytes,
+    list[str],
+    bytes,
+]
+
+_decode_columns: Final = msgspec.msgpack.Decoder(_Columns).decode
+_decode_contents: Final = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+_kind: Final = KINDS.__getitem__
+_codes: Final = {kind: code for code, kind in enumerate(KINDS)}
+
+
+def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
+    """Decode a block's headers.
+
+    Args:
+        data: Not trusted.
+        head: The block's.
+
+    Raises:
+        SourceFormatError: They are altered, or do not fit each other or the head.
+    """
+    if zlib.crc32(data) != head.headers_crc:
+        raise SourceFormatError("the headers were altered: their checksum does not match")
+    count = head.records
+    try:
+        (
+            devices,
+            homes,
+            ids,
+            of_ids,
+            pages,
+            of_pages,
+            instances,
+            of_instances,
+            kinds,
+            event_times,
+            ingest_times,
+            contents,
+            uids,
+            payload_sizes,
+        ) = _decode_columns(data)
+        times_ms = unpack(f"<{count}q", event_times)
+        ingest_times_ms = unpack(f"<{count}q", ingest_times)
+        sizes = unpack(f"<{count}I", payload_sizes)
+        # calls of C all the way: constructing from tuples costs half of a loop's time
+        events = list(
+            starmap(
+                Event,
+                zip(
+                    map(devices.__getitem__, homes),
+                    map(ids.__getitem__, of_ids),
+                    map(_kind, kinds),
+                    map(pages.__getitem__, of_pages),
+                    map(instances.__getitem__, of_instances),
+                    times_ms,
+                    ingest_times_ms,
+                    _decode_contents(contents),
+                    uids,
+                    strict=True,
+                ),
+            )
+        )
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+        IndexError,
+        ValueError,
+        StructError,
+    ) as error:
+        raise SourceFormatError(f"the headers do not fit: {error}") from error
+    if sum(sizes) != head.payloads_bytes:
+        raise SourceFormatError(
+            f"the payloads have {head.payloads_bytes} bytes, their headers say {sum(sizes)}"
+        )
+    earliest_ms = min(min(times_ms), min(ingest_times_ms))  # noqa: PLW3301 - faster than flat
+    return BlockHeaders(devices, homes, events, sizes, earliest_ms)
+
+
+def encode_block(
+    marker: bytes, events: Sequence[Event], contents: Sequence[bytes], payloads: Sequence[bytes]
+) -> bytes:
+    """Encode a block.
+
+    Args:
+        marker: The file's.
+        events: 1 to ``RECORDS_MAX``.
+        contents: Of each, its contents as JSON.
+        payloads: Of each.
+
+    Raises:
+        SourceFormatError: A number is larger than its place.
+    """
+    count = len(events)
+    try:
+        headers = _encode(
+            (
+                *_table([event.device_id for event in events]),
+                *_table([event.id for event in events]),
+                *_table([event.page_id for event in events]),
+                *_table([event.page_instance for event in events]),
+                bytes(_codes[event.kind] for event in events),
+                Struct(f"<{count}q").pack(*(event.event_time_ms for event in events)),
+                Struct(f"<{count}q").pack(*(event.ingest_time_ms for event in events)),
+                b"[" + b",".join(contents) + b"]",
+                [event.uid for event in events],
+                Struct(f"<{count}I").pack(*map(len, payloads)),
+            )
+        )
+        head = _BLOCK_HEAD.pack(
+            marker, count, len(headers), sum(map(len, payloads)), zlib.crc32(headers), 0
+        )[:-_CRC_BYTES]
+    except StructError as error:
+        raise SourceFormatError(
+            f"an event does not fit a block ({error}): times have 64 bits, payloads 4 GiB"
+        ) from error
+    crc = zlib.crc32(head).to_bytes(_CRC_BYTES, "little")
+    return b"".join((head, crc, headers, *payloads))
+
+
+def _table(values: list[str]) -> tuple[list[str], bytes]:
+    places: dict[str, int] = {}
+    found = bytes(places.setdefault(value, len(places)) for value in values)
+    return list(places), found
