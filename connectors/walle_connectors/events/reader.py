@@ -14,12 +14,13 @@ from typing import Final
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter
-from walle_connectors.events.offsets import Position, decode_positions, encode_position
+from walle_connectors.events.lanes import Lane
+from walle_connectors.events.offsets import Position, decode_positions
 from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetterRoute, SourceBatch
 from walle_stream.types import device_id_problem, partition_of
 
 CHUNK_BYTES: Final = 2**16
@@ -31,48 +32,12 @@ FLUSH_BYTES: Final = 8 * 2**20
 # the last for what is nested deeper than the decoder goes
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BELOW_ZERO: Final = "`int` >= 0"  # what the decoder says of a time
-_EVENT_BYTES: Final = 500
 _DEVICES_CACHED: Final = 262_144
+
+type _Lane = Lane[Position]
 
 _decoder = msgspec.json.Decoder(Event)
 _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
-
-
-class _Lane:
-    __slots__ = ("dead_letters", "done", "events", "number", "raw", "raw_bytes", "rows")
-
-    def __init__(self, number: int, done: Position) -> None:
-        self.number = number
-        self.done = done
-        self._begin()
-
-    def _begin(self) -> None:
-        self.events: list[Event] = []
-        self.dead_letters: list[DeadLetter] = []
-        self.rows = 0
-        self.raw_bytes = 0
-        self.raw: list[bytes] = []
-
-    def cut(self, position: Position) -> SourceBatch:
-        dead = len(self.dead_letters)
-        batch = SourceBatch(
-            partition=self.number,
-            events=self.events,
-            offset=encode_position(position),
-            counts=SourceCounts(
-                source_rows=self.rows,
-                accepted_rows=self.rows - dead,
-                dead_letter_rows=dead,
-                raw_bytes=self.raw_bytes,
-            ),
-            dead_letters=self.dead_letters,
-            is_end=position.is_end,
-            size_bytes=len(self.events) * _EVENT_BYTES + self.raw_bytes,
-            raw=b"\n".join([*self.raw, b""]) if self.raw else None,
-        )
-        self.done = position
-        self._begin()
-        return batch
 
 
 class EventsReader:
@@ -107,7 +72,7 @@ class EventsReader:
         self.keeps_raw = False
         """Whether batches carry their raw rows."""
         positions = decode_positions(offsets, partition_count)
-        self._lanes = [_Lane(number, position) for number, position in enumerate(positions)]
+        self._lanes = [Lane(number, position) for number, position in enumerate(positions)]
         self._homes: dict[str, _Lane] = {}
         self._stream, self._bytes, self._name = stream, stream.bytes, stream.name
         self._max_bytes = max_record_bytes
@@ -227,7 +192,6 @@ class EventsReader:
         if lane.events and len(lane.events) + count > self.batch_events:
             self._ready.append(lane.cut(self._position()))
         lane.events += events
-        lane.rows += count
         lane.raw_bytes += len(block) + 1
         self._stand(self._at + len(block) + 1, self._line + count, block[block.rfind(b"\n") + 1 :])
         if len(lane.events) >= self.batch_events:
@@ -295,10 +259,9 @@ class EventsReader:
                 continue
             events = lane.events
             events.append(event)
-            lane.rows += 1
             lane.raw_bytes += size
             if keeps_raw:
-                lane.raw.append(line)
+                lane.raw.append(line + b"\n")
             if len(events) >= batch_events:
                 self._stand(at, number, line)
                 self._ready.append(lane.cut(self._position()))
@@ -338,10 +301,9 @@ class EventsReader:
         lane = self._lanes[0]  # whose it is cannot be known
         if self._at <= lane.done.at:
             return
-        lane.rows += 1
         lane.raw_bytes += len(line) + 1
         if self.keeps_raw:
-            lane.raw.append(line)
+            lane.raw.append(line + b"\n")
         lane.dead_letters.append(
             record_dead_letter(
                 line,
