@@ -19,8 +19,8 @@ import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.partition as turns
 import walle_stream.vm.virtual_machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
+from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.packed import PackedReader
-from walle_connectors.events.reader import EventsReader
 from walle_connectors.files.reader import FilesReader
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.device_host import DeviceHost

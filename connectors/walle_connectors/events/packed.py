@@ -1,6 +1,6 @@
 """Reads a file of packed events, block by block; what tasks read is decoded, payloads are not.
 
-The promises are those of ``reader.EventsReader``: a record belongs to its device's
+The promises are those of ``lines.EventsReader``: a record belongs to its device's
 partition, an offset is a place in the file, and reading begins at the place furthest
 behind. A device is placed once per block, not once per event.
 """

@@ -5,9 +5,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 
 from walle_connectors.events.blocks import check_file_head
+from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.packed import PackedReader
-from walle_connectors.events.reader import EventsReader
 from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.wire.event_blocks import MAGIC

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from walle_connectors.events import CONNECTOR
-from walle_connectors.events import reader as reader_module
+from walle_connectors.events import lines as lines_module
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
 
 EVENT = {
@@ -82,7 +82,7 @@ def test_what_is_no_event_is_a_dead_letter_with_its_place(source, bad, route, wo
 
 
 def test_a_line_of_many_chunks_is_one_dead_letter(source, monkeypatch):
-    monkeypatch.setattr(reader_module, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(lines_module, "CHUNK_BYTES", 64)
     long = line(payload="x" * 10_000)
     made = source(b"\n".join([line(), long, line(device_id="e"), long]), maxRecordBytes=1_000)
     (batch,) = read(made)
@@ -105,7 +105,7 @@ def test_a_file_that_grows_is_read_on(source):
 
 
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
-    monkeypatch.setattr(reader_module, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(lines_module, "FLUSH_BYTES", 300)
     made = source(b"\n".join([line()] * 50))
     reader = made.open({}, 4, 100, 20)
     offsets = {}
