@@ -66,7 +66,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     Returns:
         For each bar ``name``, ``bar``, ``value``, ``met`` and ``note``.
     """
-    growth = _growth(result["marks"], "rss")
+    growth = round(_growth(result["marks"], "rss"), 2)
     # memory is the same on a busy machine, times are not
     note = "" if result["events"] >= WHOLE else "fewer events than the bar's"
     if result["settings"]["is_fresh"]:
@@ -76,7 +76,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
             "name": f"growth of RSS from {_millions(result, _FIRST_SHARE)} to "
             f"{_millions(result, 1.0)} events, %",
             "bar": f"<= {_GROWTH_MAX_PERCENT:g}",
-            "value": round(growth, 2),
+            "value": growth,
             "met": growth <= _GROWTH_MAX_PERCENT and not note,
             "note": note,
         }

@@ -111,7 +111,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         f"Page exit to commit, ms; at most {median(fastest):,.0f} events a second",
         head,
         rows,
-        f"Medians of {len(rounds)} rounds, each with its own maximum ({min(fastest):,.0f} to "
+        f"Medians of the rounds ({len(rounds)}), each with its own maximum ({min(fastest):,.0f} to "
         f"{max(fastest):,.0f}). An exit arrives by a fixed schedule, ready or not; its wait for "
         "the order bound (2 s of the shop's time, which runs faster here) is in it. The CPU "
         "clock is the process's: neither neighbours nor idle waiting are in it, so it is no "
