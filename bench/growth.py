@@ -33,6 +33,7 @@ from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 
 SAMPLES: Final = 400
+_TOLD: Final = 10
 
 
 def measure_growth(shop: Shop, data_dir: Path) -> dict[str, Any]:
@@ -43,11 +44,25 @@ def measure_growth(shop: Shop, data_dir: Path) -> dict[str, Any]:
         data_dir: A new one.
     """
     memory = Memory(max(shop.events // SAMPLES, 1))
-    CONNECTOR.shop, CONNECTOR.look = shop, memory.look
+    console = Console(stderr=True, highlight=False)
+    told = 0
+
+    def look(events: int) -> None:
+        nonlocal told
+        memory.look(events)
+        if events * _TOLD // shop.events > told:
+            told = events * _TOLD // shop.events
+            last = memory.samples[-1]
+            console.print(
+                f"{events:,} events: RSS {last['rss_mib']:,.0f} MiB, "
+                f"of it RocksDB's {last['rocksdb_mib']:,.0f}"
+            )
+
+    CONNECTOR.shop, CONNECTOR.look = shop, look
     given = overrides({"connector": "growth_parts.endless:CONNECTOR"})
     run = LocalRun(Assembly.load(DEFINITION, given), RunOptions(data_dir, hosts=1))
     columns = (TextColumn("events"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as shown:
+    with Progress(*columns, console=console) as shown:
         bar = shown.add_task("events", total=shop.events)
         report = run.run(lambda _share, events: shown.update(bar, completed=events))
         shown.update(bar, completed=report.run_events)

@@ -25,7 +25,6 @@ from vm_parts.measuring import quantile
 
 from latency_parts.commits import Commit, Commits
 from latency_parts.paced import CONNECTOR, Schedule
-from latency_parts.quiet import Neighbours
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -63,10 +62,8 @@ def measure_rate(source: Path, data_dir: Path, events_per_s: float, events: int)
     given = {"connector": "latency_parts.paced:CONNECTOR", "path": str(source)}
     assembly = Assembly.load(DEFINITION, overrides(given))
     commits = Commits()
-    neighbours = Neighbours()
     report = LocalRun(assembly, RunOptions(data_dir, hosts=1, limit=events)).run()
-    beside = neighbours.report()
-    return {**_figures(schedule, commits.made, report), "cores": beside}
+    return {**_figures(schedule, commits.made, report), "cores": schedule.cores}
 
 
 def _figures(schedule: Schedule, commits: list[Commit], report: RunReport) -> dict[str, Any]:

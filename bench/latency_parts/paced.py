@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from latency_parts.quiet import Neighbours
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, SourceCounts
@@ -45,6 +46,9 @@ class Schedule:
         """By device and page instance: monotonic clock at which the exit arrived."""
         self.clocks: list[tuple[float, float]] = []
         """Monotonic clock and CPU time of the process, milliseconds, whenever looked at."""
+        self.cores: dict[str, float | None] = {}
+        """Who had the machine's cores from the first line to the last."""
+        self._neighbours = Neighbours()
 
     def arrival_ms(self, line: int) -> float:
         """Return when a line arrives, monotonic clock.
@@ -53,6 +57,15 @@ class Schedule:
             line: From 0.
         """
         return self.start_ms + line * self.step_ms
+
+    def start(self) -> None:
+        """Have the first line arrive now."""
+        self._neighbours = Neighbours()
+        self.start_ms = self.look()
+
+    def end(self) -> None:
+        """Take note that the last line was handed out; the pipeline's threads still live."""
+        self.cores = self._neighbours.report()
 
     def look(self) -> float:
         """Take note of both clocks, return the monotonic one."""
@@ -88,7 +101,8 @@ class PacedReader:
             ValueError: The file has too few.
         """
         schedule, first = self._schedule, self._given
-        schedule.start_ms = schedule.start_ms or schedule.look()
+        if not first:
+            schedule.start()
         count = self._arrived() if schedule.events_per_s else self.batch_events
         lines = list(islice(self._file, min(count, self._limit - first)))
         if not lines:
@@ -106,6 +120,8 @@ class PacedReader:
                 # what arrives twice counts when it arrives first
                 schedule.exits.setdefault((event.device_id, event.page_instance), now_ms)
             now_ms += schedule.step_ms
+        if self.is_done:
+            schedule.end()
         size_bytes = sum(map(len, lines))
         return (
             SourceBatch(

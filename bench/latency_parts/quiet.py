@@ -3,7 +3,7 @@
 import os
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 _GAP_MS: Final = 0.05
 """Shorter ones are the loop's own, and interrupts."""
@@ -40,7 +40,7 @@ class Neighbours:
         """Begin."""
         self._before = self._look()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, float | None]:
         """Return it, in cores; None where the kernel does not say.
 
         ``stolen``: what the hypervisor gave to other machines. ``others``: other processes
@@ -50,7 +50,7 @@ class Neighbours:
         before, after = self._before, self._look()
         seconds = after["at_s"] - before["at_s"]
         spent = {name: (after[name] - before[name]) / seconds for name in after if name in before}
-        found: dict[str, Any] = {"ours": spent["ours"], "stolen": None, "others": None}
+        found: dict[str, float | None] = {"ours": spent["ours"], "stolen": None, "others": None}
         if "busy" in spent:
             found |= {"stolen": spent["stolen"], "others": max(spent["busy"] - spent["ours"], 0.0)}
         found["waited"] = spent.get("waited")
