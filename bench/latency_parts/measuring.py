@@ -9,8 +9,10 @@ schedule and the return of the commit that has its feature:
   and whatever else the machine does.
 - The process's **CPU** clock: how much all threads of this process worked meanwhile.
   Neighbours and idle waiting are not in it, so it says what a quiet machine would
-  need at least, and is the same on a busy one; but it is no latency: a wait for more
-  events costs nothing on it, and a second core that works beside counts double.
+  need at least. It is no latency: a wait for more events costs nothing on it, and a
+  second core that works beside counts double. Nor is it free of a very busy machine:
+  lines that pile up while others have the cores are worked off one after the other,
+  and those ahead in the queue are in it.
 """
 
 from bisect import bisect_left
