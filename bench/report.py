@@ -140,7 +140,7 @@ def latency_lines(result: dict) -> list[str]:
         "",
         (
             f"{settings['devices']:,} devices, lines of "
-            f"{result['bytes'] / result['events'] / 1e3:.1f} KB, {settings['rounds']} rounds; "
+            f"{result['bytes'] / result['events'] / 1e3:.1f} KB, rounds: {settings['rounds']}. "
             f"{_where(result)}.{_trial(result)}"
         ),
         "",

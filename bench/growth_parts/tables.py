@@ -160,8 +160,9 @@ def figure(result: dict[str, Any]) -> str:
     ground = f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
     floor = _HEIGHT - _BOTTOM
     axis = f'<line x1="{_LEFT}" y1="{floor}" x2="{_WIDTH - _RIGHT}" y2="{floor}" stroke="#111"/>'
+    top = text_at(_LEFT - 8, _TOP + 4, f"{top_mib:,.0f}", "end")
     zero = text_at(_LEFT - 8, floor + 4, "0", "end")
-    return "\n".join([opened, ground, text_at(8, 22, head), axis, zero, *drawn, "</svg>", ""])
+    return "\n".join([opened, ground, text_at(8, 22, head), axis, top, zero, *drawn, "</svg>", ""])
 
 
 def _growth(found: dict[str, dict[str, float]], kind: str) -> float:

@@ -162,6 +162,25 @@ def test_cpu_time_between_two_looks_is_shared_evenly():
     assert found == [5.0, 5.0, 6.0, 7.0, 12.0, 17.0]
 
 
+def test_an_exit_waits_from_its_own_arrival_to_its_features_commit():
+    from latency_parts.commits import Commit  # noqa: PLC0415 - same
+    from latency_parts.measuring import _waited  # noqa: PLC0415 - same
+    from latency_parts.paced import Schedule  # noqa: PLC0415 - same
+
+    def feature(instance, cause="exit"):
+        page = {"device_id": "d", "page_instance": instance, "cause": cause, "entry": "feed"}
+        return json.dumps(page).encode()
+
+    schedule = Schedule(1_000.0)
+    schedule.exits = {("d", "early"): 90.0, ("d", "1"): 110.0, ("d", "2"): 130.0}
+    schedule.clocks = [(100.0, 10.0), (140.0, 30.0)]
+    commits = [
+        Commit(0, 145.0, 31.0, 5, [feature("early"), feature("1"), feature("lost", "timeout")]),
+        Commit(0, 150.0, 34.0, 9, [feature("2")]),
+    ]
+    assert _waited(schedule, commits, 100.0) == ([35.0, 20.0], [16.0, 9.0])
+
+
 def test_shares_are_above_0_and_at_most_1():
     command = [sys.executable, str(ROOT / "bench/latency.py"), "--shares", "1.5"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
