@@ -60,27 +60,34 @@ def marks(result: dict[str, Any]) -> dict[str, dict[str, float]]:
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare with what was asked for.
 
+    RSS has RocksDB's write buffers in it, 32 MiB for each database, which fill for up to
+    millions of events before they are flushed: what a mark catches of them is left to
+    chance. So the same is said without what RocksDB counts as its own.
+
     Args:
         result: With its ``marks``.
 
     Returns:
         For each bar ``name``, ``bar``, ``value``, ``met`` and ``note``.
     """
-    growth = round(_growth(result["marks"], "rss"), 2)
     # memory is the same on a busy machine, times are not
     note = "" if result["events"] >= WHOLE else "fewer events than the bar's"
     if result["settings"]["is_fresh"]:
         note = note or "the script's own state grows, too"
-    return [
-        {
-            "name": f"growth of RSS from {_millions(result, _FIRST_SHARE)} to "
-            f"{_millions(result, 1.0)} events, %",
-            "bar": f"<= {_GROWTH_MAX_PERCENT:g}",
-            "value": growth,
-            "met": growth <= _GROWTH_MAX_PERCENT and not note,
-            "note": note,
-        }
-    ]
+    since, until = _millions(result, _FIRST_SHARE), _millions(result, 1.0)
+    found = []
+    for kind, title in (("rss", "RSS"), ("rest", "RSS without RocksDB's own")):
+        growth = round(_growth(result["marks"], kind), 2)
+        found.append(
+            {
+                "name": f"growth of {title} from {since} to {until} events, %",
+                "bar": f"<= {_GROWTH_MAX_PERCENT:g}",
+                "value": growth,
+                "met": growth <= _GROWTH_MAX_PERCENT and not note,
+                "note": note,
+            }
+        )
+    return found
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:

@@ -54,9 +54,10 @@ def test_all_events_pass_and_memory_is_sampled_all_along(measured):
 
 
 def test_a_short_run_does_not_meet_the_bar(measured):
-    (bar,) = measured["bars"]
-    assert not bar["met"]
-    assert bar["note"] == "fewer events than the bar's"
+    bars = measured["bars"]
+    assert len(bars) == 2
+    assert not any(bar["met"] for bar in bars)
+    assert {bar["note"] for bar in bars} == {"fewer events than the bar's"}
 
 
 def test_marks_are_medians_before_a_fifth_and_the_end():
@@ -72,8 +73,9 @@ def test_marks_are_medians_before_a_fifth_and_the_end():
     result["marks"] = marks(result)
     assert (result["marks"]["first"]["rss"], result["marks"]["first"]["peak"]) == (102.0, 104.0)
     assert (result["marks"]["last"]["rss"], result["marks"]["last"]["peak"]) == (107.1, 110.0)
-    (bar,) = bars(result)
-    assert (bar["value"], bar["met"], bar["note"]) == (5.0, True, "")
+    result["marks"]["last"]["rest"] = 108.0
+    found = [(bar["value"], bar["met"], bar["note"]) for bar in bars(result)]
+    assert found == [(5.0, True, ""), (5.88, False, "")]
 
 
 def test_the_report_shows_table_and_figure(measured, monkeypatch, tmp_path):
