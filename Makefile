@@ -55,9 +55,13 @@ chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where i
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: bench-pipeline bench-peers bench-fleet bench-vm bench-report
+.PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-vm bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
+bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
+	@$(PY) bench/latency.py $(ARGS)
+bench-growth: setup ## memory of one process over 10 million events; five minutes and more
+	@$(PY) bench/growth.py $(ARGS)
 bench-peers: setup ## the simulated shop against other streaming libraries, which it installs in .venv-peers
 	@$(PY) bench/peers.py $(ARGS)
 bench-fleet: setup ## memory of 100,000 devices, activation, a hot device

@@ -1,8 +1,12 @@
 """What a bench leaves: tables for a person at a terminal, JSON for the report."""
 
 import json
+import os
+import platform
 import sys
+import time
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,27 @@ def show(tables: Iterable[Table]) -> None:
             shown.add_row(*row)
         console.print(shown)
         console.print()
+
+
+def surroundings(load_before: float) -> dict[str, Any]:
+    """Return what a result says of where and when it was measured.
+
+    Args:
+        load_before: Load average when the bench began.
+    """
+    return {
+        "machine": {
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "usable_cores": len(os.sched_getaffinity(0)),
+            "load_before_and_after": [round(each, 2) for each in (load_before, os.getloadavg()[0])],
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("walle-stream", "msgspec", "rocksdict")},
+        },
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
 def keep(result: Mapping[str, Any], path: Path | None, why_not: str) -> None:

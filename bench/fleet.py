@@ -8,24 +8,21 @@ process of its own over a real pipeline; progress on stderr, tables on stdout.
 import argparse
 import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from console import keep, show
+from apart import ROOT, measure_apart
+from console import keep, show, surroundings
 from fleet_parts.hot import Load, measure_hot
 from fleet_parts.residents import Residents, check_residents, measure_residents
 from fleet_parts.tables import bars, tables
 from vm_parts.measuring import say
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 WHOLE: Final = 100_000
 """Devices that the bar is about."""
 
@@ -52,7 +49,7 @@ def main() -> int:
         made = MEASUREMENTS[options.measure](options, options.data_dir)
         options.out.write_text(json.dumps(made))
         return 0
-    began, load = time.monotonic(), [os.getloadavg()[0]]
+    began, load = time.monotonic(), os.getloadavg()[0]
     result: dict[str, Any] = {
         "bench": "fleet",
         "trial": options.trial,
@@ -74,20 +71,7 @@ def main() -> int:
             result["hot"] = {"load": _load(options)._asdict(), "rounds": rounds}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    result |= {
-        "machine": {
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-            "usable_cores": len(os.sched_getaffinity(0)),
-            "load_before_and_after": [round(each, 2) for each in (*load, os.getloadavg()[0])],
-        },
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("walle-stream", "msgspec", "rocksdict")},
-        },
-        "date": time.strftime("%Y-%m-%d"),
-        "wall_s": round(time.monotonic() - began, 1),
-    }
+    result |= surroundings(load) | {"wall_s": round(time.monotonic() - began, 1)}
     result["bars"] = bars(result)
     show(tables(result))
     path = options.json
@@ -150,19 +134,8 @@ def _round(number: int, folder: Path) -> dict[str, Any]:
 
 
 def _measured(name: str, data_dir: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
-        out = Path(folder) / "made.json"
-        command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
-        command += ["--measure", name, "--data-dir", str(data_dir), "--out", str(out)]
-        paths = (ROOT, ROOT / "connectors", ROOT / "deploy")
-        environment = {
-            **os.environ,
-            "PYTHONHASHSEED": "0",
-            # this checkout's own packages, whatever else is installed
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        }
-        subprocess.run(command, check=True, env=environment)
-        return dict(json.loads(out.read_text()))
+    arguments = [*sys.argv[1:], "--measure", name, "--data-dir", str(data_dir)]
+    return measure_apart(Path(__file__), *arguments)
 
 
 if __name__ == "__main__":

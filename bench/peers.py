@@ -16,11 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from console import keep, show
+from console import keep, show, surroundings
 from peers_parts.contenders import CONTENDERS, Contender
 from peers_parts.environments import Environment, Missing, find_environment
 from peers_parts.running import ROOT, Cost, Made, canonical, digest_of, run_contender
@@ -38,7 +37,7 @@ def main() -> int:
     """Check, measure, print the table, write the JSON."""
     options = _options()
     began = time.monotonic()
-    load = [os.getloadavg()[0]]
+    load = os.getloadavg()[0]
     ready, missing = _contenders(options)
     with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
         small, one = Path(folder) / "small.jsonl", Path(folder) / "one.jsonl"
@@ -50,7 +49,6 @@ def main() -> int:
         size = simulate(source, options.seed, options.devices, options.sessions)
         say(f"{size['events']:,} events, {size['bytes'] / 2**20:,.0f} MiB")
         rounds, made = _rounds(ready, source, one, options.rounds)
-    load.append(os.getloadavg()[0])
     result = {
         "bench": "peers",
         "trial": options.trial,
@@ -61,17 +59,7 @@ def main() -> int:
         "features": made.features,
         "contenders": [_summary(each, rounds, size["events"]) for each in ready.values()],
         "missing": missing,
-        "machine": {
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-            "usable_cores": len(os.sched_getaffinity(0)),
-            "load_before_and_after": [round(each, 2) for each in load],
-        },
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("walle-stream", "msgspec", "rocksdict")},
-        },
-        "date": time.strftime("%Y-%m-%d"),
+        **surroundings(load),
         "wall_s": round(time.monotonic() - began, 1),
     }
     show(tables(result))

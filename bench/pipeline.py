@@ -3,7 +3,9 @@
 Two jobs: item page views over the KuaiRand feed (the main job), and those of the
 simulated shop over its 1.1 KB JSON Lines, with the cost of each stage. Events per
 CPU-second of all threads and processes, start included; written as JSON with
-machine, versions and medians.
+machine, versions and medians. Latency at a given rate and memory over very many
+events have benches of their own, ``latency.py`` and ``growth.py``: one wants a quiet
+machine, the other takes minutes, and neither needs these rounds.
 """
 
 import argparse
@@ -160,6 +162,8 @@ def main() -> int:
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2) + "\n")
+    print("latency at half of the maximum rate: make bench-latency")
+    print("memory over 10 million events: make bench-growth")
     return 0
 
 

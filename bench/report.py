@@ -6,6 +6,10 @@ from pathlib import Path
 
 import msgspec
 from fleet_parts.tables import tables as fleet_tables
+from growth_parts.tables import figure as growth_figure
+from growth_parts.tables import tables as growth_tables
+from latency_parts.tables import figure as latency_figure
+from latency_parts.tables import tables as latency_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
 from vm_parts.plot import figure
@@ -119,18 +123,55 @@ def peers_lines(result: dict) -> list[str]:
 
 def fleet_lines(result: dict) -> list[str]:
     """Return the tables of the fleet."""
-    machine = result["machine"]
     lines = [
         f"## Fleet of {result['settings']['devices']:,} devices",
         "",
-        (
-            f"Seed {result['seed']}, Python {result['versions']['python']}, "
-            f"{machine['usable_cores']} cores {machine['processor']}, load "
-            f"{machine['load_before_and_after'][0]} before, {result['date']}.{_trial(result)}"
-        ),
+        f"{_where(result)}.{_trial(result)}",
         "",
     ]
     return [*lines, *_table_lines(fleet_tables(result))]
+
+
+def latency_lines(result: dict) -> list[str]:
+    """Return the tables and the figure of the latencies at shares of the maximum rate."""
+    settings = result["settings"]
+    lines = [
+        "## Page exit to commit, the simulated shop",
+        "",
+        (
+            f"{settings['devices']:,} devices, lines of "
+            f"{result['bytes'] / result['events'] / 1e3:.1f} KB, rounds: {settings['rounds']}. "
+            f"{_where(result)}.{_trial(result)}"
+        ),
+        "",
+        "![Page exit to commit at shares of the maximum rate](latency.svg)",
+        "",
+    ]
+    (RESULTS / "latency.svg").write_text(latency_figure(result))
+    return [*lines, *_table_lines(latency_tables(result))]
+
+
+def growth_lines(result: dict) -> list[str]:
+    """Return the table and the figure of the memory over very many events."""
+    lines = [
+        f"## Memory over {result['events']:,} events, the simulated shop",
+        "",
+        f"{_where(result)}.",
+        "",
+        "![Memory over events](growth.svg)",
+        "",
+    ]
+    (RESULTS / "growth.svg").write_text(growth_figure(result))
+    return [*lines, *_table_lines(growth_tables(result))]
+
+
+def _where(result: dict) -> str:
+    machine = result["machine"]
+    return (
+        f"Seed {result['seed']}, Python {result['versions']['python']}, "
+        f"{machine['usable_cores']} cores {machine['processor']}, load "
+        f"{machine['load_before_and_after'][0]} before, {result['date']}"
+    )
 
 
 def _trial(result: dict) -> str:
@@ -155,6 +196,8 @@ def _row(cells: Iterable[str]) -> str:
 
 RENDERERS = {
     "pipeline.json": pipeline_lines,
+    "latency.json": latency_lines,
+    "growth.json": growth_lines,
     "peers.json": peers_lines,
     "fleet.json": fleet_lines,
     "chaos.json": chaos_lines,

@@ -73,6 +73,9 @@ class SourceBatch(msgspec.Struct):
     """The batch's rows as the source had them, end to end with their line ends:
     what ``counts.raw_bytes`` counts, but for the rest of rows that are too long.
     None unless the reader ``keeps_raw``, and where the batch has no rows."""
+    arrived_ms: float | None = None
+    """Monotonic clock (``walle_stream.clock``) when the oldest of the events arrived at the
+    source, from which latencies count; None where that is when the batch is handed over."""
 
 
 class SourceReader(Protocol):

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from peers_parts.environments import Environment
 from peers_parts.running import run_contender
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+DEFINITION: Final = ROOT / "configs/shop.yaml"
 COMMIT_MS: Final = 25
 _LATENCY_TARGET_MS: Final = COMMIT_MS
 
@@ -32,14 +34,23 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _arguments(source: Path, data_dir: Path) -> list[str]:
+def overrides(source: Mapping[str, str]) -> list[str]:
+    """Return what a bench changes of the shop's definition, as for ``--set``.
+
+    Args:
+        source: The keys under ``spec.source``.
+    """
+    keys = ", ".join(f"{name}: {value}" for name, value in source.items())
     return [
-        str(ROOT / "configs/shop.yaml"),
-        *("--data-dir", str(data_dir)),
-        *("--set", f"spec.source={{connector: events, path: {source}}}"),
-        *("--set", "spec.runtime.partitions=1"),
-        *("--set", f"spec.runtime.latencyTarget={_LATENCY_TARGET_MS}ms"),
+        f"spec.source={{{keys}}}",
+        "spec.runtime.partitions=1",
+        f"spec.runtime.latencyTarget={_LATENCY_TARGET_MS}ms",
     ]
+
+
+def _arguments(source: Path, data_dir: Path) -> list[str]:
+    given = [f"--set={each}" for each in overrides({"connector": "events", "path": str(source)})]
+    return [str(DEFINITION), "--data-dir", str(data_dir), *given]
 
 
 def run_walle(source: Path) -> dict[str, Any]:

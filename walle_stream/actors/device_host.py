@@ -194,7 +194,7 @@ class DeviceHost(Actor):
         for batch in batches:
             pull.events += len(batch.events)
             pull.is_ended = pull.is_ended or batch.is_end
-            self._take(Delivery(batch, monotonic_ms()))
+            self._take(Delivery.of(batch))
         if is_last:
             self._commit_all()
             pull.done.set()

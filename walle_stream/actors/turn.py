@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from walle_stream.actors.ledger import RawRows
+from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter, SourceBatch
 from walle_stream.wire.rows import PartitionHead
 
@@ -19,9 +20,19 @@ class Delivery(msgspec.Struct):
     """Its events are let go when they were taken: to keep them until the commit would
     cost the memory, and time, as they would have left the processor's caches."""
     delivered_ms: float
-    """Monotonic clock when the source handed it over, for latencies."""
+    """Monotonic clock when the batch arrived, or the source handed it over, for latencies."""
     part: bytes = b""
     """The events, encoded, once they were taken."""
+
+    @classmethod
+    def of(cls, batch: SourceBatch) -> "Delivery":
+        """Hand a batch over, now.
+
+        Args:
+            batch: From now on the host's.
+        """
+        arrived_ms = batch.arrived_ms
+        return cls(batch, monotonic_ms() if arrived_ms is None else arrived_ms)
 
 
 class Turn:

@@ -231,9 +231,7 @@ class LocalRun:
             self.run_events += len(batch.events)
             self._is_ended = self._is_ended or batch.is_end
             try:
-                hosts[batch.partition % count].tell(
-                    Delivery(batch, monotonic_ms()), batch.size_bytes
-                )
+                hosts[batch.partition % count].tell(Delivery.of(batch), batch.size_bytes)
             except ActorDeadError as error:
                 raise self._cause(hosts[batch.partition % count], error) from error
 

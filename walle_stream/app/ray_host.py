@@ -37,7 +37,7 @@ from walle_stream.app.ray_cloud import LOCKS_TIMEOUT_S
 from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions
-from walle_stream.clock import monotonic_ms, process_cpu_s
+from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError
 from walle_stream.ports import SourceBatch, SourceReader
 from walle_stream.store.locks import wait_for_locks
@@ -241,7 +241,7 @@ class HostProcess:
                     del self._passed[number]
                 continue
             try:
-                host.tell(Delivery(batch, monotonic_ms()), batch.size_bytes)
+                host.tell(Delivery.of(batch), batch.size_bytes)
             except ActorDeadError as error:
                 raise self._cause(host, error) from error
 

@@ -33,8 +33,9 @@ class RunReport(msgspec.Struct, frozen=True):
     ledger: LedgerReport
     """What each task sent, beside the raw rows."""
     exit_to_commit_ms: LatencyMs
-    """From the delivery of a page exit to its device's host to the return of
-    the write batch that holds its features."""
+    """From the arrival of a page exit, which is its delivery to its device's host where the
+    source does not say (``SourceBatch.arrived_ms``), to the return of the write batch that
+    holds its features."""
     run_events: int
     """Events of this run alone."""
     wall_s: float

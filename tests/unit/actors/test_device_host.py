@@ -8,7 +8,9 @@ from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import VmCrashedError
+from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
@@ -120,3 +122,22 @@ def test_reading_stops_where_it_is_asked_to(tmp_path):
     assert (pull.done.is_set(), pull.is_ended, pull.events, sent) == (True, False, BATCH, [])
     assert host.on_message(GetStatus())[0].counters.events == BATCH
     host.on_message(Close(0.0))
+
+
+def latencies_of(folder, waited_ms):
+    folder.mkdir()
+    host = open_host(folder, CountingPool(), 20)
+    page = [Event("d", kind, kind, "p", "1", 1, 1) for kind in ("page_enter", "page_exit")]
+    batch = SourceBatch(0, page, b"1", SourceCounts(), [], is_end=True)
+    batch.arrived_ms = None if waited_ms is None else monotonic_ms() - waited_ms
+    host.on_message(Pull(ListReader([batch]), lambda _pull: None))
+    [status] = host.on_message(GetStatus())
+    host.on_message(Close(0.0))
+    return status.latencies
+
+
+def test_a_latency_counts_from_where_the_source_says_that_a_batch_arrived(tmp_path):
+    waited = latencies_of(tmp_path / "waited", 1e7)
+    handed = latencies_of(tmp_path / "handed", None)
+    assert waited.count == handed.count == 1
+    assert waited.sum_ms >= 1e7 > handed.sum_ms

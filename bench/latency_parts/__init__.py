@@ -1,0 +1,1 @@
+"""The parts of ``make bench-latency``; each measurement is a process of its own."""

@@ -1,0 +1,50 @@
+"""What a bench sees of the commits of its own process."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.clock import monotonic_ms, process_cpu_s
+
+
+class Commit(NamedTuple):
+    """A commit that had events."""
+
+    partition: int
+    at_ms: float
+    """Monotonic clock when it returned."""
+    at_cpu_ms: float
+    """CPU time of the process then."""
+    events: int
+    """Of its partition so far."""
+    features: list[bytes]
+    """JSON."""
+
+
+class Commits:
+    """All commits from now on, until the process ends. The hosts' threads write."""
+
+    def __init__(self) -> None:
+        """Stand around the commit of every partition."""
+        self.made: list[Commit] = []
+        commit, put_features = PartitionHost.commit, PartitionRows.put_features
+        pending: dict[int, list[bytes]] = {}  # by the object that the partition writes to
+        known: dict[int, int] = {}
+
+        def watched_put(rows: PartitionRows, records: Sequence[Any]) -> None:
+            pending[id(rows)] = [record.feature for record in records]
+            put_features(rows, records)
+
+        def watched_commit(host: PartitionHost) -> None:
+            pending.clear()
+            commit(host)
+            now_ms, now_cpu_ms = monotonic_ms(), process_cpu_s() * 1e3
+            number, events = host.number, host.run_events
+            if events != known.get(number, 0):
+                known[number] = events
+                features = [each for made in pending.values() for each in made]
+                self.made.append(Commit(number, now_ms, now_cpu_ms, events, features))
+
+        PartitionRows.put_features = watched_put  # type: ignore[method-assign]
+        PartitionHost.commit = watched_commit  # type: ignore[method-assign]
