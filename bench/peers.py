@@ -93,9 +93,12 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def simulate(out: Path, seed: int, devices: int, sessions: int) -> dict[str, int]:
+def simulate(
+    out: Path, seed: int, devices: int, sessions: int, form: str = "jsonl"
+) -> dict[str, int]:
     """Write the events of a shop, return how many ``events`` and ``bytes``."""
     command = [sys.executable, "-m", "walle_stream.cli", "simulate", str(out), "--json"]
+    command += ["--format", form]
     for name, value in (("seed", seed), ("devices", devices), ("sessions", sessions)):
         command += ["--set", f"{name}={value}"]
     paths = os.pathsep.join(str(ROOT / name) for name in ("", "connectors", "deploy"))

@@ -1,7 +1,8 @@
 """Speed of ``walle run``, a plain Python loop beside it in the same rounds.
 
 Two jobs: item page views over the KuaiRand feed (the main job), and those of the
-simulated shop over its 1.1 KB JSON Lines, with the cost of each stage. Events per
+simulated shop, with the cost of each stage, over its 1.1 KB JSON Lines and over the
+same events packed, whose payloads are never parsed. Events per
 CPU-second of all threads and processes, start included; written as JSON with
 machine, versions and medians. Latency at a given rate and memory over very many
 events have benches of their own, ``latency.py`` and ``growth.py``: one wants a quiet
@@ -107,32 +108,54 @@ def measure_feed(options: argparse.Namespace) -> dict[str, Any]:
 
 def measure_shop(options: argparse.Namespace) -> dict[str, Any]:
     """Measure the simulated shop's job, and its stages."""
+    shape = options.seed, options.devices, options.sessions
     with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
-        source = Path(folder) / "shop.jsonl"
-        size = simulate(source, options.seed, options.devices, options.sessions)
+        source, packed = Path(folder) / "shop.jsonl", Path(folder) / "shop.wev"
+        size = simulate(source, *shape)
+        packed_size = simulate(packed, *shape, form="packed")
         ours: list[dict[str, Any]] = []
+        ours_packed: list[dict[str, Any]] = []
         plain: list[float] = []
         for number in range(1, options.rounds + 1):
             ours.append(shop.run_walle(source))
+            ours_packed.append(shop.run_walle(packed))
             plain.append(shop.run_plain(source, size["events"]))
             print(
-                f"shop, round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, "
+                f"shop, round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, packed "
+                f"{ours_packed[-1]['events_per_cpu_second']:,.0f}, "
                 f"plain loop {plain[-1]:,.0f} events per CPU-second",
                 flush=True,
             )
         stages = [shop.measure_stages(source) for _ in range(min(options.rounds, 3))]
+        stages_packed = [shop.measure_stages(packed) for _ in range(min(options.rounds, 3))]
     result = shop.summary(ours, plain)
-    middle = {name: statistics.median(each[name] for each in stages) for name in stages[0]}
-    print(
-        f"shop, median: walle {result['walle_events_per_cpu_second']:,}, plain loop "
-        f"{result['plain_loop_events_per_cpu_second']:,}, ratio {result['ratio']}; a commit every "
-        f"{result['ms_per_commit']} ms, exit to commit p99 {result['exit_to_commit_p99_ms']} ms"
-    )
+    result_packed = shop.summary(ours_packed, plain)
+    for title, each in (("JSON Lines", result), ("packed", result_packed)):
+        print(
+            f"shop, {title}, median: walle {each['walle_events_per_cpu_second']:,}, plain loop "
+            f"over JSON Lines {each['plain_loop_events_per_cpu_second']:,}, ratio {each['ratio']}; a "
+            f"commit every {each['ms_per_commit']} ms, exit to commit p99 "
+            f"{each['exit_to_commit_p99_ms']} ms"
+        )
+    middle, middle_packed = _medians(stages), _medians(stages_packed)
     for name, cost in sorted(middle.items(), key=lambda item: -item[1]):
-        print(f"  {name:<26}{cost:>7.2f} us an event")
-    settings = {"devices": options.devices, "sessions": options.sessions}
-    stages_us = {name: round(cost, 3) for name, cost in middle.items()}
-    return {**result, **settings, "bytes": size["bytes"], "stages_us_per_event": stages_us}
+        print(f"  {name:<26}{cost:>7.2f}{middle_packed[name]:>7.2f} us an event, packed beside it")
+    return {
+        **result,
+        "devices": options.devices,
+        "sessions": options.sessions,
+        "bytes": size["bytes"],
+        "stages_us_per_event": middle,
+        "packed": {
+            **result_packed,
+            "bytes": packed_size["bytes"],
+            "stages_us_per_event": middle_packed,
+        },
+    }
+
+
+def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.median(each[name] for each in rounds), 3) for name in rounds[0]}
 
 
 def main() -> int:
@@ -142,7 +165,7 @@ def main() -> int:
     parser.add_argument("--jobs", nargs="+", choices=("feed", "shop"), default=["feed", "shop"])
     parser.add_argument("--feed", type=Path, default=FEED if FEED.exists() else SAMPLE)
     parser.add_argument("--devices", type=int, default=1_000, help="of the shop")
-    parser.add_argument("--sessions", type=int, default=3, help="visits of each")
+    parser.add_argument("--sessions", type=int, default=6, help="visits of each")
     parser.add_argument("--seed", type=int, default=2022)
     parser.add_argument("--json", type=Path, default=ROOT / "bench/results/pipeline.json")
     options = parser.parse_args()

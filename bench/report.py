@@ -46,25 +46,39 @@ def pipeline_lines(result: dict) -> list[str]:
 
 def shop_lines(result: dict) -> list[str]:
     """Return the simulated shop's job and the cost of its stages."""
+    packed = result.get("packed", {})
     stages = sorted(result["stages_us_per_event"].items(), key=lambda item: -item[1])
     top = max(cost for _, cost in stages)
     lines = [
         "",
-        "## The simulated shop, 1.1 KB JSON Lines",
+        "## The simulated shop, 1.1 KB an event",
         "",
         (
-            f"walle run {result['walle_events_per_cpu_second']:,}, plain loop "
-            f"{result['plain_loop_events_per_cpu_second']:,} events per CPU-second, ratio "
-            f"{result['ratio']}; {result['events']:,} events, {result['features']:,} features, "
-            f"median of {result['rounds']}; a commit every {result['ms_per_commit']} ms, exit to "
-            f"commit p50 {result['exit_to_commit_p50_ms']} ms, p99 "
-            f"{result['exit_to_commit_p99_ms']} ms. Stages, in microseconds of CPU per event:"
+            f"{result['events']:,} events, {result['features']:,} features, median of "
+            f"{result['rounds']}."
         ),
+        "",
+        "| | events per CPU-second | to the plain loop | a commit every | exit to commit p50, p99 |",
+        "|---|---|---|---|---|",
+    ]
+    for title, each in (("JSON Lines", result), ("packed, payload never parsed", packed)):
+        if each:
+            lines.append(
+                f"| walle run, {title} | {each['walle_events_per_cpu_second']:,} | {each['ratio']} "
+                f"| {each['ms_per_commit']} ms | {each['exit_to_commit_p50_ms']}, "
+                f"{each['exit_to_commit_p99_ms']} ms |"
+            )
+    lines += [
+        f"| plain loop, JSON Lines | {result['plain_loop_events_per_cpu_second']:,} | 1 | | |",
+        "",
+        "Stages, in microseconds of CPU per event, packed in brackets:",
         "",
         "```",
     ]
+    beside = packed.get("stages_us_per_event", {})
     for name, cost in stages:
-        lines.append(f"{name:<26}{cost:>7.2f} {'#' * max(1, round(cost * BAR / top))}")
+        other = f"({beside[name]:.2f})" if name in beside else ""
+        lines.append(f"{name:<26}{cost:>7.2f} {other:>8} {'#' * max(1, round(cost * BAR / top))}")
     return [*lines, "```"]
 
 
