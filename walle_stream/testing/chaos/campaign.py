@@ -9,7 +9,8 @@ nobody counts and every life has to survive.
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from walle_stream.errors import CampaignError, ChaosError
 from walle_stream.testing.chaos.aim import Shot, next_shot
 from walle_stream.testing.chaos.ledger import Ledger, forget_ledger, lock_folder, read_ledger
 from walle_stream.testing.chaos.outcome import difference
-from walle_stream.testing.chaos.plan import SURVIVED_MAX, ChaosPlan
+from walle_stream.testing.chaos.plan import ChaosPlan
 from walle_stream.testing.chaos.report import (
     FaultReport,
     Mismatch,
@@ -110,6 +111,21 @@ class Campaign:
         self._roles = {role.name: role for role in target.roles}
         self._tidy()
         reference = folder / "reference"
+        try:
+            self._live_lives(target, reference)
+        finally:
+            target.clear()
+        if self._part.mismatches:
+            return
+        self._save()
+        ledger.part += 1
+        ledger.has_reference = False
+        ledger.write(folder)
+        _remove(reference)
+
+    def _live_lives(self, target: Target, reference: Path) -> None:
+        # until the part's kills counted or one differs
+        ledger, folder = self._ledger, self._folder
         if not ledger.has_reference:
             _remove(reference)
             self._finish(target, reference)
@@ -128,11 +144,6 @@ class Campaign:
             ledger.is_alive = False
             self._save()
             _remove(data_dir)
-        self._save()
-        ledger.part += 1
-        ledger.has_reference = False
-        ledger.write(folder)
-        _remove(reference)
 
     def _begin_life(self) -> None:
         if not self._ledger.is_alive:
@@ -152,7 +163,7 @@ class Campaign:
         crash = f"{shot.point}:{shot.visit}" if shot.point else ""
         running = target.start(data_dir, shot.role if crash else "", crash)
         self._part.runs += 1
-        survived = 0
+        survived: Counter[str] = Counter()
         try:
             while True:
                 phase = self._shoot(running, shot)
@@ -160,7 +171,7 @@ class Campaign:
                 end = running.await_end(RUN_TIMEOUT_S if is_over and phase is not None else 0.0)
                 # a kill that came too late hit nothing
                 if phase is not None and not (end is not None and end.kind == "done"):
-                    survived += end is None
+                    survived[shot.role] += end is None
                     self._note(target, data_dir, shot.role, phase)
                 if end is not None:
                     return self._checked(end)
@@ -185,9 +196,12 @@ class Campaign:
             return f"after {running.phase()}" if running.phase() else "before any"
         return None
 
-    def _allowed(self, survived: int) -> list[Role]:
-        roles = list(self._roles.values())
-        return roles if survived < SURVIVED_MAX else [role for role in roles if role.ends_run]
+    def _allowed(self, survived: Mapping[str, int]) -> list[Role]:
+        return [
+            role
+            for role in self._roles.values()
+            if role.kills_max is None or survived[role.name] < role.kills_max
+        ]
 
     def _draw(self, roles: list[Role], *, is_at_start: bool) -> Shot:
         shot = next_shot(self._plan, self._ledger.shots, roles, is_at_start=is_at_start)

@@ -1,14 +1,6 @@
 """What a campaign is to do: plain values that are kept with its progress."""
 
-from typing import Final
-
 import msgspec
-
-SURVIVED_MAX: Final = 2
-"""Kills that one run is to survive, before it is killed as a whole or left to its end.
-
-A device whose runs end their VM three times in a process is quarantined there
-(``limits.strikes``): one more kill could rightly change the features."""
 
 
 class PartPlan(msgspec.Struct, frozen=True):
