@@ -21,7 +21,7 @@ from walle_stream.errors import CampaignError, ChaosError
 from walle_stream.testing.chaos.aim import Shot, next_shot
 from walle_stream.testing.chaos.ledger import Ledger, forget_ledger, lock_folder, read_ledger
 from walle_stream.testing.chaos.outcome import difference
-from walle_stream.testing.chaos.plan import ChaosPlan
+from walle_stream.testing.chaos.plan import ChaosPlan, PartPlan
 from walle_stream.testing.chaos.report import (
     FaultReport,
     Mismatch,
@@ -109,6 +109,7 @@ class Campaign:
         target = find_target(self._plan.parts[ledger.part].target)(self._plan, folder)
         target.clear()
         self._roles = {role.name: role for role in target.roles}
+        _check_quotas(self._plan.parts[ledger.part], self._roles)
         self._tidy()
         reference = folder / "reference"
         try:
@@ -159,7 +160,7 @@ class Campaign:
         self._finish(target, data_dir)
 
     def _run_and_kill(self, target: Target, data_dir: Path) -> RunEnd:
-        shot = self._draw(list(self._roles.values()), is_at_start=True)
+        shot = self._draw(self._allowed({}), is_at_start=True)
         crash = f"{shot.point}:{shot.visit}" if shot.point else ""
         running = target.start(data_dir, shot.role if crash else "", crash)
         self._part.runs += 1
@@ -177,9 +178,10 @@ class Campaign:
                     return self._checked(end)
                 if is_over and phase is not None:
                     raise ChaosError(f"a run outlived its own kill: see {data_dir}")
-                if self._part.kills >= self._part.wanted:
+                allowed = self._allowed(survived)
+                if self._part.kills >= self._part.wanted or not allowed:
                     return self._checked(running.await_end(RUN_TIMEOUT_S))
-                shot = self._draw(self._allowed(survived), is_at_start=False)
+                shot = self._draw(allowed, is_at_start=False)
         finally:
             running.close()
 
@@ -197,10 +199,12 @@ class Campaign:
         return None
 
     def _allowed(self, survived: Mapping[str, int]) -> list[Role]:
+        quotas, done = self._plan.parts[self._ledger.part].quotas, self._part.by_role
         return [
             role
-            for role in self._roles.values()
-            if role.kills_max is None or survived[role.name] < role.kills_max
+            for name, role in self._roles.items()
+            if (role.kills_max is None or survived.get(name, 0) < role.kills_max)
+            and (not quotas or done.get(name, 0) < quotas.get(name, 0))
         ]
 
     def _draw(self, roles: list[Role], *, is_at_start: bool) -> Shot:
@@ -291,6 +295,19 @@ def _begin(plan: ChaosPlan, folder: Path, *, is_resumed: bool) -> Ledger:
         )
     found.report.resumes += 1
     return found
+
+
+def _check_quotas(part: PartPlan, roles: Mapping[str, Role]) -> None:
+    unknown = ", ".join(sorted(part.quotas.keys() - roles.keys()))
+    if unknown:
+        raise CampaignError(
+            f"the target {part.target!r} has no roles {unknown}: it has {', '.join(roles)}"
+        )
+    if part.quotas and sum(part.quotas.values()) != part.kills:
+        raise CampaignError(
+            f"the quotas of the target {part.target!r} are {sum(part.quotas.values())} kills in "
+            f"all, not {part.kills}: make them the same"
+        )
 
 
 def _remove(folder: Path) -> None:

@@ -10,6 +10,9 @@ class PartPlan(msgspec.Struct, frozen=True):
     """Its name, or a dotted path ``package.module:NAME`` (``targets.find_target``)."""
     kills: int
     """Kills that must count, ≥ 1."""
+    quotas: dict[str, int] = {}
+    """How many of them by role, for every role that is to be hit; empty for as the target's
+    weights have it. The sum is ``kills``."""
 
 
 class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):

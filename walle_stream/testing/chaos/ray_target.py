@@ -51,7 +51,7 @@ class RayTarget(LocalTarget):
             Role("driver", ends_run=True, weight=0.15),
             Role("host", ends_run=False),
             Role("cloud", ends_run=False, weight=0.4),
-            Role("worker", ends_run=False, weight=0.3),
+            Role("worker", ends_run=False, weight=0.2),
         )
 
     def clear(self) -> None:
@@ -176,14 +176,16 @@ class RayRunning(LocalRunning):
 
     def _find(self) -> Mapping[str, list[ProcessId]]:
         # processes that were not killed, by role
+        roles: dict[int, str] = {}
         status = self._look()
-        hosts = {host.pid for host in status.hosts} if status is not None else set()
-        cloud = status.cloud_pid if status is not None else 0
-        found: dict[str, list[ProcessId]] = {"host": [], "cloud": [], "worker": []}
+        if status is not None:
+            # one that has done all its work is missed by nobody
+            roles = {each.pid: "done" if each.step == "done" else "host" for each in status.hosts}
+            roles[status.cloud_pid] = "cloud"
+        found: dict[str, list[ProcessId]] = {"host": [], "cloud": [], "worker": [], "done": []}
         for each in self._cluster.workers():
             if each not in self._killed:
-                role = "host" if each.pid in hosts else "worker"
-                found["cloud" if each.pid == cloud else role].append(each)
+                found[roles.get(each.pid, "worker")].append(each)
         # one that is starting tells more than one that waits for work
         starting = [each for each in found["worker"] if command_line(each) != _IDLE]
         found["worker"] = starting or found["worker"]
