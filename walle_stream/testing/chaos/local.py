@@ -45,6 +45,9 @@ class LocalTarget:
     vm_weight = 0.2
     """How often a VM is chosen, against 1 for the run: here there seldom is one."""
 
+    batch_events = 20
+    """Unless the plan says otherwise. Small batches: many commits to hit."""
+
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
         """Prepare.
 
@@ -119,7 +122,8 @@ class LocalTarget:
             arguments: More of the command line.
         """
         command = [sys.executable, "-P", "-m", "walle_stream.cli", "run", str(self._file)]
-        for override in self._plan.overrides:
+        batches = f"spec.runtime.batchEvents={self.batch_events}"
+        for override in (batches, *self._plan.overrides):
             command += ["--set", override]
         command += ["--data-dir", str(data_dir), "--json", "--hosts", str(self._plan.hosts)]
         command += arguments

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.status import RunStatus
+from walle_stream.app.status import HostStatus, RunStatus
 from walle_stream.errors import ActorDeadError, ChaosError
 from walle_stream.faults import CRASH_POINTS
 from walle_stream.testing.chaos import processes
@@ -26,13 +26,16 @@ from walle_stream.testing.chaos.processes import ProcessId, command_line
 from walle_stream.testing.chaos.ray_cluster import CLUSTER_PREFIX, RayCluster, make_cluster_folder
 from walle_stream.testing.chaos.targets import Role
 
-_LOOK_S: Final = 0.02
+_LOOK_S: Final = 0.05
 _IDLE: Final = "ray::IDLE"
 _LINK: Final = "cluster"
 
 
 class RayTarget(LocalTarget):
     """A pipeline over Ray. One cluster stands from the first start to ``clear``."""
+
+    batch_events = 60
+    """A host lives for some commits between its kills: so a life has about 20, and an end."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
         """Prepare.
@@ -46,9 +49,10 @@ class RayTarget(LocalTarget):
 
     @property
     def roles(self) -> Sequence[Role]:
-        """See the module. A driver's death costs the whole run's start: it is drawn seldom."""
+        """See the module."""
         return (
-            Role("driver", ends_run=True, weight=0.15),
+            # seldom: it is always there while others start again, and costs the most
+            Role("driver", ends_run=True, weight=0.1),
             Role("host", ends_run=False),
             Role("cloud", ends_run=False, weight=0.4),
             Role("worker", ends_run=False, weight=0.2),
@@ -139,7 +143,8 @@ class RayRunning(LocalRunning):
         """
         left = int(timeout_s / _LOOK_S)
         while left > 0 and self.await_end(_LOOK_S) is None:
-            if any(self._phase_of(each.pid) for each in self._find().get("host", ())):
+            status = self._look()
+            if status is not None and any(map(self._has_begun, status.hosts)):
                 return
             left -= 1
 
@@ -191,8 +196,14 @@ class RayRunning(LocalRunning):
         found["worker"] = starting or found["worker"]
         return found
 
+    def _has_begun(self, host: HostStatus) -> bool:
+        if host.step == "done" or not self._phase_of(host.pid):
+            return False
+        process = processes.look_at(host.pid)
+        return process is not None and process not in self._killed
+
     def _look(self) -> RunStatus | None:
-        # read here: the public reading opens databases, up to fifty times a second
+        # read here: the public reading opens databases, up to twenty times a second
         try:
             status = msgspec.json.decode(self._status.read_bytes(), type=RunStatus)
         except OSError:
