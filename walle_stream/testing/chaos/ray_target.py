@@ -34,8 +34,8 @@ _LINK: Final = "cluster"
 class RayTarget(LocalTarget):
     """A pipeline over Ray. One cluster stands from the first start to ``clear``."""
 
-    batch_events = 60
-    """A host lives for some commits between its kills: so a life has about 20, and an end."""
+    batch_events = 200
+    """A host lives for a few commits between its kills: so a life has some dozen, and an end."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
         """Prepare.
