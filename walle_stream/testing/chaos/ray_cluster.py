@@ -27,6 +27,7 @@ _END_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 _STARTED: Final = "Ray runtime started"
 _STORE_BYTES: Final = 100_000_000
+_SAID_MAX: Final = 1_000
 
 
 def make_cluster_folder() -> Path:
@@ -82,6 +83,11 @@ class RayCluster:
         """Whether it has not ended by itself."""
         return self._process.poll() is None
 
+    @property
+    def said(self) -> str:
+        """The end of what ``ray start`` printed, in one line."""
+        return " ".join(self._file.read_text(errors="replace")[-_SAID_MAX:].split())
+
     def workers(self) -> list[ProcessId]:
         """Return the living processes that run, or wait for, calls and actors, by number."""
         if self._raylet is None:
@@ -113,7 +119,7 @@ class RayCluster:
         command += [f"--object-store-memory={_STORE_BYTES}", "--disable-usage-stats"]
         command += [f"--temp-dir={self.folder}"]
         try:
-            with self._said.open("wb") as output:
+            with self._file.open("wb") as output:
                 return subprocess.Popen(  # noqa: S603 - our own command
                     command,
                     env=self.environ,
@@ -130,16 +136,15 @@ class RayCluster:
             ) from error
 
     @property
-    def _said(self) -> Path:
+    def _file(self) -> Path:
         return self.folder / "said.txt"
 
     def _await_start(self) -> str:
         deadline_ms = monotonic_ms() + _START_TIMEOUT_S * 1000.0
         address = self.folder / "ray_current_cluster"
-        while not address.exists() or _STARTED not in self._said.read_text(errors="replace"):
+        while not address.exists() or _STARTED not in self._file.read_text(errors="replace"):
             if not self.is_alive or monotonic_ms() > deadline_ms:
-                said = " ".join(self._said.read_text(errors="replace")[-1_000:].split())
-                raise ChaosError(f"the Ray cluster did not start: {said}")
+                raise ChaosError(f"the Ray cluster did not start: {self.said}")
             time.sleep(_LOOK_S)
         return address.read_text().strip()
 

@@ -95,9 +95,7 @@ class RayTarget(LocalTarget):
             (self._folder / _LINK).symlink_to(folder)
             self._cluster = RayCluster(folder, environ, cpus=self._plan.hosts)
         if not self._cluster.is_alive:
-            raise ChaosError(
-                f"the Ray cluster has ended by itself: see {self._cluster.folder}/said.txt"
-            )
+            raise ChaosError(f"the Ray cluster has ended by itself: {self._cluster.said}")
         process, said = self.run_walle(data_dir, self._cluster.environ, "--runtime", "ray")
         return RayRunning(process, self._phases, said, self._cluster, data_dir / "status.json")
 
