@@ -61,7 +61,7 @@ class RayCluster:
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "PYTHONHASHSEED": "0",
             # a worker that dies before it has registered is missed only then, not after 60 s
-            "RAY_worker_register_timeout_seconds": "10",
+            "RAY_worker_register_timeout_seconds": "30",
             # nobody takes them: a run's workers have an environment of their own
             "RAY_prestart_worker_first_driver": "0",
             # a process's title must not be written over its environment: marks are in there

@@ -55,7 +55,7 @@ class RayTarget(LocalTarget):
             Role("driver", ends_run=True, weight=0.1),
             Role("host", ends_run=False),
             Role("cloud", ends_run=False, weight=0.4),
-            Role("worker", ends_run=False, weight=0.2),
+            Role("worker", ends_run=False, weight=0.1),
         )
 
     def clear(self) -> None:
