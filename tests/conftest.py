@@ -1,13 +1,7 @@
 """What every test gets: a quiet environment, and a look at what is left at the end."""
 
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
-import time
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -38,38 +32,13 @@ def _interpreters():
 
 
 @pytest.fixture(scope="session")
-def ray_environ(tmp_path_factory):
+def ray_environ():
     """Environment of commands that join a cluster made by ``ray start``."""
-    # a socket's path has at most 107 bytes: pytest's are too deep
-    folder = Path(tempfile.mkdtemp(prefix="walle-test-"))
-    environ = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    }
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    log = tmp_path_factory.mktemp("ray") / "log"
-    ray = Path(sys.executable).with_name("ray")
-    command = [ray, "start", "--head", "--block", "--port=0", "--num-cpus=4"]
-    command += ["--node-ip-address=127.0.0.1", "--include-dashboard=false"]
-    command += ["--object-store-memory=150000000", f"--temp-dir={folder}", "--disable-usage-stats"]
-    with log.open("wb") as opened:
-        cluster = subprocess.Popen(command, env=environ, stdout=opened, stderr=opened)
-    try:
-        environ["RAY_ADDRESS"] = _address(cluster, folder, log)
-        yield environ
-    finally:
-        cluster.terminate()
-        cluster.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)
+    from walle_stream.testing.chaos.ray_cluster import (  # noqa: PLC0415 - few tests need it
+        RayCluster,
+        make_cluster_folder,
+    )
 
-
-def _address(cluster, folder, log):
-    deadline_s = time.monotonic() + 60.0
-    path = folder / "ray_current_cluster"
-    while not path.exists() or "Ray runtime started" not in log.read_text():
-        assert cluster.poll() is None, log.read_text()
-        assert time.monotonic() < deadline_s, log.read_text()
-        time.sleep(0.05)
-    return path.read_text().strip()
+    cluster = RayCluster(make_cluster_folder(), os.environ, cpus=4)
+    yield cluster.environ
+    cluster.close()

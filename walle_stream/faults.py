@@ -6,7 +6,8 @@ unless the environment asks for it, the call does nothing. ``WALLE_CRASH`` is
 reached for the N-th time (1 when left out). No handler and no clean-up runs.
 ``WALLE_PHASE_FILE`` names a file in whose first byte the process keeps the
 number (from 1) of the point passed last, so that whoever kills it at a random
-moment can tell what it was doing.
+moment can tell what it was doing; ``%p`` in the name is the process's number,
+for runs of several processes.
 """
 
 import mmap
@@ -44,7 +45,7 @@ class _Faults:
         self.phase: mmap.mmap | None = None
         file = os.environ.get("WALLE_PHASE_FILE")
         if file:
-            path = Path(file)
+            path = Path(file.replace("%p", str(os.getpid())))
             if not path.exists() or path.stat().st_size < 1:
                 path.write_bytes(b"\0")
             with path.open("r+b") as opened:

@@ -1,12 +1,12 @@
 """kill -9 of host processes, of the cloud side's and of drivers under --runtime ray.
 
-Not marked ``chaos``: starting Ray takes long, so one Python does.
+Not marked ``chaos``: starting Ray takes long, so one Python does. ``make chaos``
+kills 150 times.
 """
 
-import contextlib
+import gzip
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.query import canonical_state, features_lines
+from walle_stream.app.query import features_lines
+from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan, render
+from walle_stream.testing.scripted import Gates, pause, write_script
 
 pytestmark = [
     pytest.mark.integration,
@@ -24,151 +26,86 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST_KILLS = 10
-DRIVER_KILLS = 2
+KILLS = {"host": 10, "cloud": 1, "driver": 2}
+CLOUD_KILLS = 3
 TIMEOUT_S = 120.0
 
 
-def wait_for(condition):
-    """Wait until a condition holds; a run that hangs is a finding."""
+def test_kills_in_one_cluster_change_no_byte(tmp_path):
+    rows = gzip.decompress((ROOT / "configs/samples/kuairand_feed.csv.gz").read_bytes())
+    feed = tmp_path / "feed.csv"
+    feed.write_bytes(b"\n".join(rows.splitlines()[:4_001]) + b"\n")
+    plan = ChaosPlan(
+        pipeline=str(ROOT / "configs/ipv.yaml"),
+        overrides=(
+            f"spec.source.path={feed}",
+            "spec.runtime.partitions=4",
+            "spec.state.journalEvents=100",
+            "spec.runtime.activeDevices=30",
+        ),
+        parts=(PartPlan("ray", sum(KILLS.values()), KILLS),),
+        seed=7,
+    )
+    report = Campaign(plan, tmp_path / "c").run()
+    assert not report.mismatches, render(report)
+    [part] = report.parts
+    assert part.by_role == KILLS
+    print(render(report))
+
+
+PIPELINE = """
+apiVersion: walle/v1
+kind: Pipeline
+metadata: {name: visits}
+spec:
+  source: {connector: "walle_stream.testing.scripted:CONNECTOR", script: steps.jsonl}
+  tasks: [{task: visits}]
+  runtime: {partitions: 2}
+---
+apiVersion: walle/v1
+kind: Task
+metadata: {name: visits}
+spec:
+  version: "1"
+  script: visits.py
+  triggers: [{sequence: [page_exit]}]
+"""
+
+
+def visits(*times_ms):
+    for time_ms in times_ms:
+        page = {"device_id": "a", "page_id": "shop", "page_instance": str(time_ms)}
+        yield {**page, "kind": "page_enter", "event_time_ms": time_ms}
+        yield {**page, "kind": "page_exit", "event_time_ms": time_ms + 500}
+
+
+def test_a_run_ends_when_the_cloud_side_has_everything(ray_environ, tmp_path):
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    (tmp_path / "visits.py").write_text("def run(ctx, page):\n    ctx.emit({})\n")
+    script, data_dir = tmp_path / "steps.jsonl", tmp_path / "d"
+    write_script(script, [*visits(1_000, 2_000), pause("half"), *visits(3_000)])
+    gates = Gates(tmp_path / "steps.jsonl.gates")
+    command = [sys.executable, "-m", "walle_stream.cli", "run", tmp_path / "p.yaml"]
+    command += ["--data-dir", data_dir, "--json", "--runtime", "ray"]
+    process = subprocess.Popen(command, env=ray_environ, stderr=subprocess.PIPE, text=True)
+    assert gates.await_reached("half", TIMEOUT_S)
+    killed = kill_cloud(process, data_dir, set())
+    gates.release("half")
+    # away for longer than a flush may take: what the host read last is in its outbox
+    for _ in range(CLOUD_KILLS):
+        killed = kill_cloud(process, data_dir, killed)
+    _, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, said
+    assert len(list(features_lines(data_dir))) == 3
+
+
+def kill_cloud(process, data_dir, killed):
+    """Kill the next process of the cloud side as soon as the driver knows it, if the run lives."""
     deadline_s = time.monotonic() + TIMEOUT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline_s, "nothing happened"
-        time.sleep(0.01)
-    return found
-
-
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory):
-    """The main job with runs that take a while: there is always something left to kill."""
-    folder = tmp_path_factory.mktemp("pipeline")
-    shutil.copytree(ROOT / "configs/samples", folder / "samples")
-    shutil.copy(ROOT / "configs/ipv.yaml", folder)
-    before, head, after = (ROOT / "configs/ipv.py").read_text().partition("def run(ctx, page):\n")
-    slow = "    for _ in range(30_000):\n        pass\n"
-    (folder / "ipv.py").write_text(before + head + slow + after)
-    return folder / "ipv.yaml"
-
-
-@pytest.fixture(scope="module")
-def start(ray_environ, pipeline):
-    """Start ``walle run`` in small batches: many commits to hit."""
-
-    def start(data_dir, *arguments):
-        command = [sys.executable, "-m", "walle_stream.cli", "run", str(pipeline)]
-        for override in ("spec.runtime.partitions=4", "spec.runtime.batchEvents=20"):
-            command += ["--set", override]
-        command += ["--data-dir", str(data_dir), "--json", *arguments]
-        return subprocess.Popen(
-            command, env=ray_environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    return start
-
-
-@pytest.fixture(scope="module")
-def expected(start, tmp_path_factory):
-    data_dir = tmp_path_factory.mktemp("reference") / "d"
-    finish(start(data_dir))
-    return outcome(data_dir)
-
-
-def finish(process):
-    out, errors = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, errors
-    return json.loads(out.splitlines()[-1]), errors
-
-
-def outcome(data_dir):
-    return b"\n".join(features_lines(data_dir)), b"\n".join(canonical_state(data_dir))
-
-
-def status_of(data_dir):
-    try:
-        return json.loads((data_dir / "status.json").read_bytes())
-    except OSError:
-        return None
-
-
-def commits(status, host=None):
-    chosen = [p for p in status["partitions"] if host is None or p["host"] == host]
-    return sum(partition["commits"] for partition in chosen)
-
-
-def kill(pid):
-    with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
-        os.kill(pid, signal.SIGKILL)
-
-
-class Killer:
-    """Kills hosts of a running cluster, each in turn after it has committed something."""
-
-    def __init__(self, process, data_dir):
-        self.process, self.data_dir = process, data_dir
-        self.killed = set()
-        self.committed = {}
-
-    def kill_next(self, step, *, is_first_enough=False):
-        """Kill a host that is at a step; its pid, or None when the run has ended."""
-
-        def victim():
-            if self.process.poll() is not None:
-                return True
-            status = status_of(self.data_dir)
-            for host in status["hosts"] if status else ():
-                index, pid = host["index"], host["pid"]
-                done = commits(status, index)
-                has_worked = is_first_enough or done > self.committed.get(index, 0)
-                if host["step"] == step and pid and pid not in self.killed and has_worked:
-                    self.committed[index] = done
-                    return [pid]
-            return None
-
-        found = wait_for(victim)
-        if found is True:
-            return None
-        kill(*found)
-        self.killed.update(found)
-        return found[0]
-
-
-def test_kills_in_one_running_cluster_change_no_byte(start, expected, tmp_path):
-    kills = lives = 0
-    while kills < HOST_KILLS:
-        lives += 1
-        data_dir = tmp_path / f"life-{lives}"
-        process = start(data_dir, "--runtime", "ray", "--hosts", "2")
-        killer = Killer(process, data_dir)
-        while kills + len(killer.killed) < HOST_KILLS and killer.kill_next("running"):
-            if len(killer.killed) == HOST_KILLS // 2:
-                # one while it opens, and the cloud side
-                killer.kill_next("opening", is_first_enough=True)
-                kill(status_of(data_dir)["cloud_pid"])
-        report, _ = finish(process)
-        assert report["stopped_by"] == "end"
-        assert outcome(data_dir) == expected
-        restarts = sum(host["restarts"] for host in status_of(data_dir)["hosts"])
-        # one that had done all its work already is not started again
-        assert len(killer.killed) - 2 <= restarts <= len(killer.killed)
-        kills += restarts
-    print(f"{kills} kills in {lives} lives")
-
-
-def test_kills_of_drivers_change_no_byte(start, expected, tmp_path):
-    data_dir = tmp_path / "d"
-    seen = 0
-    for _ in range(DRIVER_KILLS):
-        process = start(data_dir, "--runtime", "ray", "--hosts", "2")
-
-        def is_going(pid=process.pid, before=seen):
-            status = status_of(data_dir)
-            return status and status["pid"] == pid and commits(status) > before and status
-
-        status = wait_for(is_going)
-        assert status["phase"] == "running"
-        seen = commits(status)
-        process.kill()
-        process.communicate()
-    report, _ = finish(start(data_dir, "--runtime", "ray", "--hosts", "3"))
-    assert report["stopped_by"] == "end"
-    assert outcome(data_dir) == expected
+    while process.poll() is None:
+        assert time.monotonic() < deadline_s
+        status = json.loads((data_dir / "status.json").read_bytes())
+        if status["cloud_pid"] not in {0, *killed}:
+            os.kill(status["cloud_pid"], signal.SIGKILL)
+            return {status["cloud_pid"], *killed}
+    return killed

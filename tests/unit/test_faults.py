@@ -53,6 +53,13 @@ def test_the_last_point_passed_is_in_the_phase_file(tmp_path):
     assert phase.read_bytes() == bytes([CRASH_POINTS.index("ack.before") + 1])
 
 
+def test_every_process_may_have_a_phase_file_of_its_own(tmp_path):
+    passed("vm.before", WALLE_PHASE_FILE=str(tmp_path / "%p"))
+    [phase] = tmp_path.iterdir()
+    assert phase.name.isdecimal()
+    assert phase.read_bytes() == bytes([CRASH_POINTS.index("vm.before") + 1])
+
+
 def test_the_phase_outlives_a_kill(tmp_path):
     phase = tmp_path / "phase"
     environ = {"WALLE_PHASE_FILE": str(phase), "WALLE_CRASH": "vm.after"}

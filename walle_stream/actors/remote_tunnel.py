@@ -94,6 +94,20 @@ class RemoteUplink:
         with self._condition:
             return self._acks.pop(partition, ())
 
+    def await_idle(self, timeout_s: float) -> bool:
+        """Block until every frame that was sent is acknowledged, or none can be any more.
+
+        Args:
+            timeout_s: At most so long.
+
+        Returns:
+            Whether nothing is to be waited for.
+        """
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: self._is_closed or self._in_flight == 0, timeout_s
+            )
+
     def close(self) -> None:
         """Take no more frames; what is in flight stays in the outbox."""
         with self._condition:

@@ -49,6 +49,10 @@ type Phase = Literal["reading", "closing", "done", "worn out"]
 is more to read, in a new process."""
 
 
+_LOOK_S = 0.2
+"""How often a host that waits for the cloud side looks whether it is asked to stop."""
+
+
 class HostState(msgspec.Struct, kw_only=True):
     """What the driver asks for about five times a second."""
 
@@ -92,6 +96,7 @@ class HostProcess:
         self._sizer = BatchSizer(assembly.latency_target_ms, assembly.batch_events)
         self._stop = Flag()
         self._host: ActorRef | None = None
+        self._uplink: RemoteUplink | None = None
         self._reader: SourceReader | None = None
         self._passed: dict[int, bytes] = {}
         self._state = HostState(
@@ -132,6 +137,7 @@ class HostProcess:
         self._link.connect(cloud)
         stack.callback(self._link.close)
         uplink, downlink = RemoteUplink(self._link), RemoteDownlink(self._link)
+        self._uplink = uplink
         stack.callback(uplink.close)
         stack.callback(downlink.close)
         place = HostPlace(self._index, options.hosts, uplink, downlink)
@@ -193,6 +199,7 @@ class HostProcess:
             is_limited = self._options.limit is not None and not state.is_ended
             if not (is_limited or is_worn or self._stop.is_set()):
                 state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S))
+            self._await_cloud()
             state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
             self._stack.close()
             state.phase = "worn out" if is_worn else "done"
@@ -244,6 +251,15 @@ class HostProcess:
                 host.tell(Delivery.of(batch), batch.size_bytes)
             except ActorDeadError as error:
                 raise self._cause(host, error) from error
+
+    def _await_cloud(self) -> None:
+        # while the cloud side is started again: a run that ended with frames in its outbox
+        # would have said that all is done. One that was asked to stop may leave some
+        self._ask(GetStatus())  # behind all that was read
+        uplink = self._uplink
+        while uplink is not None and not self._stop.is_set():
+            if uplink.await_idle(_LOOK_S):
+                return
 
     def _ask(self, question: Any) -> Any:
         host = self._host

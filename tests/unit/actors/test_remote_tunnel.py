@@ -82,6 +82,22 @@ def test_no_more_frames_are_in_flight_than_allowed(tunnel):
     uplink.close()
 
 
+def test_idle_is_when_all_is_acknowledged_or_lost(tunnel):
+    link = Link(tunnel)
+    link.let_pass(0)
+    uplink = RemoteUplink(link)
+    assert uplink.await_idle(0.0)
+    uplink.send(0, 1, b"x")
+    assert not uplink.await_idle(0.0)
+    link.let_pass(1)
+    assert uplink.await_idle(30.0)
+    assert list(uplink.acks(0)) == [1]
+    link.is_lost = True
+    uplink.send(0, 2, b"x")
+    assert uplink.await_idle(30.0)
+    assert list(uplink.acks(0)) == []
+
+
 def test_a_sender_learns_that_the_link_is_lost(tunnel):
     link = Link(tunnel)
     link.is_lost = True

@@ -29,10 +29,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = ChaosPlan(
         pipeline=options.pipeline,
-        # small batches: many commits to hit; a later --set of the user's wins
+        # a later --set of the user's wins
         overrides=(
             "spec.runtime.partitions=4",
-            "spec.runtime.batchEvents=20",
             # devices are written now and then, from the journal and to leave memory
             "spec.state.journalEvents=100",
             "spec.runtime.activeDevices=30",

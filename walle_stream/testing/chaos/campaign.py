@@ -9,7 +9,8 @@ nobody counts and every life has to survive.
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from walle_stream.errors import CampaignError, ChaosError
 from walle_stream.testing.chaos.aim import Shot, next_shot
 from walle_stream.testing.chaos.ledger import Ledger, forget_ledger, lock_folder, read_ledger
 from walle_stream.testing.chaos.outcome import difference
-from walle_stream.testing.chaos.plan import SURVIVED_MAX, ChaosPlan
+from walle_stream.testing.chaos.plan import ChaosPlan, PartPlan
 from walle_stream.testing.chaos.report import (
     FaultReport,
     Mismatch,
@@ -108,8 +109,24 @@ class Campaign:
         target = find_target(self._plan.parts[ledger.part].target)(self._plan, folder)
         target.clear()
         self._roles = {role.name: role for role in target.roles}
+        _check_quotas(self._plan.parts[ledger.part], self._roles)
         self._tidy()
         reference = folder / "reference"
+        try:
+            self._live_lives(target, reference)
+        finally:
+            target.clear()
+        if self._part.mismatches:
+            return
+        self._save()
+        ledger.part += 1
+        ledger.has_reference = False
+        ledger.write(folder)
+        _remove(reference)
+
+    def _live_lives(self, target: Target, reference: Path) -> None:
+        # until the part's kills counted or one differs
+        ledger, folder = self._ledger, self._folder
         if not ledger.has_reference:
             _remove(reference)
             self._finish(target, reference)
@@ -128,11 +145,6 @@ class Campaign:
             ledger.is_alive = False
             self._save()
             _remove(data_dir)
-        self._save()
-        ledger.part += 1
-        ledger.has_reference = False
-        ledger.write(folder)
-        _remove(reference)
 
     def _begin_life(self) -> None:
         if not self._ledger.is_alive:
@@ -148,11 +160,11 @@ class Campaign:
         self._finish(target, data_dir)
 
     def _run_and_kill(self, target: Target, data_dir: Path) -> RunEnd:
-        shot = self._draw(list(self._roles.values()), is_at_start=True)
+        shot = self._draw(self._allowed({}), is_at_start=True)
         crash = f"{shot.point}:{shot.visit}" if shot.point else ""
         running = target.start(data_dir, shot.role if crash else "", crash)
         self._part.runs += 1
-        survived = 0
+        survived: Counter[str] = Counter()
         try:
             while True:
                 phase = self._shoot(running, shot)
@@ -160,15 +172,16 @@ class Campaign:
                 end = running.await_end(RUN_TIMEOUT_S if is_over and phase is not None else 0.0)
                 # a kill that came too late hit nothing
                 if phase is not None and not (end is not None and end.kind == "done"):
-                    survived += end is None
+                    survived[shot.role] += end is None
                     self._note(target, data_dir, shot.role, phase)
                 if end is not None:
                     return self._checked(end)
                 if is_over and phase is not None:
                     raise ChaosError(f"a run outlived its own kill: see {data_dir}")
-                if self._part.kills >= self._part.wanted:
+                allowed = self._allowed(survived)
+                if self._part.kills >= self._part.wanted or not allowed:
                     return self._checked(running.await_end(RUN_TIMEOUT_S))
-                shot = self._draw(self._allowed(survived), is_at_start=False)
+                shot = self._draw(allowed, is_at_start=False)
         finally:
             running.close()
 
@@ -185,9 +198,14 @@ class Campaign:
             return f"after {running.phase()}" if running.phase() else "before any"
         return None
 
-    def _allowed(self, survived: int) -> list[Role]:
-        roles = list(self._roles.values())
-        return roles if survived < SURVIVED_MAX else [role for role in roles if role.ends_run]
+    def _allowed(self, survived: Mapping[str, int]) -> list[Role]:
+        quotas, done = self._plan.parts[self._ledger.part].quotas, self._part.by_role
+        return [
+            role
+            for name, role in self._roles.items()
+            if (role.kills_max is None or survived.get(name, 0) < role.kills_max)
+            and (not quotas or done.get(name, 0) < quotas.get(name, 0))
+        ]
 
     def _draw(self, roles: list[Role], *, is_at_start: bool) -> Shot:
         shot = next_shot(self._plan, self._ledger.shots, roles, is_at_start=is_at_start)
@@ -277,6 +295,19 @@ def _begin(plan: ChaosPlan, folder: Path, *, is_resumed: bool) -> Ledger:
         )
     found.report.resumes += 1
     return found
+
+
+def _check_quotas(part: PartPlan, roles: Mapping[str, Role]) -> None:
+    unknown = ", ".join(sorted(part.quotas.keys() - roles.keys()))
+    if unknown:
+        raise CampaignError(
+            f"the target {part.target!r} has no roles {unknown}: it has {', '.join(roles)}"
+        )
+    if part.quotas and sum(part.quotas.values()) != part.kills:
+        raise CampaignError(
+            f"the quotas of the target {part.target!r} are {sum(part.quotas.values())} kills in "
+            f"all, not {part.kills}: make them the same"
+        )
 
 
 def _remove(folder: Path) -> None:

@@ -30,6 +30,12 @@ MARK: Final = "WALLE_CHAOS"
 _LOOK_S: Final = 0.002
 _END_TIMEOUT_S: Final = 30.0
 _TEXT_MAX: Final = 2_000
+VM_KILLS_MAX: Final = 2
+"""Kills of VMs that one run is to survive.
+
+A device whose runs end their VM three times in a process is quarantined there
+(``limits.strikes``): one more kill could rightly change the features."""
+
 _CALLS: Final = ("reply.before", "reply.after")
 
 
@@ -38,6 +44,9 @@ class LocalTarget:
 
     vm_weight = 0.2
     """How often a VM is chosen, against 1 for the run: here there seldom is one."""
+
+    batch_events = 20
+    """Unless the plan says otherwise. Small batches: many commits to hit."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
         """Prepare.
@@ -64,7 +73,8 @@ class LocalTarget:
         has_calls = any("services" in (each.get("spec") or {}) for each in documents(self._file))
         points = tuple(point for point in CRASH_POINTS if has_calls or point not in _CALLS)
         run = Role("run", ends_run=True, points=points)
-        return run, Role("vm", ends_run=False, weight=self.vm_weight)
+        vm = Role("vm", ends_run=False, weight=self.vm_weight, kills_max=VM_KILLS_MAX)
+        return run, vm
 
     def clear(self) -> None:
         """Kill every process that carries the folder's mark.
@@ -91,25 +101,39 @@ class LocalTarget:
         """
         phase_file = self._folder / "phase"
         phase_file.write_bytes(b"\0")
-        command = [sys.executable, "-P", "-m", "walle_stream.cli", "run", str(self._file)]
-        for override in self._plan.overrides:
-            command += ["--set", override]
-        command += ["--data-dir", str(data_dir), "--json", "--hosts", str(self._plan.hosts)]
-        environ = {
-            **os.environ,
-            "PYTHONHASHSEED": "0",
-            "WALLE_PHASE_FILE": str(phase_file),
-            MARK: str(self._folder),
-        }
+        environ = {**self.environ(), "WALLE_PHASE_FILE": str(phase_file)}
         if role:
             environ["WALLE_CRASH"] = crash
+        process, said = self.run_walle(data_dir, environ)
+        return LocalRunning(process, phase_file, said, is_armed=bool(role))
+
+    def environ(self) -> dict[str, str]:
+        """Return what every process of the campaign has in its environment."""
+        return {**os.environ, "PYTHONHASHSEED": "0", MARK: str(self._folder)}
+
+    def run_walle(
+        self, data_dir: Path, environ: Mapping[str, str], *arguments: str
+    ) -> "tuple[subprocess.Popen[bytes], Path]":
+        """Start ``walle run`` and return its process, and the file of what it says.
+
+        Args:
+            data_dir: For ``--data-dir``.
+            environ: Its whole environment.
+            arguments: More of the command line.
+        """
+        command = [sys.executable, "-P", "-m", "walle_stream.cli", "run", str(self._file)]
+        batches = f"spec.runtime.batchEvents={self.batch_events}"
+        for override in (batches, *self._plan.overrides):
+            command += ["--set", override]
+        command += ["--data-dir", str(data_dir), "--json", "--hosts", str(self._plan.hosts)]
+        command += arguments
         said = self._folder / "said.txt"
         # a pipe that nobody reads would stop it
         with said.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
-        return LocalRunning(process, phase_file, said, is_armed=bool(role))
+        return process, said
 
     def standing(self, data_dir: Path) -> RunState | None:
         """Return how far the runs came; None before the data directory is complete.
@@ -171,6 +195,10 @@ class IsolatedTarget(LocalTarget):
 class LocalRunning:
     """A ``walle run`` that was started. One thread."""
 
+    gives_up_with = VmError.exit_code
+    """Exit code that is allowed when parts were killed: e.g. of two VMs killed in turn while
+    they start."""
+
     def __init__(
         self, process: "subprocess.Popen[bytes]", phase_file: Path, said: Path, *, is_armed: bool
     ) -> None:
@@ -186,7 +214,7 @@ class LocalRunning:
         self._phase_file = phase_file
         self._said = said
         self._may_be_killed = is_armed
-        self._vms_killed = 0
+        self._parts_killed = 0
 
     def await_life(self, timeout_s: float) -> None:
         """Block until the first crash point was passed; see ``Running``.
@@ -213,8 +241,7 @@ class LocalRunning:
         if code == -signal.SIGKILL and self._may_be_killed:
             return RunEnd("killed")
         text = self._said.read_text(errors="replace")[-_TEXT_MAX:].strip()
-        # two VMs killed in turn while they start: the run says so and ends
-        is_allowed = code == VmError.exit_code and self._vms_killed > 0
+        is_allowed = code == self.gives_up_with and self._parts_killed > 0
         return RunEnd("gave up" if is_allowed else "failed", f"exit status {code}: {text}")
 
     def await_crash(self, timeout_s: float) -> bool:
@@ -242,7 +269,7 @@ class LocalRunning:
         found = processes.children_of(self._process.pid)
         if not found or not processes.kill(found[pick % len(found)]):
             return False
-        self._vms_killed += 1
+        self._parts_killed += 1
         return True
 
     def phase(self) -> str:

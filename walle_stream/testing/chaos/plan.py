@@ -1,14 +1,6 @@
 """What a campaign is to do: plain values that are kept with its progress."""
 
-from typing import Final
-
 import msgspec
-
-SURVIVED_MAX: Final = 2
-"""Kills that one run is to survive, before it is killed as a whole or left to its end.
-
-A device whose runs end their VM three times in a process is quarantined there
-(``limits.strikes``): one more kill could rightly change the features."""
 
 
 class PartPlan(msgspec.Struct, frozen=True):
@@ -18,6 +10,9 @@ class PartPlan(msgspec.Struct, frozen=True):
     """Its name, or a dotted path ``package.module:NAME`` (``targets.find_target``)."""
     kills: int
     """Kills that must count, ≥ 1."""
+    quotas: dict[str, int] = {}
+    """How many of them by role, for every role that is to be hit; empty for as the target's
+    weights have it. The sum is ``kills``."""
 
 
 class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,6 +67,19 @@ def with_environment(name: str, value: str) -> list[ProcessId]:
     return found
 
 
+def command_line(process: ProcessId) -> str:
+    """Return its arguments, or the title it gave itself; empty when it is gone.
+
+    Args:
+        process: Which.
+    """
+    try:
+        line = (_PROC / str(process.pid) / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return line.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
 def kill(process: ProcessId) -> bool:
     """Send SIGKILL.
 

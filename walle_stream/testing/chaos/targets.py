@@ -2,8 +2,8 @@
 
 A target starts a pipeline, names its processes by role, waits for the
 pipeline's end and gives the bytes that must not differ. ``LocalTarget`` is
-``walle run``; another runtime joins with a class of its own, named in
-``TARGETS`` or by a dotted path.
+``walle run``, ``RayTarget`` the same over Ray; another runtime joins with a
+class of its own, named in ``TARGETS`` or by a dotted path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,7 @@ from walle_stream.testing.chaos.plan import ChaosPlan
 TARGETS: Final = {
     "local": "walle_stream.testing.chaos.local:LocalTarget",
     "isolated": "walle_stream.testing.chaos.local:IsolatedTarget",
+    "ray": "walle_stream.testing.chaos.ray_target:RayTarget",
 }
 """Targets by the name that a plan gives them."""
 
@@ -35,6 +36,8 @@ class Role(msgspec.Struct, frozen=True):
     """How often it is chosen, against the others."""
     points: tuple[str, ...] = ()
     """Crash points at which it can be armed to die (``walle_stream.faults``)."""
+    kills_max: int | None = None
+    """Kills that one run is to survive, before others are chosen; None for any number."""
 
 
 class RunEnd(msgspec.Struct, frozen=True):
@@ -52,7 +55,10 @@ class Running(Protocol):
     """A pipeline that was started. One thread."""
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until the run has done something with data, has ended, or time is out."""
+        """Block until the run has done something with data, has ended, or time is out.
+
+        Called before every kill at a random moment, after earlier ones too.
+        """
         ...
 
     def await_end(self, timeout_s: float) -> RunEnd | None:
@@ -80,7 +86,10 @@ class Running(Protocol):
         ...
 
     def phase(self) -> str:
-        """Return the crash point that the run passed last; empty before the first."""
+        """Return the crash point passed last; empty before the first.
+
+        After ``kill``: by the process that was killed, where the target can tell.
+        """
         ...
 
     def close(self) -> None:
@@ -97,9 +106,10 @@ class Target(Protocol):
         ...
 
     def clear(self) -> None:
-        """Kill what an earlier campaign in the same folder left running.
+        """End what runs in the campaign's folder, and what the target itself keeps running.
 
-        Called before the first start: a campaign is resumed after its own ``kill -9``.
+        Called before the first start, as a campaign is resumed after its own
+        ``kill -9``, and after the last.
         """
         ...
 

@@ -75,6 +75,12 @@ class StepsRun:
         pass
 
 
+class Seldom(Steps):
+    """Its part may be killed once in a run."""
+
+    roles = (Steps.roles[0], Role("part", ends_run=False, kills_max=1))
+
+
 class Loses(Steps):
     """Loses a line when it was killed."""
 
@@ -95,7 +101,7 @@ class Fails(Steps):
 
 @pytest.fixture(autouse=True)
 def _named(monkeypatch):
-    for cls in (Steps, Loses, Fails):
+    for cls in (Steps, Seldom, Loses, Fails):
         monkeypatch.setitem(targets(), cls.__name__, f"{__name__}:{cls.__name__}")
     monkeypatch.setattr("walle_stream.testing.chaos.targets.import_module", lambda _name: THIS)
 
@@ -107,7 +113,7 @@ def targets():
 
 
 class THIS:
-    Steps, Loses, Fails = Steps, Loses, Fails
+    Steps, Seldom, Loses, Fails = Steps, Seldom, Loses, Fails
 
 
 def plan(*parts, **keys):
@@ -158,6 +164,30 @@ def test_a_campaign_that_stopped_anywhere_ends_as_one_that_did_not(tmp_path):
         assert report.resumes == 1
         assert ended(report) == whole
         assert {path.name for path in folder.iterdir()} == {"campaign.lock", "cleared"}
+
+
+def test_quotas_say_who_is_killed_how_often(tmp_path):
+    quotas = {"part": 3, "run": 5}
+    part = PartPlan("Steps", 8, quotas)
+    report = Campaign(ChaosPlan(pipeline="none", parts=(part,)), tmp_path / "c").run()
+    assert report.parts[0].by_role == quotas
+
+
+def test_a_role_survives_its_most_kills_in_a_run(tmp_path):
+    part = PartPlan("Seldom", 4, {"part": 4})
+    report = Campaign(ChaosPlan(pipeline="none", parts=(part,)), tmp_path / "c").run()
+    assert report.parts[0].by_role == {"part": 4}
+    assert report.parts[0].runs == 1 + 4  # the unkilled one, and one for each kill
+
+
+@pytest.mark.parametrize(
+    ("quotas", "text"),
+    [({"host": 8}, "no roles host: it has run, part"), ({"run": 7}, "7 kills in all, not 8")],
+)
+def test_quotas_that_do_not_fit_are_named(tmp_path, quotas, text):
+    plan = ChaosPlan(pipeline="none", parts=(PartPlan("Steps", 8, quotas),))
+    with pytest.raises(CampaignError, match=text):
+        Campaign(plan, tmp_path / "c").run()
 
 
 def test_a_life_that_differs_ends_the_campaign_and_is_kept(tmp_path):

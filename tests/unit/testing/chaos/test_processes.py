@@ -8,6 +8,7 @@ from walle_stream.testing.chaos.processes import (
     ProcessId,
     await_end,
     children_of,
+    command_line,
     kill,
     look_at,
     with_environment,
@@ -33,6 +34,7 @@ def test_a_child_is_found_by_its_parent_and_by_its_environment(child):
     assert identity in children_of(os.getpid())
     assert with_environment("MARK_OF_A_TEST", str(os.getpid())) == [identity]
     assert with_environment("MARK_OF_A_TEST", "other") == []
+    assert command_line(identity) == " ".join(WAITER)
 
 
 def test_what_was_killed_is_gone_before_it_is_reaped(child):
@@ -40,6 +42,7 @@ def test_what_was_killed_is_gone_before_it_is_reaped(child):
     assert kill(identity)
     assert await_end(identity, 30.0)
     assert look_at(child.pid) is None
+    assert command_line(identity) == ""
     assert identity not in children_of(os.getpid())
     assert not kill(identity)
     assert child.wait() == -9
