@@ -133,8 +133,8 @@ def measure_shop(options: argparse.Namespace) -> dict[str, Any]:
     for title, each in (("JSON Lines", result), ("packed", result_packed)):
         print(
             f"shop, {title}, median: walle {each['walle_events_per_cpu_second']:,}, plain loop "
-            f"over JSON Lines {each['plain_loop_events_per_cpu_second']:,}, ratio {each['ratio']}; a "
-            f"commit every {each['ms_per_commit']} ms, exit to commit p99 "
+            f"over JSON Lines {each['plain_loop_events_per_cpu_second']:,}, ratio {each['ratio']}; "
+            f"a commit every {each['ms_per_commit']} ms, exit to commit p99 "
             f"{each['exit_to_commit_p99_ms']} ms"
         )
     middle, middle_packed = _medians(stages), _medians(stages_packed)

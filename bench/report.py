@@ -58,7 +58,7 @@ def shop_lines(result: dict) -> list[str]:
             f"{result['rounds']}."
         ),
         "",
-        "| | events per CPU-second | to the plain loop | a commit every | exit to commit p50, p99 |",
+        "| | events per CPU-second | to plain loop | a commit every | exit to commit p50, p99 |",
         "|---|---|---|---|---|",
     ]
     for title, each in (("JSON Lines", result), ("packed, payload never parsed", packed)):
