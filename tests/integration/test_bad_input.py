@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from walle_stream.app.query import canonical_state
+from walle_stream.cli.__main__ import main
 from walle_stream.faults import CRASH_POINTS
 
 pytestmark = pytest.mark.integration
@@ -322,3 +323,36 @@ def test_output_into_a_closed_pipe_is_no_error(pipeline, walle, tmp_path):
     )
     assert json.loads(done.stdout)["task"] == "ipv"
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "ipv", "--hosts", "1000000"], "--hosts: 1000000 is not 256 or less"),
+        (["run", "ipv", "--hosts", "0"], "--hosts: 0 is not 1 or more"),
+        (["features", "get", "", "--data-dir", "d"], "the device id is empty"),
+        (["features", "get", "x" * 10_240, "--data-dir", "d"], "the device id has 10240 bytes"),
+        (["features", "get", os.fsdecode(b"\xff"), "--data-dir", "d"], "is not valid Unicode"),
+        (["status", "d", "--devise", "x" * 10_240], "unrecognized arguments: --devise xxx"),
+        (["rum"], "invalid choice: 'rum'"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path, monkeypatch, capsys, arguments, expected):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("walle: ")
+    assert expected in line
+    assert len(line) < 400
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_data_dir_whose_name_is_not_text_is_refused(walle, pipeline, tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff")
+    done = walle("run", pipeline, "--data-dir", path, check=False)
+    assert done.returncode == 6
+    assert "has a name that is not text: give another --data-dir" in line_of(done)
+    assert not path.exists()
