@@ -2,11 +2,18 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
+
 ROOT = Path(__file__).resolve().parents[2]
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +48,43 @@ def walle():
         return done
 
     return run
+
+
+class Job:
+    """Runs the main job under one of the runtimes; hosts are 2 under Ray unless told."""
+
+    def __init__(self, walle, ray_environ=None):
+        self.walle, self.ray_environ = walle, ray_environ
+
+    def __call__(self, data_dir, feed, *overrides, hosts=None, limit=None):
+        """Run, and return the report; the local runtime in this process: it starts at once."""
+        overrides = [f"spec.source.path={feed}", *(f"spec.{each}" for each in overrides)]
+        file = ROOT / "configs/ipv.yaml"
+        if self.ray_environ is None:
+            options = RunOptions(data_dir, hosts or 1, limit)
+            return json.loads(LocalRun(Assembly.load(file, overrides), options).run().to_json())
+        command = ["run", file, "--runtime", "ray", "--hosts", hosts or 2, "--json"]
+        command += [] if limit is None else ["--limit", limit]
+        for override in overrides:
+            command += ["--set", override]
+        done = self.walle(*command, "--data-dir", data_dir, environ=self.ray_environ, timeout=300)
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(params=["local", pytest.param("ray", marks=[needs_ray, pytest.mark.slow])])
+def job(request, walle):
+    """The main job under every runtime; under Ray in the long form only."""
+    return Job(walle, _ray_environ(request))
+
+
+@pytest.fixture(params=["local", pytest.param("ray", marks=needs_ray)])
+def quick_job(request, walle):
+    """The main job under every runtime, always."""
+    return Job(walle, _ray_environ(request))
+
+
+def _ray_environ(request):
+    return request.getfixturevalue("ray_environ") if request.param == "ray" else None
 
 
 @pytest.fixture

@@ -124,12 +124,33 @@ def ray_session(hosts: int) -> Iterator[Any]:
             folder = _make_folder()
             _start(ray, folder, hosts)
         _restore(handlers)
-        yield ray
+        with _without_notices(ray):
+            yield ray
     finally:
         ray.shutdown()
         _restore(handlers)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _without_notices(ray: Any) -> Iterator[None]:
+    # Ray prints a paragraph of advice to stdout for every process that dies, where the report
+    # goes; we log those deaths ourselves. There is no public switch
+    module: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    printer = getattr(module, "print_to_stdstream", None)
+    if printer is None:
+        yield
+        return
+    module.print_to_stdstream = _print_nothing
+    try:
+        yield
+    finally:
+        module.print_to_stdstream = printer
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    pass
 
 
 def _import() -> tuple[Any, str]:
