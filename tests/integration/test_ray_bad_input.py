@@ -145,6 +145,7 @@ def test_hosts_that_always_die_while_they_open_end_the_run_and_the_next_one_is_w
     assert outcome(data_dir) == expected
 
 
+@pytest.mark.slow
 def test_a_damaged_partition_is_one_line_under_ray_too(shop, expected, tmp_path):
     data_dir = tmp_path / "d"
     shop(data_dir, "--limit", 500)
