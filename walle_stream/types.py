@@ -8,6 +8,9 @@ from hashlib import blake2b
 PARTITION_COUNT_DEFAULT = 16
 """Partitions of a data directory when the pipeline does not say."""
 
+HOSTS_MAX = 256
+"""Most device hosts of a run; it never has more than partitions."""
+
 DEVICE_ID_MAX_BYTES = 1024
 """Longest device id, in bytes of UTF-8."""
 

@@ -1,12 +1,22 @@
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
+from walle_stream.cli.__main__ import main
+
 ROOT = Path(__file__).resolve().parents[2]
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 
 
 @pytest.fixture(scope="session")
@@ -21,26 +31,88 @@ def sample() -> Path:
     return ROOT / "configs/samples/kuairand_feed.csv.gz"
 
 
-@pytest.fixture
-def walle():
-    """Run the command line in a process of its own."""
+# they read, and change nothing of their process: starting one takes longer than their work
+_QUERIES = frozenset({"dead-letters", "features", "ledger", "schema", "state", "status", "task"})
 
-    def run(*arguments, check=True, **options):
-        environ = {**os.environ, **options.pop("environ", {})}
-        done = subprocess.run(
-            [sys.executable, "-m", "walle_stream.cli", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            env=environ,
-            timeout=options.pop("timeout", 120),
-            check=False,
-            **options,
-        )
+
+@pytest.fixture(scope="session")
+def walle():
+    """Run the command line: ``run`` in a process of its own, what only reads in this one."""
+
+    def run(*arguments, check=True, environ=None, timeout=120, **options):
+        arguments = [*map(str, arguments)]
+        if set(arguments[:1]) & _QUERIES and environ is None and options.keys() <= {"cwd"}:
+            done = _run_here(arguments, **options)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "walle_stream.cli", *arguments],
+                capture_output=True,
+                text=True,
+                env={**os.environ, **(environ or {})},
+                timeout=timeout,
+                check=False,
+                **options,
+            )
         if check:
             assert done.returncode == 0, done.stderr
         return done
 
     return run
+
+
+def _run_here(arguments, cwd="."):
+    out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    stdout = os.dup(1)  # what the command does when its output fails is not for pytest's
+    try:
+        with redirect_stdout(out), redirect_stderr(errors), chdir(cwd):
+            code = main(arguments)
+    except SystemExit as error:
+        code = error.code
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+    texts = []
+    for each in (out, errors):
+        each.flush()
+        texts.append(each.buffer.getvalue().decode())
+    return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+class Job:
+    """Runs the main job under one of the runtimes; hosts are 2 under Ray unless told."""
+
+    def __init__(self, walle, ray_environ=None):
+        self.walle, self.ray_environ = walle, ray_environ
+
+    def __call__(self, data_dir, feed, *overrides, hosts=None, limit=None):
+        """Run, and return the report; the local runtime in this process: it starts at once."""
+        overrides = [f"spec.source.path={feed}", *(f"spec.{each}" for each in overrides)]
+        file = ROOT / "configs/ipv.yaml"
+        if self.ray_environ is None:
+            options = RunOptions(data_dir, hosts or 1, limit)
+            return json.loads(LocalRun(Assembly.load(file, overrides), options).run().to_json())
+        command = ["run", file, "--runtime", "ray", "--hosts", hosts or 2, "--json"]
+        command += [] if limit is None else ["--limit", limit]
+        for override in overrides:
+            command += ["--set", override]
+        done = self.walle(*command, "--data-dir", data_dir, environ=self.ray_environ, timeout=300)
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(params=["local", pytest.param("ray", marks=[needs_ray, pytest.mark.slow])])
+def job(request, walle):
+    """The main job under every runtime; under Ray in the long form only."""
+    return Job(walle, _ray_environ(request))
+
+
+@pytest.fixture(params=["local", pytest.param("ray", marks=needs_ray)])
+def quick_job(request, walle):
+    """The main job under every runtime, always."""
+    return Job(walle, _ray_environ(request))
+
+
+def _ray_environ(request):
+    return request.getfixturevalue("ray_environ") if request.param == "ray" else None
 
 
 @pytest.fixture

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
 from walle_stream.app.query import canonical_state
+from walle_stream.cli.__main__ import main
 from walle_stream.faults import CRASH_POINTS
 
 pytestmark = pytest.mark.integration
@@ -164,21 +168,34 @@ def test_a_folder_that_is_no_data_dir_is_left_alone(walle, pipeline):
     assert [path.name for path in foreign.iterdir()] == ["cat.jpg"]
 
 
-def start(pipeline, data_dir, *settings, feed, **options):
-    command = [sys.executable, "-m", "walle_stream.cli", "run", str(pipeline), "--json"]
+def start(pipeline, data_dir, *settings, feed, code="", **options):
+    program = ["-c", code] if code else ["-m", "walle_stream.cli"]
+    command = [sys.executable, *program, "run", str(pipeline), "--json"]
     command += ["--data-dir", str(data_dir), "--set", f"spec.source.path={feed}", *settings]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
 
 
-@pytest.fixture
-def slow_feed(tmp_path):
-    """A feed that takes some seconds."""
-    path = tmp_path / "long.csv"
-    rows = [ROW.format(time=1_650_812_741_436 + 1000 * n) for n in range(40_000)]
+SLOW_ROWS = 15_000
+
+
+@pytest.fixture(scope="module")
+def slow_feed(tmp_path_factory):
+    """A feed that takes some seconds in small batches."""
+    path = tmp_path_factory.mktemp("slow") / "long.csv"
+    rows = [ROW.format(time=1_650_812_741_436 + 1000 * n) for n in range(SLOW_ROWS)]
     path.write_text("\n".join([HEADER, *rows]) + "\n")
     return path
+
+
+@pytest.fixture(scope="module")
+def whole(slow_feed):
+    """The state that a run over it leaves which nothing stopped."""
+    data_dir = slow_feed.with_name("whole")
+    assembly = Assembly.load(ROOT / "configs/ipv.yaml", [f"spec.source.path={slow_feed}"])
+    LocalRun(assembly, RunOptions(data_dir, 1)).run()
+    return list(canonical_state(data_dir))
 
 
 def wait_for_commits(data_dir, process):
@@ -192,7 +209,7 @@ def wait_for_commits(data_dir, process):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_commits_what_was_read_and_the_rest_follows(
-    walle, pipeline, slow_feed, tmp_path, number
+    walle, pipeline, slow_feed, whole, tmp_path, number
 ):
     settings = ("--set", "spec.runtime.batchEvents=20")
     process = start(pipeline, tmp_path / "d", *settings, feed=slow_feed)
@@ -203,10 +220,9 @@ def test_a_signal_commits_what_was_read_and_the_rest_follows(
     assert f"stopped by {number.name}" in err
     report = json.loads(out.splitlines()[-1])
     assert report["stopped_by"] == number.name
-    assert 0 < report["source_rows"] < 40_000
-    for data_dir in (tmp_path / "d", tmp_path / "whole"):
-        walle("run", pipeline, "--data-dir", data_dir, "--set", f"spec.source.path={slow_feed}")
-    assert list(canonical_state(tmp_path / "d")) == list(canonical_state(tmp_path / "whole"))
+    assert 0 < report["source_rows"] < SLOW_ROWS
+    walle("run", pipeline, "--data-dir", tmp_path / "d", "--set", f"spec.source.path={slow_feed}")
+    assert list(canonical_state(tmp_path / "d")) == whole
 
 
 def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_feed, tmp_path):
@@ -216,7 +232,14 @@ def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_
     phase = tmp_path / "phase"
     phase.write_bytes(b"\0")
     environ = {**os.environ, "WALLE_PHASE_FILE": str(phase)}
-    process = start(pipeline, tmp_path / "d", feed=slow_feed, env=environ)
+    # the command itself, but it waits a second, not ten
+    impatient = """
+import sys
+from walle_stream.cli import __main__, run
+run.FINISH_TIMEOUT_S, run.FLUSH_TIMEOUT_S = 1.0, 0.1
+sys.exit(__main__.main(sys.argv[1:]))
+"""
+    process = start(pipeline, tmp_path / "d", feed=slow_feed, env=environ, code=impatient)
     # until the first batch was read: its runs never return
     read = {CRASH_POINTS.index(name) + 1 for name in ("read.batch", "vm.before")}
     seen = threading.Event()
@@ -225,7 +248,7 @@ def test_a_script_that_never_returns_does_not_keep_a_stopped_run(pipeline, slow_
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 10
-    assert err.startswith("walle: asked to stop, but a script did not return in 10 s")
+    assert err.startswith("walle: asked to stop, but a script did not return in 1 s")
     assert len(err.splitlines()) == 1
 
 
@@ -291,7 +314,9 @@ def test_a_locked_data_dir_is_refused_with_the_owners_pid(walle, pipeline, slow_
         process.communicate()
 
 
-def test_a_full_disk_stops_the_run_and_the_rest_follows(walle, pipeline, slow_feed, tmp_path):
+def test_a_full_disk_stops_the_run_and_the_rest_follows(
+    walle, pipeline, slow_feed, whole, tmp_path
+):
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
@@ -300,9 +325,8 @@ def test_a_full_disk_stops_the_run_and_the_rest_follows(walle, pipeline, slow_fe
     _, err = process.communicate(timeout=60)
     assert process.returncode == 8, err
     assert len(err.strip().splitlines()) == 1
-    for data_dir in (tmp_path / "d", tmp_path / "whole"):
-        walle("run", pipeline, "--data-dir", data_dir, "--set", f"spec.source.path={slow_feed}")
-    assert list(canonical_state(tmp_path / "d")) == list(canonical_state(tmp_path / "whole"))
+    walle("run", pipeline, "--data-dir", tmp_path / "d", "--set", f"spec.source.path={slow_feed}")
+    assert list(canonical_state(tmp_path / "d")) == whole
 
 
 def test_reading_a_missing_data_dir_is_one_line(walle, tmp_path):
@@ -322,3 +346,36 @@ def test_output_into_a_closed_pipe_is_no_error(pipeline, walle, tmp_path):
     )
     assert json.loads(done.stdout)["task"] == "ipv"
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "ipv", "--hosts", "1000000"], "--hosts: 1000000 is not 256 or less"),
+        (["run", "ipv", "--hosts", "0"], "--hosts: 0 is not 1 or more"),
+        (["features", "get", "", "--data-dir", "d"], "the device id is empty"),
+        (["features", "get", "x" * 10_240, "--data-dir", "d"], "the device id has 10240 bytes"),
+        (["features", "get", os.fsdecode(b"\xff"), "--data-dir", "d"], "is not valid Unicode"),
+        (["status", "d", "--devise", "x" * 10_240], "unrecognized arguments: --devise xxx"),
+        (["rum"], "invalid choice: 'rum'"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path, monkeypatch, capsys, arguments, expected):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("walle: ")
+    assert expected in line
+    assert len(line) < 400
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_data_dir_whose_name_is_not_text_is_refused(walle, pipeline, tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff")
+    done = walle("run", pipeline, "--data-dir", path, check=False)
+    assert done.returncode == 6
+    assert "has a name that is not text: give another --data-dir" in line_of(done)
+    assert not path.exists()

@@ -5,7 +5,10 @@ import gzip
 import importlib.util
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -24,6 +27,13 @@ naive_ipv = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(naive_ipv)
 
 
+QUERIES = (
+    ("features", "list", "--json"),
+    ("state", "export", "--canonical"),
+    ("dead-letters", "list", "--json"),
+)
+
+
 def features_of(data_dir):
     found = {}
     for line in features_lines(data_dir):
@@ -38,9 +48,14 @@ def bytes_of(data_dir):
     return b"\n".join(canonical_state(data_dir))
 
 
-def test_the_whole_feed_gives_the_reference_counts_and_features(run_ipv, feed, tmp_path):
-    report = run_ipv(tmp_path / "d", feed=feed)
-    counts, expected = naive_ipv.recompute(feed)
+@pytest.fixture(scope="module")
+def recomputed(feed):
+    return naive_ipv.recompute(feed)
+
+
+def test_the_whole_feed_gives_the_reference_counts_and_features(job, recomputed, feed, tmp_path):
+    report = job(tmp_path / "d", feed)
+    counts, expected = recomputed
     assert {name: report[name] for name in counts} == counts
     assert report["features"] == sum(map(len, expected.values()))
     assert report["cloud"] == {
@@ -54,10 +69,10 @@ def test_the_whole_feed_gives_the_reference_counts_and_features(run_ipv, feed, t
     assert features_of(tmp_path / "d") == expected
 
 
-def test_the_reference_counts_of_the_published_feed(feed):
+def test_the_reference_counts_of_the_published_feed(recomputed, feed):
     if "shared" not in feed.parts:
         pytest.skip("the whole feed lies beside the checkout in the workspace only")
-    counts, expected = naive_ipv.recompute(feed)
+    counts, expected = recomputed
     features = [feature for history in expected.values() for feature in history]
     assert counts["source_rows"] == 170_073
     assert counts["duplicate_rows"] == 4_405
@@ -101,64 +116,76 @@ def unseen(tmp_path_factory):
     return path
 
 
-def test_a_feed_not_seen_before_equals_the_recomputation(run_ipv, unseen, tmp_path):
-    report = run_ipv(tmp_path / "d", feed=unseen)
+def test_a_feed_not_seen_before_equals_the_recomputation(
+    quick_job, unseen, reference, walle, tmp_path
+):
+    report = quick_job(tmp_path / "d", unseen)
     counts, expected = naive_ipv.recompute(unseen)
     assert counts["late_rows"] > 0
     assert counts["duplicate_rows"] > 50
     assert {name: report[name] for name in counts} == counts
     assert features_of(tmp_path / "d") == expected
+    # all that a user can ask of it says the same, whatever the runtime
+    told = {}
+    for data_dir in (tmp_path / "d", reference.data_dir):
+        status = json.loads(walle("status", data_dir, "--json").stdout)
+        told[data_dir] = [
+            *(walle(*words, "--data-dir", data_dir).stdout for words in QUERIES),
+            status["phase"],
+            [(each["number"], each["events"], each["features"]) for each in status["partitions"]],
+        ]
+    assert told[tmp_path / "d"] == told[reference.data_dir]
+    assert all(told[reference.data_dir][:3])
+
+
+class Reference(NamedTuple):
+    """The unseen feed's run to compare with."""
+
+    data_dir: Path
+    content: bytes
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, unseen):
-    import subprocess  # noqa: PLC0415 - a module-scoped run, once
-    import sys  # noqa: PLC0415
-
     root = Path(__file__).resolve().parents[2]
     data_dir = tmp_path_factory.mktemp("reference") / "d"
     command = [sys.executable, "-m", "walle_stream.cli", "run", str(root / "configs/ipv.yaml")]
     command += ["--set", f"spec.source.path={unseen}", "--data-dir", str(data_dir), "--json"]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return bytes_of(data_dir)
+    return Reference(data_dir, bytes_of(data_dir))
 
 
 @pytest.mark.parametrize("batch_events", [1, 7, 500, 5_000])
-def test_the_bytes_do_not_depend_on_the_batch_size(
-    run_ipv, unseen, reference, tmp_path, batch_events
-):
-    run_ipv(tmp_path / "d", "--set", f"spec.runtime.batchEvents={batch_events}", feed=unseen)
-    assert bytes_of(tmp_path / "d") == reference
+def test_the_bytes_do_not_depend_on_the_batch_size(job, unseen, reference, tmp_path, batch_events):
+    job(tmp_path / "d", unseen, f"runtime.batchEvents={batch_events}")
+    assert bytes_of(tmp_path / "d") == reference.content
 
 
 @pytest.mark.parametrize("hosts", [1, 3, 16])
-def test_the_bytes_do_not_depend_on_the_number_of_hosts(
-    run_ipv, unseen, reference, tmp_path, hosts
-):
-    run_ipv(tmp_path / "d", "--hosts", hosts, feed=unseen)
-    assert bytes_of(tmp_path / "d") == reference
+def test_the_bytes_do_not_depend_on_the_number_of_hosts(job, unseen, reference, tmp_path, hosts):
+    job(tmp_path / "d", unseen, hosts=hosts)
+    assert bytes_of(tmp_path / "d") == reference.content
 
 
-def test_the_bytes_do_not_depend_on_passivation(run_ipv, unseen, reference, tmp_path):
-    settings = ["--set", "spec.runtime.activeDevices=0", "--set", "spec.runtime.batchEvents=50"]
-    run_ipv(tmp_path / "d", *settings, feed=unseen)
-    assert bytes_of(tmp_path / "d") == reference
+def test_the_bytes_do_not_depend_on_passivation(job, unseen, reference, tmp_path):
+    job(tmp_path / "d", unseen, "runtime.activeDevices=0", "runtime.batchEvents=50")
+    assert bytes_of(tmp_path / "d") == reference.content
 
 
 @pytest.mark.parametrize("limits", [[0, 1], [17, 1, 900], [2_999], [100_000]])
-def test_a_limit_and_then_the_rest_is_the_whole_run(run_ipv, unseen, reference, tmp_path, limits):
+def test_a_limit_and_then_the_rest_is_the_whole_run(job, unseen, reference, tmp_path, limits):
     total = len(unseen.read_text().splitlines()) - 1
     for count, limit in enumerate(limits, start=1):
-        report = run_ipv(tmp_path / "d", "--limit", limit, feed=unseen)
+        report = job(tmp_path / "d", unseen, limit=limit)
         assert report["source_rows"] == min(sum(limits[:count]), total)
-    run_ipv(tmp_path / "d", feed=unseen)
-    assert bytes_of(tmp_path / "d") == reference
+    job(tmp_path / "d", unseen)
+    assert bytes_of(tmp_path / "d") == reference.content
 
 
-def test_a_second_run_does_nothing(run_ipv, unseen, tmp_path):
-    first = run_ipv(tmp_path / "d", feed=unseen)
+def test_a_second_run_does_nothing(job, unseen, tmp_path):
+    first = job(tmp_path / "d", unseen)
     before = bytes_of(tmp_path / "d")
-    second = run_ipv(tmp_path / "d", feed=unseen)
+    second = job(tmp_path / "d", unseen)
     assert second["run_events"] == 0
     assert {k: second[k] for k in ("events", "features")} == {
         k: first[k] for k in ("events", "features")
@@ -166,23 +193,23 @@ def test_a_second_run_does_nothing(run_ipv, unseen, tmp_path):
     assert bytes_of(tmp_path / "d") == before
 
 
-def test_the_rows_add_up(run_ipv, unseen, tmp_path):
+def test_the_rows_add_up(job, unseen, tmp_path):
     broken = tmp_path / "broken.csv"
     lines = unseen.read_text().splitlines()
     lines.insert(100, "not,enough,columns")
     lines.insert(200, lines[150].replace(lines[150].split(",")[4], "yesterday"))
     broken.write_text("\n".join(lines) + "\n")
-    report = run_ipv(tmp_path / "d", feed=broken)
+    report = job(tmp_path / "d", broken)
     assert report["dead_letter_rows"] == 2
     parts = ("accepted_rows", "duplicate_rows", "late_rows", "dead_letter_rows")
     assert report["source_rows"] == sum(report[name] for name in parts)
 
 
-def test_a_gzipped_feed_is_the_same_feed(run_ipv, unseen, reference, tmp_path):
+def test_a_gzipped_feed_is_the_same_feed(job, unseen, reference, tmp_path):
     packed = tmp_path / "feed.csv"  # recognised by its content
     packed.write_bytes(gzip.compress(unseen.read_bytes()))
-    run_ipv(tmp_path / "d", feed=packed)
-    assert bytes_of(tmp_path / "d") == reference
+    job(tmp_path / "d", packed)
+    assert bytes_of(tmp_path / "d") == reference.content
 
 
 def test_a_run_leaves_the_collector_as_it_was(tmp_path):

@@ -155,6 +155,7 @@ def test_a_cluster_that_is_not_there_is_one_line(run, tmp_path):
     code, line = refused(run(tmp_path / "d", "--runtime", "ray", environ=environ, check=False))
     assert code == ClusterError.exit_code
     assert line.startswith("walle: the Ray cluster '127.0.0.1:1' (RAY_ADDRESS) cannot be reached")
+    assert not (tmp_path / "d").exists()
 
 
 @needs_ray
@@ -178,6 +179,7 @@ def test_ray_that_is_not_installed_is_one_line(tmp_path):
     code, line = refused(done)
     assert code == ClusterError.exit_code
     assert "pip install 'walle-stream[ray]'" in line
+    assert not (tmp_path / "d").exists()
 
 
 def test_two_drivers_and_other_partitions_are_refused_before_ray_starts(run, tmp_path):

@@ -233,7 +233,7 @@ class Assembly:
             return VmPool(
                 {task.name: task.program for task in self.tasks},
                 PoolLimits(
-                    vms=spec.runtime.vms or options.hosts,
+                    vms=spec.runtime.vms or min(options.hosts, self.partition_count),
                     device_vms=spec.runtime.device_vms,
                     warm_vms=spec.runtime.warm_vms,
                     idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,

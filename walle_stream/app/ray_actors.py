@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from walle_stream.app.ray_session import Versions
+from walle_stream.app.ray_session import Versions, check_worker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError, ClusterError, StoreLockedError, WalleError
 
@@ -130,7 +130,7 @@ class Worker:
         self.answer = value
         if self._method == "hello":
             self.pid, there = value
-            self._here.check_worker(there)
+            check_worker(f"{self.name} (process {self.pid})", self._here, there)
         elif self._method == "open":
             self.step, self.opened = "opened", value
         elif self._method == "state":

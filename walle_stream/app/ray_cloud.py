@@ -13,7 +13,7 @@ from walle_stream.actors.exchange import MESSAGES_MAX_BYTES
 from walle_stream.actors.remote_tunnel import Frame
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.ray_logs import LogQueue, LogRecords
-from walle_stream.app.ray_session import Versions
+from walle_stream.app.ray_session import Versions, versions_here
 from walle_stream.app.report import CloudReport
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError
@@ -52,7 +52,7 @@ class CloudProcess:
 
     def hello(self) -> tuple[int, Versions]:
         """Return the process id, and what must be as at the driver's."""
-        return os.getpid(), Versions.here()
+        return os.getpid(), versions_here()
 
     def open(self) -> None:
         """Open log and table and begin to merge; blocks for a dying owner.

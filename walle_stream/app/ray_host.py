@@ -36,7 +36,7 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.ray_cloud import LOCKS_TIMEOUT_S
 from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
-from walle_stream.app.ray_session import Versions
+from walle_stream.app.ray_session import Versions, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError
 from walle_stream.ports import SourceBatch, SourceReader
@@ -117,7 +117,7 @@ class HostProcess:
 
     def hello(self) -> tuple[int, Versions]:
         """Return the process id, and what must be as at the driver's."""
-        return os.getpid(), Versions.here()
+        return os.getpid(), versions_here()
 
     def open(self, cloud: Any) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         """Open the partitions; blocks for a dying owner.

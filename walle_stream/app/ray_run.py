@@ -25,7 +25,7 @@ from walle_stream.app.ray_actors import POLL_MS, Worker
 from walle_stream.app.ray_cloud import CloudProcess
 from walle_stream.app.ray_host import HostProcess, HostState
 from walle_stream.app.ray_logs import log_again
-from walle_stream.app.ray_session import Versions, ray_session
+from walle_stream.app.ray_session import Versions, check_cluster, ray_session, versions_here
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.app.status import (
     HostStatus,
@@ -105,6 +105,7 @@ class RayRun:
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
         assembly, options = self._assembly, self._options
+        check_cluster()  # before the data directory is made
         with ExitStack() as stack:
             directory = assembly.open_directory(stack, options.data_dir)
             # at its full size, before several processes share it
@@ -145,7 +146,7 @@ class RayRun:
     # The workers
 
     def _start_workers(self, ray: Any, stack: ExitStack) -> None:
-        options, here = self._options, Versions.here()
+        options, here = self._options, versions_here()
         level = logging.getLogger("walle_stream").getEffectiveLevel()
         assembly = ray.put(self._assembly)
         node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(

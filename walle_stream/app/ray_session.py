@@ -13,7 +13,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,50 +34,65 @@ _ENVIRON: Final = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "PYTHONHASHSEED": "0",
 }
+_HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HTTP2_SETTINGS: Final = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class Versions(msgspec.Struct, frozen=True):
-    """What a worker must have in common with the driver."""
+type Versions = Mapping[str, str]
+"""What a worker must have in common with the driver, by name.
 
-    python: str
-    ray: str
-    walle: str
-    hash_seed: str
+Plain, as it travels: a worker whose walle_stream is another one must be able to say so.
+"""
 
-    @classmethod
-    def here(cls) -> "Versions":
-        """Return this process's."""
-        import ray  # noqa: PLC0415 - only where Ray runs
 
-        return cls(
-            platform.python_version(),
-            str(ray.__version__),
-            __version__,
-            os.environ.get("PYTHONHASHSEED", "random"),
+def versions_here() -> Versions:
+    """Return this process's."""
+    import ray  # noqa: PLC0415 - only where Ray runs
+
+    return {
+        "Python": platform.python_version(),
+        "Ray": str(ray.__version__),
+        "walle_stream": __version__,
+        "msgspec": msgspec.__version__,
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "random"),
+    }
+
+
+def check_worker(name: str, here: Versions, there: Versions) -> None:
+    """Refuse a worker that is not like this process.
+
+    Args:
+        name: The worker.
+        here: This process's versions.
+        there: The worker's; a name that it does not know is another version.
+
+    Raises:
+        ClusterError: They differ.
+    """
+    other = [key for key in here if there.get(key) != here[key]]
+    if other:
+        has = ", ".join(f"{key} {there.get(key, 'unknown')}" for key in other)
+        wanted = ", ".join(f"{key} {here[key]}" for key in other)
+        raise ClusterError(
+            f"{name} of the Ray cluster has {has}, this process {wanted}: start the cluster from "
+            "the same environment, or unset RAY_ADDRESS"
         )
 
-    def check_worker(self, worker: "Versions") -> None:
-        """Refuse a worker that is not like this process.
 
-        Args:
-            worker: The worker's.
+def check_cluster() -> None:
+    """Look whether Ray is installed and the cluster of ``RAY_ADDRESS`` answers; starts nothing.
 
-        Raises:
-            ClusterError: They differ.
-        """
-        named = {
-            "Python": (self.python, worker.python),
-            "Ray": (self.ray, worker.ray),
-            "walle_stream": (self.walle, worker.walle),
-            "PYTHONHASHSEED": (self.hash_seed, worker.hash_seed),
-        }
-        for name, (here, there) in named.items():
-            if here != there:
-                raise ClusterError(
-                    f"a worker of the Ray cluster has {name} {there}, this process {here}: start "
-                    "the cluster from the same environment"
-                )
+    Blocks, for ``CONNECT_TIMEOUT_S`` at most.
+
+    Raises:
+        ClusterError: It is not, or does not.
+    """
+    ray, address = _import()
+    if ray.is_initialized() or not address:
+        return
+    if address != "auto":
+        _knock(address)
 
 
 @contextmanager
@@ -96,20 +111,7 @@ def ray_session(hosts: int) -> Iterator[Any]:
         ClusterError: Ray is not installed, or its cluster is not there or not
             like this process.
     """
-    os.environ |= _ENVIRON
-    # what a worker compiles the next one finds
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:
-        # only who has the token can run code in a cluster of ours
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    try:
-        import ray  # noqa: PLC0415 - only where Ray runs
-    except ImportError as error:
-        raise ClusterError(
-            f"the runtime ray needs Ray ({error}): pip install 'walle-stream[ray]'"
-        ) from error
+    ray, address = _import()
     if ray.is_initialized():
         yield ray
         return
@@ -122,7 +124,8 @@ def ray_session(hosts: int) -> Iterator[Any]:
             folder = _make_folder()
             _start(ray, folder, hosts)
         _restore(handlers)
-        yield ray
+        with _without_notices(ray):
+            yield ray
     finally:
         ray.shutdown()
         _restore(handlers)
@@ -130,13 +133,48 @@ def ray_session(hosts: int) -> Iterator[Any]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _join(ray: Any, address: str) -> None:
-    if "://" in address:
+@contextmanager
+def _without_notices(ray: Any) -> Iterator[None]:
+    # Ray prints a paragraph of advice to stdout for every process that dies, where the report
+    # goes; we log those deaths ourselves. There is no public switch
+    module: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    printer = getattr(module, "print_to_stdstream", None)
+    if printer is None:
+        yield
+        return
+    module.print_to_stdstream = _print_nothing
+    try:
+        yield
+    finally:
+        module.print_to_stdstream = printer
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _import() -> tuple[Any, str]:
+    # the module, which reads the environment, and the address of a cluster to join
+    os.environ |= _ENVIRON
+    # what a worker compiles the next one finds
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address == "local":  # Ray's word for a cluster of one's own
+        address = ""
+    if not address:
+        # only who has the token can run code in a cluster of ours
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        import ray  # noqa: PLC0415 - only where Ray runs
+    except ImportError as error:
         raise ClusterError(
-            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster, give "
-            "HOST:PORT or auto"
-        )
-    _knock(address)
+            f"the runtime ray needs Ray ({error}): pip install 'walle-stream[ray]'"
+        ) from error
+    return ray, address
+
+
+def _join(ray: Any, address: str) -> None:
     environ = {name: os.environ[name] for name in ("PYTHONPATH", *_ENVIRON) if name in os.environ}
     try:
         ray.init(
@@ -155,15 +193,34 @@ def _join(ray: Any, address: str) -> None:
 def _knock(address: str) -> None:
     # Ray itself tries for minutes, with a line on stderr each time
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        return  # ``auto``
+    if not host or "://" in address or not port.isdecimal():
+        raise ClusterError(
+            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster, give "
+            "HOST:PORT or auto"
+        )
+    way_out = "Start it from this environment (ray start --head), or unset RAY_ADDRESS"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as found:
+            is_ray = _speaks_http2(found)
     except (OSError, OverflowError) as error:
         raise ClusterError(
-            f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be reached: {error}. Start it from "
-            "this environment (ray start --head), or unset RAY_ADDRESS"
+            f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be reached: {error}. {way_out}"
         ) from error
+    if not is_ray:
+        raise ClusterError(
+            f"what listens at {address!r} (RAY_ADDRESS) does not answer as Ray does. {way_out}"
+        )
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    # as gRPC does: its first frame is SETTINGS, whatever comes after that
+    if os.environ.get("RAY_USE_TLS", "0") not in {"", "0"}:
+        return True  # it would want a certificate first
+    connection.sendall(_HTTP2_PREFACE + _HTTP2_SETTINGS)
+    head = b""
+    while len(head) < len(_HTTP2_SETTINGS) and (part := connection.recv(64)):
+        head += part
+    return head[3:4] == _HTTP2_SETTINGS[3:4] and head[5:9] == bytes(4)
 
 
 def _start(ray: Any, folder: Path, hosts: int) -> None:

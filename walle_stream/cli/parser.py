@@ -4,17 +4,32 @@ import argparse
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, override
 
 from walle_stream import __version__
+from walle_stream.types import HOSTS_MAX, device_id_problem
 
 COMMANDS_GROUP: Final = "walle_stream.commands"
 """Entry point group of further sub-commands: ``add(subparsers)``."""
 
+_WORD_MAX: Final = 100
+_USAGE_EXIT: Final = 2
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    @override
+    def error(self, message: str) -> NoReturn:
+        # arguments may be of any length and bytes; the lines of usage are left to --help
+        words = (
+            word if len(word) <= _WORD_MAX else f"{word[:_WORD_MAX]}..."
+            for word in message.encode(errors="backslashreplace").decode().split()
+        )
+        self.exit(_USAGE_EXIT, f"walle: {' '.join(words)}; see {self.prog} --help\n")
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser; every sub-command sets ``run``, a function of the options."""
-    parser = argparse.ArgumentParser(
+    parser = _OneLineParser(
         prog="walle", description="Event-driven streaming on actors: features made at the device."
     )
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
@@ -41,7 +56,7 @@ def _add_run(commands: Any) -> None:
         help="local: one process; ray: a process per host (default: YAML's)",
     )
     run.add_argument(
-        "--hosts", type=_positive, help="device hosts that share the partitions (default: YAML's)"
+        "--hosts", type=_hosts, help="device hosts that share the partitions (default: YAML's)"
     )
     run.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
@@ -80,7 +95,7 @@ def _add_features(commands: Any) -> None:
     listing.add_argument("--limit", type=_positive, metavar="N", help="at most N features")
     listing.set_defaults(run=_later("query", "features_list"))
     get = verbs.add_parser("get", help="the features of one device")
-    get.add_argument("device", metavar="DEVICE")
+    get.add_argument("device", type=_device, metavar="DEVICE")
     get.set_defaults(run=_later("query", "features_get"))
     for verb in (listing, get):
         verb.add_argument("--task", help="only this task's")
@@ -178,6 +193,20 @@ def _later(module: str, function: str) -> Any:
 
 def _positive(text: str) -> int:
     return _at_least(1, text)
+
+
+def _hosts(text: str) -> int:
+    value = _positive(text)
+    if value > HOSTS_MAX:
+        raise argparse.ArgumentTypeError(f"{value} is not {HOSTS_MAX} or less")
+    return value
+
+
+def _device(text: str) -> str:
+    problem = device_id_problem(text)
+    if problem is not None:
+        raise argparse.ArgumentTypeError(problem)
+    return text
 
 
 def _not_negative(text: str) -> int:

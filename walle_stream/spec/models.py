@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
+from walle_stream.types import HOSTS_MAX
 
 API_VERSION: Final = "walle/v1"
 """What ``apiVersion`` must say."""
@@ -265,7 +266,7 @@ class RuntimeSpec(Strict):
     partitions: StrictInt = Field(
         default=16, ge=1, le=1024, description="Fixed when the data directory is made."
     )
-    hosts: StrictInt = Field(default=1, ge=1, le=256, description="They own the partitions.")
+    hosts: StrictInt = Field(default=1, ge=1, le=HOSTS_MAX, description="They own the partitions.")
     batch_events: StrictInt = Field(
         default=2_000, ge=1, le=100_000, description="Most events per batch, however quick."
     )

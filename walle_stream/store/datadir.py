@@ -105,6 +105,7 @@ class DataDir:
                 pipeline's.
         """
         with _map_os_errors(path):
+            str(path).encode()  # RocksDB takes text
             # looked at before the lock file is made: nothing is left in a foreign folder
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             _check_contents(path)
@@ -270,6 +271,10 @@ class DataDir:
 def _map_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise StoreError(
+            f"the data directory {str(path)!a} has a name that is not text: give another --data-dir"
+        ) from error
     except OSError as error:
         if isinstance(error, StoreError):  # StoreMissingError is a FileNotFoundError too
             raise

@@ -114,6 +114,7 @@ def test_sample_gives_exactly_the_events_of_the_reference_mapping() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.slow  # the main job compares its features in the short form
 def test_whole_feed_gives_exactly_the_events_of_the_reference_mapping() -> None:
     if not FEED.exists():
         pytest.skip("the KuaiRand feed is not beside this checkout (../shared/data)")
