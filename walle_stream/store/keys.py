@@ -71,7 +71,7 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "head": 1,
     "journal": 1,
     "message": 1,
-    "outbox": 2,
+    "outbox": 1,
     "page": 1,
     "state": 1,
 }

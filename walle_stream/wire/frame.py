@@ -6,7 +6,7 @@ array per feature::
     [device id, task, version of the task, sequence number, feature, encoding]
 
 Names are not interned: compression does that, and one call of the encoder costs less
-than any layout made in Python. (Version 1 was such a layout, version 2 are calls.)
+than any layout made in Python. (``wire.frame_v1`` was such a layout, version 2 are calls.)
 Features are JSON bytes made in the guest; nothing here looks inside them.
 """
 
@@ -16,10 +16,13 @@ from typing import Annotated, Final
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.frame_v1 import BODY_VERSION_1, decode_records_1
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 BODY_VERSION: Final = 3
 """Version of the body's layout."""
+
+_FIRST: Final = bytes([BODY_VERSION_1])
 
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
@@ -84,8 +87,11 @@ def decode_body(body: bytes) -> list[FeatureRecord]:
     Raises:
         EnvelopeError: They are cut, altered or of another version.
     """
-    payload = unpack_payload(BODY_VERSION, body)
+    is_first = body[:1] == _FIRST
+    payload = unpack_payload(BODY_VERSION_1 if is_first else BODY_VERSION, body)
     try:
+        if is_first:
+            return [FeatureRecord(*fields) for fields in decode_records_1(payload)]
         return _decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise EnvelopeError(f"a frame's payload is malformed: {error}") from error

@@ -1,3 +1,5 @@
+import struct
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -124,3 +126,22 @@ def test_a_commit_that_is_too_large_for_a_frame_becomes_several(monkeypatch):
 def test_a_payload_of_something_else_is_refused(payload):
     with pytest.raises(EnvelopeError, match="malformed"):
         decode_body(pack_payload(frame.BODY_VERSION, payload, "none"))
+
+
+def first_layout(records):
+    names, parts = ["ipv", "1"], []
+    for record in records:
+        parts.append(struct.pack("<H", len(record.device_id)) + record.device_id.encode())
+        sizes = len(record.feature), len(record.encoding)
+        parts.append(struct.pack("<HHQIH", 0, 1, record.sequence_number, *sizes))
+        parts += [record.feature, record.encoding]
+    head = [struct.pack("<H", len(name)) + name.encode() for name in names]
+    return b"".join([struct.pack("<H", 2), *head, struct.pack("<I", len(records)), *parts])
+
+
+def test_a_frame_of_the_first_layout_is_read():
+    payload = first_layout(RECORDS)
+    assert decode_body(pack_payload(1, payload, "zstd")) == RECORDS
+    for size in range(len(payload)):
+        with pytest.raises(EnvelopeError, match="malformed"):
+            decode_body(pack_payload(1, payload[:size], "none"))
