@@ -141,7 +141,7 @@ class DeviceHost(Actor):
             TypeError: An unknown message; a bug of the sender.
         """
         if isinstance(message, Delivery):
-            self._take(message)
+            self._take(message, self._age_ms)
             return None
         if isinstance(message, Pull):
             self._pull(message)
@@ -191,10 +191,14 @@ class DeviceHost(Actor):
         else:
             reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
             batches, is_last = reader.read(), reader.is_done
+        count = sum(len(batch.events) for batch in batches)
+        # a host that keeps up with its source has time for smaller commits, and their
+        # features are there sooner; one that does not is the faster the larger they are
+        age_ms = self._age_ms if 2 * count >= reader.batch_events else LINGER_S * 1000.0
+        pull.events += count
         for batch in batches:
-            pull.events += len(batch.events)
             pull.is_ended = pull.is_ended or batch.is_end
-            self._take(Delivery.of(batch))
+            self._take(Delivery.of(batch), min(age_ms, self._age_ms))
         if is_last:
             self._commit_all()
             pull.done.set()
@@ -213,7 +217,7 @@ class DeviceHost(Actor):
             self._idle_since_ms = now_ms
             self.on_idle()
 
-    def _take(self, message: Delivery) -> None:
+    def _take(self, message: Delivery, age_ms: float) -> None:
         batch = message.batch
         number = batch.partition
         began_ms = monotonic_ms()
@@ -229,7 +233,7 @@ class DeviceHost(Actor):
             self._commit(number)
         # those that get few events must not wait for as many
         oldest = next(iter(self._waiting), None)
-        if oldest is not None and monotonic_ms() - self._waiting[oldest].since_ms > self._age_ms:
+        if oldest is not None and monotonic_ms() - self._waiting[oldest].since_ms > age_ms:
             self._commit(oldest)
 
     def _commit(self, number: int) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.property.test_recovery_property import CountingPool, Life, canonical
 from tests.unit.stream.test_machine import make_events
+from walle_stream.actors import device_host
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
 from walle_stream.actors.supervisor import RestartPolicy
@@ -110,6 +111,19 @@ def test_a_host_that_reads_by_itself_commits_the_same(tmp_path):
     assert host.on_message(GetStatus())[0].counters.events == pull.events
     host.on_message(Close(0.0))
     assert stored(folder) == expected
+
+
+@pytest.mark.parametrize(("room", "commits"), [(2 * BATCH, 1), (2 * BATCH + 1, 18)])
+def test_a_host_that_keeps_up_with_its_source_commits_sooner(tmp_path, monkeypatch, room, commits):
+    monkeypatch.setattr(device_host, "DELIVERY_EVENTS", room)
+    monkeypatch.setattr(device_host, "LINGER_S", -1.0)
+    host = open_host(tmp_path, CountingPool(), 1_000)
+    sent = []
+    host.on_message(Pull(ListReader(batches()), sent.append))
+    while sent:
+        host.on_message(sent.pop())
+    assert host.on_message(GetStatus())[0].counters.commits == commits
+    host.on_message(Close(0.0))
 
 
 def test_reading_stops_where_it_is_asked_to(tmp_path):
