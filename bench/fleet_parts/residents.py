@@ -163,6 +163,7 @@ def _singles(turns: list[Turn]) -> dict[str, Any]:
     return {
         "wall_ms": distribution([turn.took_ms for turn in counted], 4),
         "cpu_ms": distribution([turn.took_cpu_ms for turn in counted], 4),
+        "take_ms": distribution([turn.take_ms for turn in counted], 4),
     }
 
 

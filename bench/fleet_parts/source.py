@@ -33,6 +33,8 @@ class Turn(NamedTuple):
     """Of it taking the batch, and the whole commit that it went with, wall clock."""
     took_cpu_ms: float
     """CPU of the host's thread in the turn."""
+    take_ms: float
+    """Of it until the devices are in memory and have the batch, wall clock."""
 
 
 class Stage:
@@ -94,6 +96,7 @@ class Stage:
                         (ended_cpu - given_cpu) * 1e3,
                         (ended - began + before) * 1e3,
                         (took_cpu + before_cpu) * 1e3,
+                        before * 1e3,
                     )
                 )
             with self._changed:
