@@ -3,10 +3,24 @@
 import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _GAP_MS: Final = 0.05
 """Shorter ones are the loop's own, and interrupts."""
+
+
+QUIET_CORES: Final = 0.05
+"""A measurement counts while the hypervisor and others took at most so many cores."""
+
+
+def is_quiet(found: dict[str, Any]) -> bool:
+    """Tell whether a measurement had a quiet core.
+
+    Args:
+        found: With what ``Neighbours`` reported under ``cores``.
+    """
+    cores = found["cores"]
+    return (cores["others"] or 0.0) + (cores["stolen"] or 0.0) <= QUIET_CORES
 
 
 def spin(seconds: float) -> dict[str, float]:

@@ -8,12 +8,13 @@ from typing import Any, Final
 from vm_parts.plot import text_at
 from vm_parts.tables import Table, bars_table
 
+from latency_parts.quiet import is_quiet
+
 BAR_SHARE: Final = "0.5"
 """Share of the maximum rate that the bars are about."""
 
 _LATENCY_MAX_MS: Final = 20.0
 _GAP_MAX_MS: Final = 25.0
-_BUSY_CORES: Final = 0.25
 _BACKLOG_MAX_MS: Final = 250.0
 
 _WIDTH: Final = 760
@@ -37,7 +38,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """
     if BAR_SHARE not in result["shares"]:
         return []
-    found = [each["rates"][BAR_SHARE] for each in result["rounds"]]
+    found = _counting(result, BAR_SHARE)
     wall, cpu, gap, largest = (
         median(each[clock][name] for each in found)
         for clock, name in (
@@ -78,9 +79,10 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         yield bars_table(result["bars"])
     rounds = result["rounds"]
     fastest = [each["fastest"]["events_per_s"] for each in rounds]
-    rows, quiet = [], []
+    rows, quiet, counted = [], [], []
     for share in result["shares"]:
-        found = [each["rates"][share] for each in rounds]
+        found = _counting(result, share)
+        counted.append(f"{len(found)} at {float(share):.0%}")
         wall, cpu, gap = (
             [_middle(found, clock, name) for name in ("p50", "p99", "p99.9", "max")]
             for clock in ("wall_ms", "cpu_ms", "commit_gap_ms")
@@ -111,12 +113,12 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         f"Page exit to commit, ms; at most {median(fastest):,.0f} events a second",
         head,
         rows,
-        f"Medians of the rounds ({len(rounds)}), each with its own maximum ({min(fastest):,.0f} to "
-        f"{max(fastest):,.0f}). An exit arrives by a fixed schedule, ready or not; its wait for "
-        "the order bound (2 s of the shop's time, which runs faster here) is in it. The CPU "
-        "clock is the process's: neither neighbours nor idle waiting are in it, so it is no "
-        "latency. The run's own: from the batch that let the page end. Gap: between two commits "
-        "of a partition while events come.",
+        f"Medians of the rounds with a quiet core ({', '.join(counted)}, of {len(rounds)}), each "
+        f"with its own maximum ({min(fastest):,.0f} to {max(fastest):,.0f}). An exit arrives by a "
+        "fixed schedule, ready or not; its wait for the order bound (2 s of the shop's time, which "
+        "runs faster here) is in it. The CPU clock is the process's: neither neighbours nor idle "
+        "waiting are in it, so it is no latency. The run's own: from the batch that let the page "
+        "end. Gap: between two commits of a partition while events come.",
     )
     controls = [each for one in rounds for each in one["controls"]]
     yield Table(
@@ -164,7 +166,7 @@ def figure(result: dict[str, Any]) -> str:
         ]
     for number, (share, clocks) in enumerate(rows):
         y = _TOP + _ROW * number
-        rate = median(each["rates"][share]["events_per_s"] for each in result["rounds"])
+        rate = median(each["events_per_s"] for each in _counting(result, share))
         drawn.append(text_at(_LEFT - 8, y + 17, f"{float(share):.0%}: {rate:,.0f} events/s", "end"))
         drawn.append(
             text_at(_WIDTH - 8, y + 17, f"p99 {clocks['wall_ms']['p99']:.1f} ms", "end"),
@@ -195,8 +197,14 @@ def figure(result: dict[str, Any]) -> str:
 
 
 def _quantiles(result: dict[str, Any], share: str, clock: str) -> dict[str, float]:
-    found = [each["rates"][share] for each in result["rounds"]]
+    found = _counting(result, share)
     return {name: _middle(found, clock, name) for name in ("p50", "p99", "p99.9")}
+
+
+def _counting(result: dict[str, Any], share: str) -> list[dict[str, Any]]:
+    # where no core was quiet, all of them: the bars say so
+    found = [each["rates"][share] for each in result["rounds"]]
+    return [each for each in found if is_quiet(each)] or found
 
 
 def _middle(found: list[dict[str, Any]], clock: str, name: str) -> float:
@@ -217,9 +225,8 @@ def _why_open(result: dict[str, Any], found: list[dict[str, Any]]) -> str:
     behind = sum(each["backlog_ms"] > _BACKLOG_MAX_MS for each in found)
     if behind:
         return f"the pipeline did not keep up in {behind} of {len(found)} rounds"
-    taken = median(
-        (each["cores"]["others"] or 0) + (each["cores"]["stolen"] or 0) for each in found
-    )
-    if taken > _BUSY_CORES:
-        return f"the machine was not quiet: others took {taken:.2f} cores"
+    if not all(is_quiet(each) for each in found):
+        return "the machine was not quiet in any round"
+    if len(found) < result["settings"]["rounds"]:
+        return f"the machine was quiet in {len(found)} rounds alone"
     return ""
