@@ -8,31 +8,27 @@ is at most ``FLUSH_BYTES`` and a batch.
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter
+from walle_connectors.events.lane_reader import LaneReader
 from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import Position, decode_positions
 from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
-from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetterRoute, SourceBatch
-from walle_stream.types import device_id_problem, partition_of
+from walle_stream.ports import DeadLetterRoute
+from walle_stream.types import device_id_problem
 
 CHUNK_BYTES: Final = 2**16
 """How much is read at once: few enough to be decoded while it is in the processor's caches."""
 
-FLUSH_BYTES: Final = 8 * 2**20
-"""Partly filled batches are handed out after this many bytes."""
-
 # the last for what is nested deeper than the decoder goes
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BELOW_ZERO: Final = "`int` >= 0"  # what the decoder says of a time
-_DEVICES_CACHED: Final = 262_144
 
 type _Lane = Lane[Position]
 
@@ -40,7 +36,7 @@ _decoder = msgspec.json.Decoder(Event)
 _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 
 
-class EventsReader:
+class EventsReader(LaneReader[Position]):
     """A file that was opened at its partitions' offsets. One thread."""
 
     def __init__(
@@ -67,86 +63,41 @@ class EventsReader:
             SourceError: An offset is not of a file of events.
             SourceChangedError: The file differs from what was read before.
         """
-        self.batch_events = batch_events
-        """Most events in a batch; may be changed between reads."""
-        self.keeps_raw = False
-        """Whether batches carry their raw rows."""
         positions = decode_positions(offsets, partition_count)
-        self._lanes = [Lane(number, position) for number, position in enumerate(positions)]
-        self._homes: dict[str, _Lane] = {}
-        self._stream, self._bytes, self._name = stream, stream.bytes, stream.name
-        self._max_bytes = max_record_bytes
-        furthest = max(position.line for position in positions)
-        self._last_line = None if limit is None else furthest + limit
+        super().__init__(stream, positions, batch_events, limit, max_record_bytes)
+        self._bytes = stream.bytes
         for position in positions:
             self._check(position)
         first = min(positions, key=lambda position: position.at)
-        self._at, self._line, self._tail = first.at, first.line, first.tail
-        self._bytes.seek(self._at)
-        if not self._at:
+        self._tail = first.tail
+        self._bytes.seek(first.at)
+        if not first.at:
             stream.skip_mark()
-            self._at = self._bytes.tell()
+        self._stand_at(self._bytes.tell(), first.line)
         self._lines: list[bytes] = []
         self._block = b""  # lines in one piece, if they can be taken so
         self._rest = b""
         self._next = 0
-        self._flush_at = self._at + FLUSH_BYTES
-        self._ready: list[SourceBatch] = []
-        self._is_at_end = False
-        self._is_done = False
-
-    # The port
-
-    def read(self) -> Sequence[SourceBatch]:
-        """Read on until a batch is full, or for a bounded number of bytes.
-
-        Raises:
-            SourceError: The file cannot be read on.
-        """
-        while not self._ready and not self._is_done:
-            if self._last_line is not None and self._line >= self._last_line:
-                self._flush()
-                self._is_done = True
-            elif self._block:
-                self._take_block()
-            elif self._next < len(self._lines):
-                self._take()
-            elif self._is_at_end:
-                self._end()
-            else:
-                self._read_chunk()
-            if self._at >= self._flush_at:
-                self._flush()
-        return self._hand_out()
-
-    def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; nothing is held back."""
-        self._flush()
-        self._is_done = True
-        return self._hand_out()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
-        return self._is_done and not self._ready
-
-    @property
-    def progress(self) -> float:
-        """Share of the file that was read, 0-1."""
-        return self._stream.progress
-
-    def close(self) -> None:
-        """Close the file; may be called twice."""
-        self._stream.close()
 
     # Reading
+
+    def _go_on(self) -> bool:
+        if self._block:
+            self._take_block()
+        elif self._next < len(self._lines):
+            self._take()
+        elif self._is_at_end:
+            return False
+        else:
+            self._read_chunk()
+        return True
 
     def _read_chunk(self) -> None:
         try:
             data = self._bytes.read(CHUNK_BYTES)
         except READ_ERRORS as error:
             raise SourceError(
-                f"source {self._name!r} cannot be read on after line {self._line} ({error}): "
+                f"source {self._name!r} cannot be read on after line {self._row} ({error}): "
                 "repair the file and run again; lines up to there are kept"
             ) from error
         self._lines, self._next = [], 0
@@ -175,7 +126,7 @@ class EventsReader:
             digest = zlib.crc32(part.removesuffix(b"\n"), digest)
         size -= part.endswith(b"\n")
         line, self._rest = self._rest, b""
-        self._line += 1
+        self._row += 1
         self._at += size + 1
         self._tail = (size, digest)
         self._refuse(line, "oversized", f"{size} bytes, at most {self._max_bytes} are allowed")
@@ -193,7 +144,7 @@ class EventsReader:
             self._ready.append(lane.cut(self._position()))
         lane.events += events
         lane.raw_bytes += len(block) + 1
-        self._stand(self._at + len(block) + 1, self._line + count, block[block.rfind(b"\n") + 1 :])
+        self._stand(self._at + len(block) + 1, self._row + count, block[block.rfind(b"\n") + 1 :])
         if len(lane.events) >= self.batch_events:
             self._ready.append(lane.cut(self._position()))
 
@@ -205,7 +156,7 @@ class EventsReader:
             or count > self.batch_events
             or len(block) > self._max_bytes
             or self._at < self._lanes[0].done.at
-            or (self._last_line is not None and self._line + count > self._last_line)
+            or (self._last_row is not None and self._row + count > self._last_row)
         ):
             return None
         try:
@@ -220,22 +171,15 @@ class EventsReader:
             self._remember(device_id)
         return events
 
-    def _remember(self, device_id: str) -> _Lane:
-        if len(self._homes) >= _DEVICES_CACHED:
-            self._homes.clear()
-        number = partition_of(device_id, len(self._lanes))
-        lane = self._homes[device_id] = self._lanes[number]
-        return lane
-
     def _take(self) -> None:
         """Take lines until a batch is full or none is left; the hot loop."""
         lines, homes, batch_events = self._lines, self._homes, self.batch_events
         keeps_raw = self.keeps_raw
-        at, number, place = self._at, self._line, self._next
+        at, number, place = self._at, self._row, self._next
         max_size = self._max_bytes + 1
         stop = len(lines)
-        if self._last_line is not None:
-            stop = min(stop, place + self._last_line - number)
+        if self._last_row is not None:
+            stop = min(stop, place + self._last_row - number)
         line, size = b"", 0
         while place < stop:
             line = lines[place]
@@ -250,7 +194,7 @@ class EventsReader:
             except (*_DECODE_ERRORS, KeyError):
                 is_plain = False
             if not is_plain:
-                self._at, self._line = at, number
+                self._at, self._row = at, number
                 found = self._strange(line)
                 if found is None:
                     continue
@@ -271,7 +215,7 @@ class EventsReader:
             self._stand(at, number, line)
 
     def _stand(self, at: int, number: int, line: bytes) -> None:
-        self._at, self._line = at, number
+        self._at, self._row = at, number
         self._tail = (len(line), zlib.crc32(line))
 
     def _strange(self, line: bytes) -> tuple[Event, _Lane] | None:
@@ -309,7 +253,7 @@ class EventsReader:
                 line,
                 route=route,
                 reason=reason,
-                origin=f"{self._name}:{self._line}",
+                origin=f"{self._name}:{self._row}",
                 error=error,
             )
         )
@@ -330,27 +274,5 @@ class EventsReader:
                 "(it may have been incomplete): give the same file, or start with a new --data-dir"
             )
 
-    # Handing out
-
     def _position(self, *, is_end: bool = False) -> Position:
-        return Position(at=self._at, line=self._line, tail=self._tail, is_end=is_end)
-
-    def _flush(self) -> None:
-        self._flush_at = self._at + FLUSH_BYTES
-        for lane in self._lanes:
-            # also one that got nothing: a restart begins at the place furthest behind
-            if lane.rows or lane.done.at < self._at:
-                self._ready.append(lane.cut(self._position()))
-
-    def _end(self) -> None:
-        self._is_done = True
-        for lane in self._lanes:
-            # nothing came since the partition was told of this end
-            if not (lane.done.is_end and lane.done.at >= self._at):
-                self._ready.append(lane.cut(self._position(is_end=True)))
-
-    def _hand_out(self) -> list[SourceBatch]:
-        batches, self._ready = self._ready, []
-        if batches:
-            crash_point("read.batch")
-        return batches
+        return Position(at=self._at, line=self._row, tail=self._tail, is_end=is_end)

@@ -31,6 +31,11 @@ class Position(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     is_end: bool = False
     """The file ended there, and the partition was told so."""
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders positions."""
+        return self.at, 0
+
 
 class PackedPosition(Position, kw_only=True, forbid_unknown_fields=True):
     """Where a partition stands in a file of blocks.

@@ -5,32 +5,26 @@ partition, an offset is a place in the file, and reading begins at the place fur
 behind. A device is placed once per block, not once per event.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
 
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.events.blocks import Block, BlockFile, Stretch
+from walle_connectors.events.lane_reader import LaneReader
 from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import PackedPosition, decode_packed_positions
 from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_stream.errors import SourceChangedError, SourceError
-from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetterRoute, SourceBatch
-from walle_stream.types import device_id_problem, partition_of
+from walle_stream.ports import DeadLetterRoute
+from walle_stream.types import device_id_problem
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, BlockHeaders
-
-FLUSH_BYTES: Final = 8 * 2**20
-"""Partly filled batches are handed out after this many bytes."""
-
-_DEVICES_CACHED: Final = 262_144
 
 type _Lane = Lane[PackedPosition]
 type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
 
 
-class PackedReader:
+class PackedReader(LaneReader[PackedPosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
     def __init__(
@@ -58,80 +52,32 @@ class PackedReader:
             SourceFormatError: The file's head is damaged or of another version.
             SourceChangedError: The file differs from what was read before.
         """
-        self.batch_events = batch_events
-        """Most events in a batch; may be changed between reads."""
-        self.keeps_raw = False
-        """Whether batches carry their raw rows."""
         positions = decode_packed_positions(offsets, partition_count)
-        self._lanes: list[_Lane] = [
-            Lane(number, position) for number, position in enumerate(positions)
-        ]
-        self._homes: dict[str, _Lane] = {}
-        self._stream, self._name = stream, stream.name
-        self._max_bytes = max_record_bytes
+        super().__init__(stream, positions, batch_events, limit, max_record_bytes)
         self._file = BlockFile(stream.bytes, self._name, max_record_bytes)
-        self._last_row = None if limit is None else limit + max(each.line for each in positions)
         for position in sorted(positions, key=lambda position: position.place):
             self._check(position)
         first = min(positions, key=lambda position: position.place)
         # a block of which something is accounted is read from its beginning
-        self._at, self._index, self._row = first.at, first.index, first.line
+        self._index = first.index
         self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
-        self._file.seek(self._at)
-        self._at = max(self._at, FILE_HEAD_BYTES)
+        self._file.seek(first.at)
+        self._stand_at(max(first.at, FILE_HEAD_BYTES), first.line)
         self._block: Block | None = None
         self._block_lanes: list[_Lane] = []
         self._refused: _Refusals = {}
         self._is_behind = True
-        self._flush_at = self._at + FLUSH_BYTES
-        self._ready: list[SourceBatch] = []
-        self._is_at_end = False
-        self._is_done = False
-
-    # The port
-
-    def read(self) -> Sequence[SourceBatch]:
-        """Read on until a batch is full, or for a bounded number of bytes.
-
-        Raises:
-            SourceError: The file cannot be read.
-            SourceChangedError: A block differs from what was read before.
-        """
-        while not self._ready and not self._is_done:
-            if self._last_row is not None and self._row >= self._last_row:
-                self._flush()
-                self._is_done = True
-            elif self._block is not None:
-                self._take(self._block)
-            elif self._is_at_end:
-                self._end()
-            else:
-                self._read_block()
-            if self._at >= self._flush_at:
-                self._flush()
-        return self._hand_out()
-
-    def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; nothing is held back."""
-        self._flush()
-        self._is_done = True
-        return self._hand_out()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
-        return self._is_done and not self._ready
-
-    @property
-    def progress(self) -> float:
-        """Share of the file that was read, 0-1."""
-        return self._stream.progress
-
-    def close(self) -> None:
-        """Close the file; may be called twice."""
-        self._stream.close()
 
     # Reading
+
+    def _go_on(self) -> bool:
+        if self._block is not None:
+            self._take(self._block)
+        elif self._is_at_end:
+            return False
+        else:
+            self._read_block()
+        return True
 
     def _read_block(self) -> None:
         try:
@@ -187,13 +133,6 @@ class PackedReader:
             elif headers.homes[index] in strange:
                 refused[index] = ("invalid", strange[headers.homes[index]])
         return refused
-
-    def _remember(self, device_id: str) -> _Lane:
-        if len(self._homes) >= _DEVICES_CACHED:
-            self._homes.clear()
-        lane = self._lanes[partition_of(device_id, len(self._lanes))]
-        self._homes[device_id] = lane
-        return lane
 
     def _take(self, block: Block) -> None:
         """Take records until a batch is full or none is left; the hot loop."""
@@ -314,8 +253,6 @@ class PackedReader:
             "(it may have been incomplete): give the same file, or start with a new --data-dir"
         )
 
-    # Handing out
-
     def _position(self, *, is_end: bool = False) -> PackedPosition:
         return PackedPosition(
             at=self._at,
@@ -326,23 +263,3 @@ class PackedReader:
             is_cut=self._is_cut,
             is_end=is_end,
         )
-
-    def _flush(self) -> None:
-        self._flush_at = self._at + FLUSH_BYTES
-        for lane in self._lanes:
-            # also one that got nothing: a restart begins at the place furthest behind
-            if lane.rows or lane.done.place < (self._at, self._index):
-                self._ready.append(lane.cut(self._position()))
-
-    def _end(self) -> None:
-        self._is_done = True
-        for lane in self._lanes:
-            # nothing came since the partition was told of this end
-            if not (lane.done.is_end and lane.done.at >= self._at):
-                self._ready.append(lane.cut(self._position(is_end=True)))
-
-    def _hand_out(self) -> list[SourceBatch]:
-        batches, self._ready = self._ready, []
-        if batches:
-            crash_point("read.batch")
-        return batches

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from walle_connectors.events import CONNECTOR
+from walle_connectors.events import CONNECTOR, lane_reader
 from walle_connectors.events import lines as lines_module
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
 
@@ -105,7 +105,7 @@ def test_a_file_that_grows_is_read_on(source):
 
 
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
-    monkeypatch.setattr(lines_module, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(lane_reader, "FLUSH_BYTES", 300)
     made = source(b"\n".join([line()] * 50))
     reader = made.open({}, 4, 100, 20)
     offsets = {}

@@ -5,8 +5,7 @@ import zlib
 
 import pytest
 
-from walle_connectors.events import CONNECTOR
-from walle_connectors.events import packed as packed_module
+from walle_connectors.events import CONNECTOR, lane_reader
 from walle_stream.errors import SourceChangedError, SourceError, SourceFormatError
 from walle_stream.events import Event
 from walle_stream.types import partition_of
@@ -251,7 +250,7 @@ def test_damage_that_became_other_damage_is_refused(source):
 
 
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
-    monkeypatch.setattr(packed_module, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(lane_reader, "FLUSH_BYTES", 300)
     made = source(pack([event(0)] * 50))
     first = read(made, partitions=4, limit=20)
     offsets = {batch.partition: batch.offset for batch in first}

@@ -1,0 +1,133 @@
+"""What readers of both formats of events have in common: batches by partition, and ends.
+
+A reader goes through the file once for all partitions. It begins at the place furthest
+behind, passes over what a partition has had already, and hands a batch out when it is
+full, or after ``FLUSH_BYTES``: also of a partition that got nothing, so that none falls
+behind by more.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from walle_connectors.events.lanes import Lane
+from walle_connectors.events.offsets import Position
+from walle_connectors.file_stream import FileStream
+from walle_stream.faults import crash_point
+from walle_stream.ports import SourceBatch
+from walle_stream.types import partition_of
+
+FLUSH_BYTES: Final = 8 * 2**20
+"""Partly filled batches are handed out after this many bytes."""
+
+_DEVICES_CACHED: Final = 262_144
+
+
+class LaneReader[P: Position](ABC):
+    """A file that was opened at its partitions' offsets. One thread."""
+
+    def __init__(
+        self,
+        stream: FileStream,
+        positions: Sequence[P],
+        batch_events: int,
+        limit: int | None,
+        max_record_bytes: int,
+    ) -> None:
+        """Begin.
+
+        Args:
+            stream: The file; taken.
+            positions: Where the partitions stand, by number.
+            batch_events: Most events in a batch.
+            limit: Most rows to read beyond the positions.
+            max_record_bytes: Longest row.
+        """
+        self.batch_events = batch_events
+        """Most events in a batch; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
+        self._lanes = [Lane(number, position) for number, position in enumerate(positions)]
+        self._homes: dict[str, Lane[P]] = {}
+        self._stream, self._name, self._max_bytes = stream, stream.name, max_record_bytes
+        self._last_row = None if limit is None else limit + max(each.line for each in positions)
+        self._at = self._row = 0
+        self._flush_at = FLUSH_BYTES
+        self._ready: list[SourceBatch] = []
+        self._is_at_end = self._is_done = False
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Read on until a batch is full, or for a bounded number of bytes.
+
+        Raises:
+            SourceError: The file cannot be read on.
+            SourceChangedError: It differs from what was read before.
+        """
+        while not self._ready and not self._is_done:
+            if self._last_row is not None and self._row >= self._last_row:
+                self._flush()
+                self._is_done = True
+            elif not self._go_on():
+                self._end()
+            if self._at >= self._flush_at:
+                self._flush()
+        return self._hand_out()
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned; nothing is held back."""
+        self._flush()
+        self._is_done = True
+        return self._hand_out()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end or the limit was reached and all was returned."""
+        return self._is_done and not self._ready
+
+    @property
+    def progress(self) -> float:
+        """Share of the file that was read, 0-1."""
+        return self._stream.progress
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self._stream.close()
+
+    @abstractmethod
+    def _go_on(self) -> bool:
+        """Read something, or take what was read; False at the file's end."""
+
+    @abstractmethod
+    def _position(self, *, is_end: bool = False) -> P:
+        """Return where the reader stands."""
+
+    def _stand_at(self, at: int, row: int) -> None:
+        # where reading begins
+        self._at, self._row, self._flush_at = at, row, at + FLUSH_BYTES
+
+    def _remember(self, device_id: str) -> Lane[P]:
+        if len(self._homes) >= _DEVICES_CACHED:
+            self._homes.clear()
+        lane = self._homes[device_id] = self._lanes[partition_of(device_id, len(self._lanes))]
+        return lane
+
+    def _flush(self) -> None:
+        self._flush_at = self._at + FLUSH_BYTES
+        here = self._position().place
+        for lane in self._lanes:
+            # also one that got nothing: a restart begins at the place furthest behind
+            if lane.rows or lane.done.place < here:
+                self._ready.append(lane.cut(self._position()))
+
+    def _end(self) -> None:
+        self._is_done = True
+        for lane in self._lanes:
+            # nothing came since the partition was told of this end
+            if not (lane.done.is_end and lane.done.at >= self._at):
+                self._ready.append(lane.cut(self._position(is_end=True)))
+
+    def _hand_out(self) -> list[SourceBatch]:
+        batches, self._ready = self._ready, []
+        if batches:
+            crash_point("read.batch")
+        return batches
