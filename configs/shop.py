@@ -1,6 +1,6 @@
 """Item page view of a shop: where the visitor came from, what he saw and did there.
 
-One feature of some 850 bytes per finished view of an item's page, and 128 bytes
+One feature of some 1.2 KB per finished view of an item's page, and 128 bytes
 beside it: 32 little-endian float32 that a ranking model takes as they are. The
 encoder is a fixed function for now; a trained one takes its place later.
 """

@@ -261,8 +261,9 @@ class RayRun:
             known = self._statuses.get(status.number)
             if known is not None and status.counters.commits > known.counters.commits:
                 host.commits_came()
-                # no host gets far without it
-                self._cloud.commits_came()
+                if status.counters.uplink_frames > known.counters.uplink_frames:
+                    # with more than two on their way a host waits for the cloud side
+                    self._cloud.commits_came()
             self._statuses[status.number] = status
         if state.failure is not None:
             if isinstance(state.failure, WalleError) and state.failure.is_retryable:

@@ -13,6 +13,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ _ENVIRON: Final = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "PYTHONHASHSEED": "0",
 }
+_LEAST_S: Final = 0.001
 _HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HTTP2_SETTINGS: Final = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -83,7 +85,7 @@ def check_worker(name: str, here: Versions, there: Versions) -> None:
 def check_cluster() -> None:
     """Look whether Ray is installed and the cluster of ``RAY_ADDRESS`` answers; starts nothing.
 
-    Blocks, for ``CONNECT_TIMEOUT_S`` at most.
+    Blocks, for twice ``CONNECT_TIMEOUT_S`` at most: to connect, and for an answer.
 
     Raises:
         ClusterError: It is not, or does not.
@@ -216,9 +218,14 @@ def _speaks_http2(connection: socket.socket) -> bool:
     # as gRPC does: its first frame is SETTINGS, whatever comes after that
     if os.environ.get("RAY_USE_TLS", "0") not in {"", "0"}:
         return True  # it would want a certificate first
+    deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
     connection.sendall(_HTTP2_PREFACE + _HTTP2_SETTINGS)
     head = b""
-    while len(head) < len(_HTTP2_SETTINGS) and (part := connection.recv(64)):
+    while len(head) < len(_HTTP2_SETTINGS):
+        connection.settimeout(max(deadline_s - time.monotonic(), _LEAST_S))
+        part = connection.recv(64)
+        if not part:
+            break
         head += part
     return head[3:4] == _HTTP2_SETTINGS[3:4] and head[5:9] == bytes(4)
 

@@ -40,6 +40,9 @@ from walle_stream.events import KINDS, Event
 MAGIC: Final = b"WEV"
 """What such a file begins with; no JSON does."""
 
+HEADERS_MAX_BYTES: Final = 2**20
+"""Longest headers of a block that a reader takes, unless its records may be longer."""
+
 RECORDS_MAX: Final = 256
 """Most records of a block: places in its tables are bytes."""
 

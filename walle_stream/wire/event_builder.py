@@ -7,13 +7,16 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.events import Event
-from walle_stream.wire.event_blocks import RECORDS_MAX, encode_block
+from walle_stream.errors import SourceFormatError
+from walle_stream.events import KINDS, Event
+from walle_stream.wire.event_blocks import HEADERS_MAX_BYTES, RECORDS_MAX, encode_block
 
 BLOCK_BYTES: Final = 65_536
 """About how large a block gets, unless a single record is larger."""
 
-_HEADER_BYTES: Final = 32  # of what is not text, about
+_HEADER_BYTES: Final = 48  # of what is not text, at most
+_TIMES: Final = range(-(1 << 63), 1 << 63)  # the reader refuses those before 1970
+_PAYLOAD_MAX_BYTES: Final = (1 << 32) - 1
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -46,10 +49,10 @@ class BlockBuilder:
             payload: What nobody parses.
 
         Raises:
-            SourceFormatError: An event before does not fit a block.
+            SourceFormatError: It does not fit a block; it was not taken.
         """
-        contents = _encode(event.contents)
-        size = _HEADER_BYTES + len(contents) + len(payload) + len(event.uid)
+        contents, header_bytes = _checked(event, payload)
+        size = header_bytes + len(payload)
         block = b""
         if self._events and (
             len(self._events) == RECORDS_MAX or self._size_bytes + size > self._block_bytes
@@ -62,13 +65,29 @@ class BlockBuilder:
         return block
 
     def flush(self) -> bytes:
-        """Return what was taken since the last block as one, or nothing.
-
-        Raises:
-            SourceFormatError: An event does not fit a block.
-        """
+        """Return what was taken since the last block as one, or nothing."""
         if not self._events:
             return b""
         block = encode_block(self._marker, self._events, self._contents, self._payloads)
         self._begin()
         return block
+
+
+def _checked(event: Event, payload: bytes) -> tuple[bytes, int]:
+    # the contents as JSON, and how much of a block's headers the event takes at most
+    texts = (event.device_id, event.id, event.page_id, event.page_instance, event.uid)
+    try:
+        contents = _encode(event.contents)
+        size = _HEADER_BYTES + len(contents) + sum(len(text.encode()) for text in texts)
+    except (TypeError, ValueError, RecursionError, msgspec.EncodeError) as error:
+        raise SourceFormatError(f"an event does not fit a block: {error}") from error
+    if event.kind not in KINDS:
+        raise SourceFormatError(f"an event does not fit a block: no kind is {event.kind!r}")
+    if event.event_time_ms not in _TIMES or event.ingest_time_ms not in _TIMES:
+        raise SourceFormatError("an event does not fit a block: a time has more than 64 bits")
+    if size > HEADERS_MAX_BYTES or len(payload) > _PAYLOAD_MAX_BYTES:
+        raise SourceFormatError(
+            f"an event does not fit a block: what tasks read has {size} bytes of at most "
+            f"{HEADERS_MAX_BYTES}, its payload {len(payload)} of at most {_PAYLOAD_MAX_BYTES}"
+        )
+    return contents, size

@@ -28,7 +28,7 @@ FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
 
 
-class FeatureRecord(msgspec.Struct, array_like=True, gc=False):
+class FeatureRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """One feature of one device, as it travels."""
 
     device_id: str

@@ -5,7 +5,7 @@ stands in it is skipped without being parsed into anything. Packed: what tasks r
 columns, and a payload per event that is passed over (``walle_stream.wire.event_blocks``).
 Events are in the order of arrival. ``walle simulate`` writes both.
 
-``reader`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file.
+``lines`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file.
 """
 
 from typing import Final

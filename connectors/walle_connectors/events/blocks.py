@@ -14,6 +14,7 @@ from walle_stream.ports import DeadLetterRoute
 from walle_stream.wire.event_blocks import (
     BLOCK_HEAD_BYTES,
     FILE_HEAD_BYTES,
+    HEADERS_MAX_BYTES,
     BlockHeaders,
     decode_file_head,
     decode_headers,
@@ -22,8 +23,6 @@ from walle_stream.wire.event_blocks import (
 
 CHUNK_BYTES: Final = 65_536
 """How much of a damaged stretch is looked at once, and kept of it."""
-
-_HEADERS_MAX_BYTES: Final = 2**20  # unless records may be longer: a block has some 64 KB
 
 
 class Stretch(msgspec.Struct, kw_only=True):
@@ -35,7 +34,7 @@ class Stretch(msgspec.Struct, kw_only=True):
     digest: tuple[int, int]
     """Length and CRC-32 of what stands at ``begin``."""
     text: bytes
-    """Its head and headers, or its first ``CHUNK_BYTES``."""
+    """Its first ``CHUNK_BYTES`` at most."""
     route: DeadLetterRoute = "decode"
     reason: str
     is_cut: bool = False
@@ -126,7 +125,7 @@ class BlockFile:
         """
         self._file = file
         self._max_bytes = max_record_bytes
-        self._headers_max = max(max_record_bytes, _HEADERS_MAX_BYTES)
+        self._headers_max = max(max_record_bytes, HEADERS_MAX_BYTES)
         self._marker = check_file_head(file.read(FILE_HEAD_BYTES), name)
 
     def seek(self, at: int) -> None:
@@ -195,7 +194,7 @@ class BlockFile:
             )
         payloads = self._payloads(headers.sizes) if has_payloads else None
         if payloads is None if has_payloads else not self._pass(head.payloads_bytes, end):
-            return self._cut(begin)
+            return self._cut(begin, end)
         return Block(
             begin=begin,
             end=end,
@@ -227,15 +226,18 @@ class BlockFile:
         return payloads
 
     def _broken(self, stretch: Stretch) -> Stretch:
+        stretch.text = stretch.text[:CHUNK_BYTES]
         self._file.seek(stretch.end - 1)
-        return stretch if self._file.read(1) else self._cut(stretch.begin)
+        return stretch if self._file.read(1) else self._cut(stretch.begin, stretch.end)
 
-    def _cut(self, begin: int) -> Stretch:
+    def _cut(self, begin: int, end: int) -> Stretch:
+        # never as far as the block should go: the file may be growing meanwhile, and what
+        # stands behind the block must not go with it
         self._file.seek(begin)
-        end = begin
-        while more := len(self._file.read(CHUNK_BYTES)):
-            end += more
-        return self._described(begin, end, "the block is cut: the file ends within it", is_cut=True)
+        at = begin
+        while more := len(self._file.read(min(CHUNK_BYTES, end - 1 - at))):
+            at += more
+        return self._described(begin, at, "the block is cut: the file ends within it", is_cut=True)
 
     def _stretch(self, begin: int, data: bytes) -> Stretch:
         # what begins here has sizes that nobody can trust: go on at the next marker

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from walle_stream.events import Event
     from walle_stream.ports import DeadLetter
 
-_EVENT_BYTES: Final = 500
+_ROW_BYTES: Final = 500  # an event or a dead letter, beside its texts
 
 
 class Lane[P: Position]:
@@ -58,8 +58,8 @@ class Lane[P: Position]:
             ),
             dead_letters=self.dead_letters,
             is_end=position.is_end,
-            # payloads stay where they are, unless they are asked for
-            size_bytes=len(self.events) * _EVENT_BYTES + len(raw or b""),
+            # at least what is in memory: payloads may not be
+            size_bytes=self.rows * _ROW_BYTES + self.raw_bytes,
             raw=raw,
         )
         self.done = position

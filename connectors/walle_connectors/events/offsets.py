@@ -109,6 +109,8 @@ def _decode[P: Position](
     try:
         position = decoder.decode(offset)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        if _is_of_nothing(offset):
+            return beginning  # the file was empty then, and of either format
         raise SourceError(
             f"the offset of partition {partition} is not one of a file of events ({error}): give "
             "the source that the data directory was made from, or a new --data-dir"
@@ -122,3 +124,11 @@ def _decode[P: Position](
             f"{OFFSET_VERSION}: use the version of walle_stream that wrote it"
         )
     return position
+
+
+def _is_of_nothing(offset: bytes) -> bool:
+    try:
+        position = _decoder.decode(offset)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return False
+    return position.at == 0 and position.is_end

@@ -225,6 +225,7 @@ class PackedReader(LaneReader[PackedPosition]):
         self._row += 1
         self._at, self._index = found.end, 0
         self._begin, self._tail, self._is_cut = found.begin, found.digest, found.is_cut
+        self._is_at_end = found.is_cut  # as it was when it was looked at
         lane = self._lanes[0]  # whose it is cannot be known
         if lane.done.at > found.begin:
             return

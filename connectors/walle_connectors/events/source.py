@@ -9,12 +9,13 @@ from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.packed import PackedReader
 from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
-from walle_stream.errors import SourceChangedError, SourceError
-from walle_stream.wire.event_blocks import MAGIC
+from walle_stream.errors import SourceChangedError, SourceError, SourceFormatError
+from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, MAGIC
 
 if TYPE_CHECKING:
     import io
 
+_CONTROLS: Final = frozenset(range(32)) - frozenset(b"\t\n\r")  # never in JSON
 _BUFFER_BYTES: Final = 8_192  # chunks are larger, so they are copied once
 
 
@@ -39,8 +40,14 @@ class EventsSource:
             SourceFormatError: The head of a file of packed events is damaged.
         """
         head = read_head(self._path, HEAD_BYTES)
+        # before a data directory is made from it
         if head.startswith(MAGIC):
-            check_file_head(head, self._path.name)  # before a data directory is made from it
+            check_file_head(head, self._path.name)
+        elif _CONTROLS.intersection(head[:FILE_HEAD_BYTES]):
+            raise SourceFormatError(
+                f"{self._path.name} is neither JSON Lines nor packed events, or its first "
+                "bytes are damaged: write it again"
+            )
         return {"format": "events", "head_bytes": len(head), "head_digest": _digest(head)}
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:

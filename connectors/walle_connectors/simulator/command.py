@@ -136,6 +136,9 @@ def _model(overrides: list[str]) -> SimulatorModel:
 
 @contextmanager
 def _written(out: Path) -> Iterator[IO[bytes]]:
+    if not out.name or (out.exists() and not out.is_file()):
+        # it would be put in the place of a directory, or of a device
+        raise SourceError(f"{out} is no file: name one that may be written over")
     part = out.with_name(out.name + ".part")
     try:
         # without a time in its head: the same definition gives the same bytes

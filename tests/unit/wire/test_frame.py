@@ -118,6 +118,7 @@ def test_a_commit_that_is_too_large_for_a_frame_becomes_several(monkeypatch):
         b"\x90\x90",
         msgspec.msgpack.encode([["d", "t", "1", -1, b"", b""]]),
         msgspec.msgpack.encode([["d", "t", "1", 1, b""]]),
+        msgspec.msgpack.encode([["d", "t", "1", 1, b"", b"", 1]]),
         msgspec.msgpack.encode([["d", "t", "1", 1, "text", b""]]),
         msgspec.msgpack.encode([[b"\xff", "t", "1", 1, b"", b""]]),
         msgspec.msgpack.encode({"d": 1}),
@@ -130,8 +131,13 @@ def test_a_payload_of_something_else_is_refused(payload):
 
 def first_layout(records):
     names, parts = ["ipv", "1"], []
+    before = None
     for record in records:
-        parts.append(struct.pack("<H", len(record.device_id)) + record.device_id.encode())
+        if record.device_id == before:
+            parts.append(b"\xff\xff")
+        else:
+            before = record.device_id
+            parts.append(struct.pack("<H", len(before)) + before.encode())
         sizes = len(record.feature), len(record.encoding)
         parts.append(struct.pack("<HHQIH", 0, 1, record.sequence_number, *sizes))
         parts += [record.feature, record.encoding]

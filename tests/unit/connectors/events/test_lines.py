@@ -107,15 +107,16 @@ def test_a_file_that_grows_is_read_on(source):
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
     monkeypatch.setattr(lane_reader, "FLUSH_BYTES", 300)
     made = source(b"\n".join([line()] * 50))
-    reader = made.open({}, 4, 100, 20)
-    offsets = {}
-    while not reader.is_done:
-        offsets.update((batch.partition, batch.offset) for batch in reader.read())
-    reader.close()
-    assert {json.loads(offset)["line"] for offset in offsets.values()} == {20}
+    monkeypatch.setattr(lines_module, "CHUNK_BYTES", 400)
+    reader = made.open({}, 4, 100)
+    offsets = {batch.partition: batch.offset for batch in reader.read()}
     assert len(offsets) == 4
+    assert not reader.is_done
+    reader.close()
+    [number] = {json.loads(offset)["line"] for offset in offsets.values()}
+    assert 0 < number < 50
     rest = read(made, offsets, partitions=4)
-    assert sum(len(batch.events) for batch in rest) == 30
+    assert sum(len(batch.events) for batch in rest) == 50 - number
 
 
 @pytest.mark.parametrize("data", [line() + b" ", line(page_id="q") + b"\n", b"", line()[:-5]])
@@ -140,3 +141,8 @@ def test_a_byte_order_mark_is_passed_over(source):
     rest = read(made, {0: first[-1].offset})
     assert [each.device_id for batch in (*first, *rest) for each in batch.events] == ["d", "e"]
     assert not [batch.dead_letters for batch in (*first, *rest) if batch.dead_letters]
+
+
+def test_what_waits_for_a_host_counts_with_its_texts(source):
+    (batch,) = read(source(line(contents={"text": "x" * 100_000}) + b"\n" + b"x\n" * 50))
+    assert batch.size_bytes > 100_000 + 50 * 100

@@ -10,7 +10,7 @@ from walle_stream.errors import SourceChangedError, SourceError, SourceFormatErr
 from walle_stream.events import Event
 from walle_stream.types import partition_of
 from walle_stream.wire.event_blocks import encode_file_head, try_decode_block_head
-from walle_stream.wire.event_builder import BlockBuilder
+from walle_stream.wire.event_builder import BLOCK_BYTES, BlockBuilder
 
 MARKER = b"twelve bytes"
 PAYLOAD = b"never parsed \xff\n"
@@ -252,11 +252,14 @@ def test_damage_that_became_other_damage_is_refused(source):
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
     monkeypatch.setattr(lane_reader, "FLUSH_BYTES", 300)
     made = source(pack([event(0)] * 50))
-    first = read(made, partitions=4, limit=20)
-    offsets = {batch.partition: batch.offset for batch in first}
-    assert {json.loads(offset)["line"] for offset in offsets.values()} == {20}
-    assert len(offsets) == 4
-    assert len(uids(read(made, offsets, partitions=4))) == 30
+    reader = made.open({}, 4, 100)
+    first = {batch.partition: batch.offset for batch in reader.read()}
+    assert len(first) == 4
+    assert not reader.is_done
+    reader.close()
+    [line] = {json.loads(offset)["line"] for offset in first.values()}
+    assert 0 < line < 50
+    assert len(uids(read(made, first, partitions=4))) == 50 - line
 
 
 def test_a_head_that_is_damaged_or_newer_is_said(source):
@@ -293,3 +296,44 @@ def test_offsets_of_both_formats_are_told_apart(source, tmp_path):
         read(made, {0: batches[-1].offset})
     with pytest.raises(SourceError, match="the offset of partition 0"):
         read(source(None), {0: read(made)[-1].offset})
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_damaged_magic_is_no_file_of_lines(source, place):
+    made = source([flipped(b"".join(pack(EVENTS)), place)])
+    with pytest.raises(SourceFormatError, match="neither JSON Lines nor packed"):
+        _ = made.fingerprint
+
+
+def test_an_empty_file_may_become_one_of_either_format(source):
+    (batch,) = read(source([b""]))
+    assert len(uids(read(source(pack(EVENTS)), {0: batch.offset}))) == len(EVENTS)
+
+
+def test_long_names_make_smaller_blocks(source):
+    events = [event(n, page_id=f"{n}" + "p" * 5_000) for n in range(256)]
+    builder = BlockBuilder(MARKER)
+    blocks = [*(builder.add(each, PAYLOAD) for each in events), builder.flush()]
+    assert max(map(len, blocks)) <= BLOCK_BYTES
+    found = uids(read(source([encode_file_head(MARKER), *blocks])))
+    assert found == list(range(256))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"event_time_ms": 1 << 63},
+        {"ingest_time_ms": -(1 << 64)},
+        {"page_id": "\ud800"},
+        {"kind": "unknown"},
+        {"page_id": "p" * (1 << 20)},
+        {"contents": {"a": object()}},
+    ],
+)
+def test_an_event_that_fits_no_block_is_refused_and_the_others_are_not_lost(bad):
+    builder = BlockBuilder(b"m" * 16)
+    builder.add(event(0), b"")
+    with pytest.raises(SourceFormatError, match="does not fit"):
+        builder.add(event(1, **bad), b"")
+    builder.add(event(2), b"")
+    assert builder.flush()

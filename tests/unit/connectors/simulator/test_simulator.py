@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
@@ -11,7 +12,7 @@ import zstandard
 from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.payload import CHANGING_SHARE, HOW_MADE
 from walle_connectors.simulator.timeline import GROUP_DEVICES, Timeline
-from walle_stream.errors import SpecFileError
+from walle_stream.errors import SourceError, SpecFileError
 from walle_stream.events import Event
 from walle_stream.types import partition_of
 from walle_stream.wire.event_blocks import (
@@ -206,3 +207,12 @@ def test_wrong_keys_are_one_line_and_leave_no_file(tmp_path, text, words):
     with pytest.raises(SpecFileError, match=words):
         write(tmp_path, "a.jsonl", "--set", text)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", ""):
+        with pytest.raises(SourceError, match="is no file"):
+            write(tmp_path, name, "--set", "devices=1")
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+    assert (tmp_path / "pipe").is_fifo()
