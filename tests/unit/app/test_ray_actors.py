@@ -31,9 +31,10 @@ def make():
     return make
 
 
-def state(commits):
+def state(commits, frames=1):
+    counters = Counters(commits=commits, uplink_frames=commits * frames)
     status = PartitionStatus(
-        number=0, counters=Counters(commits=commits), latencies=Latencies(), active_devices=0,
+        number=0, counters=counters, latencies=Latencies(), active_devices=0,
         outbox_bytes=0, watermark_ms=-1, run_events=0, ledger=Ledger(),
     )  # fmt: skip
     return HostState(
@@ -60,3 +61,13 @@ def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
         host.restart("its process died")
         cloud.restart("its process died")
     assert host.restarts == cloud.restarts == 3 * DEATHS_MAX
+
+
+def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
+    run = RayRun(SimpleNamespace(partition_count=2), RunOptions(data_dir=Path("d"), hosts=1))
+    host = make("host 0")
+    run._cloud = cloud = make("the cloud side")
+    with pytest.raises(ActorDeadError):
+        for commits in range(3 * DEATHS_MAX):
+            run._look_at(host, state(commits, frames=0))
+            cloud.restart("its process died")
