@@ -194,11 +194,12 @@ class DeviceHost(Actor):
         count = sum(len(batch.events) for batch in batches)
         # a host that keeps up with its source has time for smaller commits, and their
         # features are there sooner; one that does not is the faster the larger they are
-        age_ms = self._age_ms if 2 * count >= reader.batch_events else LINGER_S * 1000.0
+        keeps_up = 2 * count < reader.batch_events
+        age_ms = min(self._age_ms, LINGER_S * 1000.0) if keeps_up else self._age_ms
         pull.events += count
         for batch in batches:
             pull.is_ended = pull.is_ended or batch.is_end
-            self._take(Delivery.of(batch), min(age_ms, self._age_ms))
+            self._take(Delivery.of(batch), age_ms)
         if is_last:
             self._commit_all()
             pull.done.set()

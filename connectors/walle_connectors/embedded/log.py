@@ -117,6 +117,8 @@ class EmbeddedTunnel:
     def release_up(self, position: int) -> None:
         """Forget frames; see ``UplinkReceiver.release``."""
         with self._condition:
+            # a position beyond the last entry must not take that one along
+            position = min(position, self._next - 1)
             frames = self._frames
             while frames and frames[0][0] <= position:
                 size_bytes = len(frames.popleft()[1])

@@ -50,6 +50,14 @@ def test_rows_that_were_released_go_but_the_last_one_stays(tmp_path):
     tunnel.close()
 
 
+@pytest.mark.usefixtures("deletes_soon")
+def test_a_position_beyond_the_end_takes_no_more_than_there_is(tmp_path):
+    tunnel = fill(tmp_path, 3)
+    tunnel.release_up(1_000)
+    tunnel.close()
+    assert positions(tmp_path) == [3]
+
+
 def test_few_rows_wait_to_be_deleted_with_others(tmp_path):
     tunnel = fill(tmp_path, 9)
     tunnel.release_up(9)
