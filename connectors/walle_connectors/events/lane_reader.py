@@ -7,11 +7,11 @@ behind by more.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final, cast
 
 from walle_connectors.events.lanes import Lane
-from walle_connectors.events.offsets import Position
+from walle_connectors.events.offsets import Position, decode_positions
 from walle_connectors.file_stream import FileStream
 from walle_stream.faults import crash_point
 from walle_stream.ports import SourceBatch
@@ -26,10 +26,15 @@ _DEVICES_CACHED: Final = 262_144
 class LaneReader[P: Position](ABC):
     """A file that was opened at its partitions' offsets. One thread."""
 
+    _beginning: ClassVar[Position]
+    """Where a partition begins that has no offset."""
+
     def __init__(
         self,
+        *,
         stream: FileStream,
-        positions: Sequence[P],
+        offsets: Mapping[int, bytes],
+        partition_count: int,
         batch_events: int,
         limit: int | None,
         max_record_bytes: int,
@@ -37,24 +42,32 @@ class LaneReader[P: Position](ABC):
         """Begin.
 
         Args:
-            stream: The file; taken.
-            positions: Where the partitions stand, by number.
+            stream: The file, at its beginning; taken.
+            offsets: By partition.
+            partition_count: Number of partitions.
             batch_events: Most events in a batch.
-            limit: Most rows to read beyond the positions.
-            max_record_bytes: Longest row.
+            limit: Most lines or records to read beyond the offsets.
+            max_record_bytes: Longest line, or payload of a record.
+
+        Raises:
+            SourceError: An offset is not of such a file.
+            SourceFormatError: The file's head is damaged or of another version.
+            SourceChangedError: The file differs from what was read before.
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
         self.keeps_raw = False
         """Whether batches carry their raw rows."""
+        positions = decode_positions(offsets, partition_count, cast("P", self._beginning))
         self._lanes = [Lane(number, position) for number, position in enumerate(positions)]
         self._homes: dict[str, Lane[P]] = {}
         self._stream, self._name, self._max_bytes = stream, stream.name, max_record_bytes
         self._last_row = None if limit is None else limit + max(each.line for each in positions)
         self._at = self._row = 0
-        self._flush_at = FLUSH_BYTES
         self._ready: list[SourceBatch] = []
         self._is_at_end = self._is_done = False
+        self._start(sorted(positions, key=lambda position: position.place))
+        self._flush_at = self._at + FLUSH_BYTES
 
     def read(self) -> Sequence[SourceBatch]:
         """Read on until a batch is full, or for a bounded number of bytes.
@@ -94,16 +107,16 @@ class LaneReader[P: Position](ABC):
         self._stream.close()
 
     @abstractmethod
+    def _start(self, positions: Sequence[P]) -> None:
+        """Check that the file is the one of all positions, then go to the first."""
+
+    @abstractmethod
     def _go_on(self) -> bool:
         """Read something, or take what was read; False at the file's end."""
 
     @abstractmethod
     def _position(self, *, is_end: bool = False) -> P:
         """Return where the reader stands."""
-
-    def _stand_at(self, at: int, row: int) -> None:
-        # where reading begins
-        self._at, self._row, self._flush_at = at, row, at + FLUSH_BYTES
 
     def _remember(self, device_id: str) -> Lane[P]:
         if len(self._homes) >= _DEVICES_CACHED:

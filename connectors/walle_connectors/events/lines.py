@@ -8,7 +8,7 @@ is at most ``FLUSH_BYTES`` and a batch.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -16,8 +16,8 @@ import msgspec
 from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.events.lane_reader import LaneReader
 from walle_connectors.events.lanes import Lane
-from walle_connectors.events.offsets import Position, decode_positions
-from walle_connectors.file_stream import READ_ERRORS, FileStream
+from walle_connectors.events.offsets import Position
+from walle_connectors.file_stream import READ_ERRORS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetterRoute
@@ -39,41 +39,17 @@ _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 class EventsReader(LaneReader[Position]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    def __init__(
-        self,
-        *,
-        stream: FileStream,
-        offsets: Mapping[int, bytes],
-        partition_count: int,
-        batch_events: int,
-        limit: int | None,
-        max_record_bytes: int,
-    ) -> None:
-        """Begin.
+    _beginning = Position()
 
-        Args:
-            stream: The file; taken.
-            offsets: By partition.
-            partition_count: Number of partitions.
-            batch_events: Most events in a batch.
-            limit: Most lines to read beyond the offsets.
-            max_record_bytes: Longest line.
-
-        Raises:
-            SourceError: An offset is not of a file of events.
-            SourceChangedError: The file differs from what was read before.
-        """
-        positions = decode_positions(offsets, partition_count)
-        super().__init__(stream, positions, batch_events, limit, max_record_bytes)
-        self._bytes = stream.bytes
+    def _start(self, positions: Sequence[Position]) -> None:
+        self._bytes = self._stream.bytes
         for position in positions:
             self._check(position)
-        first = min(positions, key=lambda position: position.at)
-        self._tail = first.tail
+        first = positions[0]
         self._bytes.seek(first.at)
         if not first.at:
-            stream.skip_mark()
-        self._stand_at(self._bytes.tell(), first.line)
+            self._stream.skip_mark()
+        self._at, self._row, self._tail = self._bytes.tell(), first.line, first.tail
         self._lines: list[bytes] = []
         self._block = b""  # lines in one piece, if they can be taken so
         self._rest = b""

@@ -59,7 +59,6 @@ class PackedPosition(Position, kw_only=True, forbid_unknown_fields=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Position)
-_packed_decoder = msgspec.json.Decoder(PackedPosition)
 
 
 def encode_position(position: Position) -> bytes:
@@ -67,36 +66,22 @@ def encode_position(position: Position) -> bytes:
     return _encoder.encode(position)
 
 
-def decode_positions(offsets: Mapping[int, bytes], partition_count: int) -> list[Position]:
+def decode_positions[P: Position](
+    offsets: Mapping[int, bytes], partition_count: int, beginning: P
+) -> list[P]:
     """Decode the offsets of all partitions.
 
     Args:
         offsets: By partition; one without begins at the beginning.
         partition_count: Number of partitions.
+        beginning: Where that is; the others are positions of its kind.
 
     Raises:
         SourceError: An offset is damaged, or not of this source.
     """
+    decoder = msgspec.json.Decoder(type(beginning))
     return [
-        _decode(partition, offsets.get(partition), _decoder, Position())
-        for partition in range(partition_count)
-    ]
-
-
-def decode_packed_positions(
-    offsets: Mapping[int, bytes], partition_count: int
-) -> list[PackedPosition]:
-    """Decode the offsets of all partitions in a file of blocks.
-
-    Args:
-        offsets: By partition; one without begins at the beginning.
-        partition_count: Number of partitions.
-
-    Raises:
-        SourceError: An offset is damaged, or not of this source.
-    """
-    return [
-        _decode(partition, offsets.get(partition), _packed_decoder, PackedPosition(index=0))
+        _decode(partition, offsets.get(partition), decoder, beginning)
         for partition in range(partition_count)
     ]
 

@@ -5,16 +5,14 @@ partition, an offset is a place in the file, and reading begins at the place fur
 behind. A device is placed once per block, not once per event.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.events.blocks import Block, BlockFile, Stretch
 from walle_connectors.events.lane_reader import LaneReader
 from walle_connectors.events.lanes import Lane
-from walle_connectors.events.offsets import PackedPosition, decode_packed_positions
-from walle_connectors.file_stream import READ_ERRORS, FileStream
+from walle_connectors.events.offsets import PackedPosition
+from walle_connectors.file_stream import READ_ERRORS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.ports import DeadLetterRoute
 from walle_stream.types import device_id_problem
@@ -27,42 +25,17 @@ type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
 class PackedReader(LaneReader[PackedPosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    def __init__(
-        self,
-        *,
-        stream: FileStream,
-        offsets: Mapping[int, bytes],
-        partition_count: int,
-        batch_events: int,
-        limit: int | None,
-        max_record_bytes: int,
-    ) -> None:
-        """Begin.
+    _beginning = PackedPosition(index=0)
 
-        Args:
-            stream: The file, at its beginning; taken.
-            offsets: By partition.
-            partition_count: Number of partitions.
-            batch_events: Most events in a batch.
-            limit: Most records to read beyond the offsets.
-            max_record_bytes: Longest payload.
-
-        Raises:
-            SourceError: An offset is not of a file of packed events.
-            SourceFormatError: The file's head is damaged or of another version.
-            SourceChangedError: The file differs from what was read before.
-        """
-        positions = decode_packed_positions(offsets, partition_count)
-        super().__init__(stream, positions, batch_events, limit, max_record_bytes)
-        self._file = BlockFile(stream.bytes, self._name, max_record_bytes)
-        for position in sorted(positions, key=lambda position: position.place):
+    def _start(self, positions: Sequence[PackedPosition]) -> None:
+        self._file = BlockFile(self._stream.bytes, self._name, self._max_bytes)
+        for position in positions:
             self._check(position)
-        first = min(positions, key=lambda position: position.place)
         # a block of which something is accounted is read from its beginning
-        self._index = first.index
-        self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
+        first = positions[0]
         self._file.seek(first.at)
-        self._stand_at(max(first.at, FILE_HEAD_BYTES), first.line)
+        self._at, self._index, self._row = max(first.at, FILE_HEAD_BYTES), first.index, first.line
+        self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
         self._block: Block | None = None
         self._block_lanes: list[_Lane] = []
         self._refused: _Refusals = {}
