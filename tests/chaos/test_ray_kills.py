@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.scripted_visits import PIPELINE
 from walle_stream.app.query import features_lines
 from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan, render
 from walle_stream.testing.scripted import Gates, pause, write_script
@@ -51,25 +52,6 @@ def test_kills_in_one_cluster_change_no_byte(tmp_path):
     [part] = report.parts
     assert part.by_role == KILLS
     print(render(report))
-
-
-PIPELINE = """
-apiVersion: walle/v1
-kind: Pipeline
-metadata: {name: visits}
-spec:
-  source: {connector: "walle_stream.testing.scripted:CONNECTOR", script: steps.jsonl}
-  tasks: [{task: visits}]
-  runtime: {partitions: 2}
----
-apiVersion: walle/v1
-kind: Task
-metadata: {name: visits}
-spec:
-  version: "1"
-  script: visits.py
-  triggers: [{sequence: [page_exit]}]
-"""
 
 
 def visits(*times_ms):

@@ -7,29 +7,13 @@ import sys
 
 import pytest
 
+from tests.integration.scripted_visits import PIPELINE
 from walle_stream.app.query import canonical_state, dead_letters, features_lines, run_state
 from walle_stream.testing.scripted import Gates, abort, broken, pause, write_script
 
 pytestmark = pytest.mark.integration
 
 WAIT_S = 60.0
-PIPELINE = """
-apiVersion: walle/v1
-kind: Pipeline
-metadata: {name: visits}
-spec:
-  source: {connector: "walle_stream.testing.scripted:CONNECTOR", script: steps.jsonl}
-  tasks: [{task: visits}]
-  runtime: {partitions: 2}
----
-apiVersion: walle/v1
-kind: Task
-metadata: {name: visits}
-spec:
-  version: "1"
-  script: visits.py
-  triggers: [{sequence: [page_exit]}]
-"""
 SCRIPT = """
 def run(ctx, page):
     visits = ctx.state.get("visits", 0) + 1

@@ -5,6 +5,8 @@ partition, an offset is a place in the file, and reading begins at the place fur
 behind. A device is placed once per block, not once per event.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter

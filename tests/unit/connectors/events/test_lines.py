@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.unit.connectors.events.reading import read
 from walle_connectors.events import CONNECTOR, lane_reader
 from walle_connectors.events import lines as lines_module
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
@@ -30,19 +31,6 @@ def source(tmp_path):
         return CONNECTOR.open(CONNECTOR.model.model_validate({"path": path, **keys}))
 
     return make
-
-
-def read(source, offsets=None, limit=None, partitions=1):
-    reader = source.open(offsets or {}, partitions, 100, limit)
-    batches = []
-    try:
-        while not reader.is_done:
-            batches += reader.read()
-        assert reader.progress == 1.0 or limit is not None
-    finally:
-        reader.close()
-        reader.close()
-    return batches
 
 
 def test_what_stands_beside_an_event_is_skipped(source):

@@ -5,6 +5,7 @@ import zlib
 
 import pytest
 
+from tests.unit.connectors.events.reading import read
 from walle_connectors.events import CONNECTOR, lane_reader
 from walle_stream.errors import SourceChangedError, SourceError, SourceFormatError
 from walle_stream.events import Event
@@ -41,20 +42,6 @@ def source(tmp_path):
         return CONNECTOR.open(CONNECTOR.model.model_validate({"path": path, **keys}))
 
     return make
-
-
-def read(source, offsets=None, limit=None, partitions=1, batch_events=100, keeps_raw=False):
-    reader = source.open(offsets or {}, partitions, batch_events, limit)
-    reader.keeps_raw = keeps_raw
-    batches = []
-    try:
-        while not reader.is_done:
-            batches += reader.read()
-        assert reader.progress == 1.0 or limit is not None
-    finally:
-        reader.close()
-        reader.close()
-    return batches
 
 
 def uids(batches):
