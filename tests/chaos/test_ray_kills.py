@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -90,4 +91,6 @@ def kill_cloud(process, data_dir, killed):
         if status["cloud_pid"] not in {0, *killed}:
             os.kill(status["cloud_pid"], signal.SIGKILL)
             return {status["cloud_pid"], *killed}
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
     return killed

@@ -96,14 +96,21 @@ def test_a_cluster_of_other_versions_is_refused_and_the_next_run_is_whole(
     assert code == ClusterError.exit_code
     assert "RAY_ADDRESS" in line
     assert "Version mismatch: The cluster was started with: Ray: 2.0.1" in line
+    assert not data_dir.exists()
     # the same from the workers themselves, whose report is doctored
     doctor = "import platform\nplatform.python_version = lambda: '3.13.99'"
     code, line = refused(shop(data_dir, *RAY, doctor=doctor, check=False))
     assert code == ClusterError.exit_code
     assert "has Python 3.13.99, this process Python 3.1" in line
     assert line.endswith("start the cluster from the same environment, or unset RAY_ADDRESS")
-    assert read_status(data_dir).phase == "failed"
+    assert not data_dir.exists()
     shop(data_dir, *RAY)
+    assert outcome(data_dir) == expected
+    # a directory with data stays, and tells of it
+    code, _ = refused(shop(data_dir, *RAY, doctor=doctor, check=False))
+    status = read_status(data_dir)
+    assert (code, status.phase, status.runtime) == (ClusterError.exit_code, "failed", "ray")
+    assert "has Python 3.13.99" in status.stopped_by
     assert outcome(data_dir) == expected
 
 

@@ -137,7 +137,8 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
-        self.open_directory(stack, options.data_dir)
+        # a driver of Ray that was killed may have left processes that are ending
+        self.open_directory(stack, options.data_dir).wait_for_parts()
         self.open_cloud(stack)
         self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
 

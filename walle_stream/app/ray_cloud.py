@@ -17,10 +17,7 @@ from walle_stream.app.ray_session import Versions, versions_here
 from walle_stream.app.report import CloudReport
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError
-from walle_stream.store.locks import wait_for_locks
-
-LOCKS_TIMEOUT_S = 15.0
-"""How long a start waits for the processes of a run that was killed."""
+from walle_stream.store.locks import LOCKS_TIMEOUT_S, wait_for_locks
 
 
 class CloudState(msgspec.Struct):
@@ -61,7 +58,7 @@ class CloudProcess:
             WalleError: They cannot be opened.
         """
         assembly, stack = self._assembly, self._stack
-        wait_for_locks([self._path / "tunnel", self._path / "cloud"], LOCKS_TIMEOUT_S)
+        wait_for_locks([self._path / "tunnel", self._path / "cloud"])
         assembly.open_cloud(stack, self._path)
         self._cloud = ActorRef(assembly.make_cloud())
         stack.callback(self._end, self._cloud)

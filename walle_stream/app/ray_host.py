@@ -33,7 +33,6 @@ from walle_stream.actors.turn import Delivery
 from walle_stream.app.assembly import Assembly, HostPlace
 from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_collector
 from walle_stream.app.options import RunOptions
-from walle_stream.app.ray_cloud import LOCKS_TIMEOUT_S
 from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here
@@ -143,7 +142,7 @@ class HostProcess:
         place = HostPlace(self._index, options.hosts, uplink, downlink)
         numbers = place.numbers(assembly.partition_count)
         folder = Path(options.data_dir)
-        wait_for_locks([folder / "partitions" / f"{n:02d}" for n in numbers], LOCKS_TIMEOUT_S)
+        wait_for_locks([folder / "partitions" / f"{n:02d}" for n in numbers])
         assembly.open_host(stack, options, place)
 
         def open_partitions() -> list[PartitionHost]:

@@ -9,6 +9,7 @@ successor waiting, and the cloud side refuses frames of an older epoch.
 import logging
 import os
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -36,7 +37,8 @@ from walle_stream.app.status import (
     write_status,
 )
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
-from walle_stream.errors import WalleError
+from walle_stream.errors import ClusterError, WalleError
+from walle_stream.store.datadir import DataDir
 from walle_stream.vm.pool import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
@@ -110,9 +112,10 @@ class RayRun:
             directory = assembly.open_directory(stack, options.data_dir)
             # at its full size, before several processes share it
             directory.open_in_hand(options.hosts, ())
+            stack.push(partial(self._end_failed, directory))
+            self._tell("starting")
             ray = stack.enter_context(ray_session(options.hosts))
             self._start_workers(ray, stack)
-            stack.push(self._tell_failure)
             while any(host.step != "done" for host in self._hosts):
                 self._turn(ray)
                 if on_progress is not None:
@@ -309,10 +312,14 @@ class RayRun:
             is_ended = any(state.is_ended for state in self._states())
             self._stopped_by = "end" if is_ended else "limit"
 
-    def _tell_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def _end_failed(
+        self, directory: DataDir, _kind: object, error: BaseException | None, _trace: object
+    ) -> None:
         if error is not None:
             self._stopped_by = str(error)
             self._tell("failed")
+            if isinstance(error, ClusterError):
+                directory.discard_if_bare()
 
     def _states(self) -> list[HostState]:
         return [host.state for host in self._hosts if host.state is not None]
@@ -323,6 +330,7 @@ class RayRun:
 
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
+        cloud = self._cloud if self._hosts else None
         write_status(
             self._assembly.status_path,
             RunStatus(
@@ -331,9 +339,9 @@ class RayRun:
                 phase=phase,
                 pid=os.getpid(),
                 started_ms=self._started_ms,
-                stopped_by="" if phase == "running" else self._stopped_by,
-                cloud_pid=self._cloud.pid,
-                cloud_restarts=self._cloud.restarts,
+                stopped_by="" if phase in {"starting", "running"} else self._stopped_by,
+                cloud_pid=cloud.pid if cloud is not None else 0,
+                cloud_restarts=cloud.restarts if cloud is not None else 0,
                 hosts=[_host_status(index, host) for index, host in enumerate(self._hosts)],
                 partitions=with_lags(
                     [_figures(each, self._options.hosts) for each in self.status()]

@@ -8,20 +8,18 @@ import logging
 import os
 import platform
 import secrets
-import shutil
-import signal
 import socket
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from walle_stream import __version__
+from walle_stream.app.ray_folder import cluster_folder
 from walle_stream.errors import ClusterError
 
 OBJECT_STORE_BYTES: Final = 150 * 2**20
@@ -38,7 +36,6 @@ _ENVIRON: Final = {
 _LEAST_S: Final = 0.001
 _HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HTTP2_SETTINGS: Final = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 type Versions = Mapping[str, str]
@@ -117,22 +114,19 @@ def ray_session(hosts: int) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
-    folder = None
-    try:
+    with ExitStack() as stack:
+        # in the main thread Ray puts its own handlers of signals in the place of ours, and its
+        # processes end with the thread that started them
+        thread = stack.enter_context(ThreadPoolExecutor(1, "ray-init"))
         if address:
-            _join(ray, address)
+            stack.callback(ray.shutdown)
+            thread.submit(_join, ray, address).result()
         else:
-            folder = _make_folder()
-            _start(ray, folder, hosts)
-        _restore(handlers)
-        with _without_notices(ray):
-            yield ray
-    finally:
-        ray.shutdown()
-        _restore(handlers)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder = stack.enter_context(cluster_folder())
+            stack.callback(ray.shutdown)
+            thread.submit(_start, ray, folder, hosts).result()
+        stack.enter_context(_without_notices(ray))
+        yield ray
 
 
 @contextmanager
@@ -246,21 +240,6 @@ def _start(ray: Any, folder: Path, hosts: int) -> None:
         raise ClusterError(
             f"Ray cannot be started on this machine: {_one_line(error)}; its log is in {folder}"
         ) from error
-
-
-def _make_folder() -> Path:
-    # sockets lie in it, and a socket's path has at most 107 bytes
-    short = Path("/tmp")  # noqa: S108 - its folder has a name that nobody can guess
-    parent = short if short.is_dir() and os.access(short, os.W_OK) else None
-    return Path(tempfile.mkdtemp(prefix="walle-ray-", dir=parent))
-
-
-def _restore(handlers: list[tuple[signal.Signals, Any]]) -> None:
-    # Ray puts its own for SIGTERM in the place of ours
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in handlers:
-            with suppress(TypeError):
-                signal.signal(number, handler)
 
 
 def _one_line(error: BaseException) -> str:

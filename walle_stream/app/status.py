@@ -100,9 +100,7 @@ def read_status(data_dir: Path) -> RunStatus:
         owner = opened.owner
         status = _told(opened.status_path)
         if status is None:
-            status = RunStatus(
-                pipeline=opened.meta.pipeline, runtime="local", phase="killed", pid=0
-            )
+            status = RunStatus(pipeline=opened.meta.pipeline, runtime="", phase="killed", pid=0)
         if owner is None or status.pid != owner:
             # of another run than goes on now, or none does
             if owner is not None:

@@ -54,6 +54,11 @@ def run(options: argparse.Namespace) -> int:
         is_measured=options.ledger,
         on_stuck=_begin_anew,
     )
+    if how.hosts > assembly.partition_count:
+        _say(
+            f"{how.hosts} hosts share {assembly.partition_count} partitions: "
+            f"{assembly.partition_count} of them run"
+        )
     current = _prepare(assembly, how)
     _handle_signals(current)
     try:

@@ -20,10 +20,10 @@ def status(options: argparse.Namespace) -> int:
     print(_headline(found))
     for host in found.hosts:
         unread = "" if host.unread < 0 else f", {host.unread:.1%} of the source unread"
-        place = f"process {host.pid}" if host.pid else "no process"
+        place = _process(host.pid)
         print(f"host {host.index}: {host.step}, {place}, {host.restarts} restarts{unread}")
     if found.cloud_restarts or found.cloud_pid:
-        print(f"cloud side: process {found.cloud_pid}, {found.cloud_restarts} restarts")
+        print(f"cloud side: {_process(found.cloud_pid)}, {found.cloud_restarts} restarts")
     print("partition  host      events    features   commits      lag  outbox")
     for each in found.partitions:
         owner = "–" if each.host < 0 else str(each.host)
@@ -33,6 +33,10 @@ def status(options: argparse.Namespace) -> int:
             f"{each.commits:>9,} {lag:>8} {each.outbox_bytes:>7,}"
         )
     return 0
+
+
+def _process(pid: int) -> str:
+    return f"process {pid}" if pid else "no process"
 
 
 def _headline(found: RunStatus) -> str:

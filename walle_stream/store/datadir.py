@@ -39,6 +39,7 @@ from walle_stream.errors import (
     StoreMissingError,
 )
 from walle_stream.store.in_hand import InHand
+from walle_stream.store.locks import wait_for_locks
 
 DATA_DIR_VERSION: Final = 1
 """Format version of the directory's layout."""
@@ -71,11 +72,14 @@ class Meta(msgspec.Struct, frozen=True):
 class DataDir:
     """An opened data directory. Close it; ``with`` does."""
 
-    def __init__(self, path: Path, meta: Meta, lock: int | None) -> None:
+    def __init__(
+        self, path: Path, meta: Meta, lock: int | None, *, is_own_folder: bool = False
+    ) -> None:
         """Wrap; use ``open`` or ``open_read_only``."""
         self.path = path
         self.meta = meta
         self._lock = lock
+        self._is_own_folder = is_own_folder
 
     @classmethod
     def open(
@@ -107,6 +111,7 @@ class DataDir:
         with _map_os_errors(path):
             str(path).encode()  # RocksDB takes text
             # looked at before the lock file is made: nothing is left in a foreign folder
+            is_own_folder = not path.exists()
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             _check_contents(path)
             lock = _lock(path, lock_timeout_s)
@@ -128,7 +133,7 @@ class DataDir:
                     _write_meta(path, meta)
             _check(path, meta, partition_count, pipeline)
             undo.pop_all()
-        return cls(path, meta, lock)
+        return cls(path, meta, lock, is_own_folder=is_own_folder)
 
     @classmethod
     def open_read_only(cls, path: Path) -> "DataDir":
@@ -241,10 +246,33 @@ class DataDir:
                         "copy, or give a new --data-dir"
                     )
 
+    def wait_for_parts(self) -> None:
+        """Wait for processes of a run that died; blocks, see ``wait_for_locks``.
+
+        Raises:
+            StoreLockedError: One of them still has a database open.
+        """
+        wait_for_locks(self._parts())
+
     def mark_complete(self) -> None:
         """Remember that every database was made; may be called twice."""
         with _map_os_errors(self.path):
             (self.path / _COMPLETE).touch(mode=0o600)
+
+    def discard_if_bare(self) -> None:
+        """Remove a directory in which no database was made, as if it had never been opened.
+
+        A folder that was there before stays.
+        """
+        made = (self.tunnel_path, self.cloud_path, self.path / "partitions")
+        if self._lock is None or any(part.exists() for part in (*made, self.path / _QUARANTINE)):
+            return
+        with suppress(OSError):
+            # in this order: what is left by a kill in between is recognised as half made
+            for name in (_STATUS, _IN_HAND, "meta.json", "LOCK"):
+                (self.path / name).unlink(missing_ok=True)
+            if self._is_own_folder:
+                self.path.rmdir()
 
     def _parts(self) -> list[Path]:
         numbers = range(self.meta.partition_count)
@@ -303,27 +331,42 @@ def _check_contents(path: Path) -> None:
 
 def _lock(path: Path, timeout_s: float) -> int:
     deadline_ms = monotonic_ms() + timeout_s * 1000.0
-    with ExitStack() as undo:
-        lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        undo.callback(os.close, lock)
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if monotonic_ms() >= deadline_ms:
-                    owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
-                    raise StoreLockedError(
-                        f"the data directory {path} is in use by process {owner or 'unknown'}: "
-                        "stop it, or give another --data-dir"
-                    ) from None
-            time.sleep(_RETRY_S)
-        # the pid serves the message of another process only, and the disk may be full
-        with suppress(OSError):
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
-        undo.pop_all()
-    return lock
+    while True:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with ExitStack() as undo:
+            lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            undo.callback(os.close, lock)
+            if _try_lock(lock):
+                # unless its owner has discarded the directory meanwhile
+                if _is_file(lock, path / "LOCK"):
+                    # the pid serves the message of another process only, and the disk may be full
+                    with suppress(OSError):
+                        os.ftruncate(lock, 0)
+                        os.pwrite(lock, str(os.getpid()).encode(), 0)
+                    undo.pop_all()
+                    return lock
+            elif monotonic_ms() >= deadline_ms:
+                owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+                raise StoreLockedError(
+                    f"the data directory {path} is in use by process {owner or 'unknown'}: "
+                    "stop it, or give another --data-dir"
+                )
+        time.sleep(_RETRY_S)
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_file(opened: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _read_meta(path: Path) -> Meta | None:

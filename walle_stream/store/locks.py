@@ -18,10 +18,13 @@ from walle_stream.errors import StoreLockedError
 
 _log = logging.getLogger(__name__)
 
+LOCKS_TIMEOUT_S: Final = 15.0
+"""Longest wait for processes that were cut off; Ray ends them within seconds."""
+
 _RETRY_S: Final = 0.05
 
 
-def wait_for_locks(databases: Sequence[Path], timeout_s: float) -> None:
+def wait_for_locks(databases: Sequence[Path], timeout_s: float = LOCKS_TIMEOUT_S) -> None:
     """Wait until no other process has the databases open; blocks.
 
     Not for databases that this process has open: looking would give up its lock.

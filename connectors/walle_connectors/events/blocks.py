@@ -127,6 +127,7 @@ class BlockFile:
         self._max_bytes = max_record_bytes
         self._headers_max = max(max_record_bytes, HEADERS_MAX_BYTES)
         self._marker = check_file_head(file.read(FILE_HEAD_BYTES), name)
+        self._ahead = b""  # what stands behind the block read last
 
     def seek(self, at: int) -> None:
         """Go to a place.
@@ -135,6 +136,7 @@ class BlockFile:
             at: Where a block begins.
         """
         self._file.seek(max(at, FILE_HEAD_BYTES))
+        self._ahead = b""
 
     def is_same(self, begin: int, digest: tuple[int, int], end: int, *, is_cut: bool) -> bool:
         """Tell whether what was read before is still there.
@@ -164,12 +166,13 @@ class BlockFile:
         Raises:
             OSError: The file cannot be read; gzip raises others of ``READ_ERRORS``.
         """
-        data = self._file.read(BLOCK_HEAD_BYTES)
+        data, self._ahead = self._ahead, b""
+        data += self._file.read(BLOCK_HEAD_BYTES - len(data))
         if not data:
             return None
         head = try_decode_block_head(data, self._marker)
         if head is None:
-            return self._stretch(begin, data)
+            return self._stretch(begin)
         # without the head's own checksum: with it, the CRC-32 of every head is the same
         digest = (BLOCK_HEAD_BYTES - 4, zlib.crc32(data[:-4]))
         end = begin + BLOCK_HEAD_BYTES + head.headers_bytes + head.payloads_bytes
@@ -193,8 +196,10 @@ class BlockFile:
                 Stretch(begin=begin, end=end, digest=digest, text=data + found, reason=str(error))
             )
         payloads = self._payloads(headers.sizes) if has_payloads else None
-        if payloads is None if has_payloads else not self._pass(head.payloads_bytes, end):
-            return self._cut(begin, end)
+        is_there = payloads is not None if has_payloads else self._pass(head.payloads_bytes, end)
+        misplaced = self._look_behind(begin, end, is_there=is_there)
+        if misplaced is not None:
+            return misplaced
         return Block(
             begin=begin,
             end=end,
@@ -228,7 +233,26 @@ class BlockFile:
     def _broken(self, stretch: Stretch) -> Stretch:
         stretch.text = stretch.text[:CHUNK_BYTES]
         self._file.seek(stretch.end - 1)
-        return stretch if self._file.read(1) else self._cut(stretch.begin, stretch.end)
+        is_there = bool(self._file.read(1))
+        return self._look_behind(stretch.begin, stretch.end, is_there=is_there) or stretch
+
+    def _look_behind(self, begin: int, end: int, *, is_there: bool) -> Stretch | None:
+        # behind a block another one begins, or the file ends; where neither is so the block
+        # may have lost bytes, and what its head says of its length takes the next one with it
+        self._ahead = self._file.read(BLOCK_HEAD_BYTES) if is_there else b""
+        if is_there and not self._ahead:
+            return None
+        if try_decode_block_head(self._ahead, self._marker) is not None:
+            return None
+        inner, _ = self._find_head(begin + BLOCK_HEAD_BYTES, end)
+        if inner is None and is_there:
+            self._file.seek(end + len(self._ahead))
+            return None
+        self._ahead = b""
+        if inner is None:
+            return self._cut(begin, end)
+        reason = f"the block has lost bytes: the next one is at byte {inner}, not {end}"
+        return self._described(begin, inner, reason)
 
     def _cut(self, begin: int, end: int) -> Stretch:
         # never as far as the block should go: the file may be growing meanwhile, and what
@@ -239,25 +263,36 @@ class BlockFile:
             at += more
         return self._described(begin, at, "the block is cut: the file ends within it", is_cut=True)
 
-    def _stretch(self, begin: int, data: bytes) -> Stretch:
+    def _stretch(self, begin: int) -> Stretch:
         # what begins here has sizes that nobody can trust: go on at the next marker
-        window, base, place = data, begin, 1
+        place, looked_to = self._find_head(begin + 1, None)
+        if place is None:
+            reason = "no block begins here, and none follows: damaged, or the file is cut"
+            return self._described(begin, looked_to, reason, is_cut=True)
+        reason = f"no block begins here: damaged; the next one is at byte {place}"
+        return self._described(begin, place, reason)
+
+    def _find_head(self, start: int, stop: int | None) -> tuple[int | None, int]:
+        """Return where the first block begins from ``start`` on, and how far was looked."""
+        self._file.seek(start)
+        window, base, place = b"", start, 0
         while True:
             place = window.find(self._marker, place)
             if place < 0:
-                kept = window[-(len(self._marker) - 1) :]
-                more = self._file.read(CHUNK_BYTES)
+                kept = window[1 - len(self._marker) :]
+                is_past = stop is not None and base + len(window) - len(kept) >= stop
+                more = b"" if is_past else self._file.read(CHUNK_BYTES)
                 if not more:
-                    reason = "no block begins here, and none follows: damaged, or the file is cut"
-                    return self._described(begin, base + len(window), reason, is_cut=True)
+                    return None, base + len(window)
                 base += len(window) - len(kept)
                 window, place = kept + more, 0
                 continue
+            if stop is not None and base + place >= stop:
+                return None, base + len(window)
             window += self._file.read(max(place + BLOCK_HEAD_BYTES - len(window), 0))
             head = window[place : place + BLOCK_HEAD_BYTES]
             if try_decode_block_head(head, self._marker) is not None:
-                reason = f"no block begins here: damaged; the next one is at byte {base + place}"
-                return self._described(begin, base + place, reason)
+                return base + place, base + len(window)
             place += 1
 
     def _described(self, begin: int, end: int, reason: str, *, is_cut: bool = False) -> Stretch:

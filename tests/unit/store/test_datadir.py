@@ -258,3 +258,42 @@ def test_full_disk_does_not_stop_the_locking(place: Path, monkeypatch: pytest.Mo
 def test_lock_is_the_kernels(place: Path) -> None:
     with open_dir(place), (place / "LOCK").open() as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_directory_without_databases_can_be_discarded(place: Path) -> None:
+    opened = open_dir(place)
+    opened.open_in_hand()
+    opened.status_path.touch()
+    opened.discard_if_bare()
+    opened.close()
+    assert not place.exists()
+    place.mkdir()
+    opened = open_dir(place)
+    opened.discard_if_bare()
+    opened.close()
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", ["partitions", "tunnel", "cloud"])
+def test_a_directory_with_a_database_is_never_discarded(place: Path, part: str) -> None:
+    with open_dir(place) as opened:
+        (place / part).mkdir()
+        opened.discard_if_bare()
+        assert {each.name for each in place.iterdir()} == {"LOCK", "meta.json", part}
+
+
+def test_who_waits_for_a_directory_that_is_discarded_makes_it_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_dir(place)
+
+    def end(_: float) -> None:
+        first.discard_if_bare()
+        first.close()
+
+    monkeypatch.setattr(datadir.time, "sleep", end)
+    with open_dir(place, lock_timeout_s=10.0) as second:
+        assert second.meta.incarnation != first.meta.incarnation
+        assert second.owner == os.getpid()
+        with pytest.raises(StoreLockedError):
+            open_dir(place)

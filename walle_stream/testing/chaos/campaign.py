@@ -194,7 +194,9 @@ class Campaign:
                 raise ChaosError(_HANGS)
             return None
         running.await_life(RUN_TIMEOUT_S)
-        if running.await_end(shot.delay_s) is None and running.kill(shot.role, self._ledger.shots):
+        # a machine so slow that nothing is committed in that time would never get further
+        delay_s = shot.delay_s * _PATIENCE ** min(self._ledger.too_early, _PATIENCE_MAX)
+        if running.await_end(delay_s) is None and running.kill(shot.role, self._ledger.shots):
             return f"after {running.phase()}" if running.phase() else "before any"
         return None
 
@@ -214,7 +216,9 @@ class Campaign:
 
     def _note(self, target: Target, data_dir: Path, role: str, phase: str) -> None:
         standing = target.standing(data_dir)
-        if standing is not None and standing.commits > 0 and not standing.is_complete:
+        has_begun = standing is not None and standing.commits > 0
+        self._ledger.too_early = 0 if has_begun else self._ledger.too_early + 1
+        if standing is not None and has_begun and not standing.is_complete:
             self._part.count(role, phase)
         else:
             self._part.not_counted += 1
@@ -256,6 +260,9 @@ class Campaign:
             if path.name != alive:
                 _remove(path)
 
+
+_PATIENCE: Final = 1.3
+_PATIENCE_MAX: Final = 20
 
 _HANGS: Final = (
     f"a run has not ended after {RUN_TIMEOUT_S:g} s: it hangs; the data directory of the life "

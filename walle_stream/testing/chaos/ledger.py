@@ -38,6 +38,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     """Whether a life is at hand: its data directory is to be continued."""
     shots: int = 0
     """Kills drawn so far; see ``aim``."""
+    too_early: int = 0
+    """Kills in a row that hit a life before its first commit, which do not count."""
 
     def write(self, folder: Path) -> None:
         """Replace the file.

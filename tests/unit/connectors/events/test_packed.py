@@ -158,6 +158,36 @@ def test_a_damaged_block_is_one_dead_letter(source, place, words, shape):
         assert sum(batch.counts.source_rows for batch in first) == limit
 
 
+@pytest.mark.parametrize("shape", [bytes, gzip.compress])
+@pytest.mark.parametrize("lost", [1, 20, 60, 200])
+def test_a_block_that_lost_bytes_does_not_take_the_next_with_it(source, lost, shape):
+    parts = pack(EVENTS)
+    begin = len(parts[0]) + len(parts[1])
+    parts[2] = parts[2][:-lost]
+    made = source([shape(b"".join(parts))])
+    batches = read(made)
+    (letter,) = letters(batches)
+    assert letter.origin == f"e.wev:byte {begin}"
+    assert f"lost bytes: the next one is at byte {begin + len(parts[2])}" in letter.reason
+    assert uids(batches) == [0, 1, 2, 3, 8, 9]
+    kept = read(made, keeps_raw=True)
+    assert uids(kept) == uids(batches)
+    first = read(made, limit=5)
+    assert uids(first) + uids(read(made, {0: first[-1].offset})) == uids(batches)
+
+
+@pytest.mark.parametrize("size", [10, 2**31])
+def test_a_length_that_is_wrong_takes_no_other_block_with_it(source, size):
+    # a head that somebody made: its checksum is right
+    parts = pack(EVENTS)
+    count, headers, payloads, crc = struct.unpack("<IIII", parts[2][12:28])
+    head = MARKER + struct.pack("<IIII", count, headers, payloads + size, crc)
+    parts[2] = head + struct.pack("<I", zlib.crc32(head)) + parts[2][32:]
+    batches = read(source(parts))
+    assert len(letters(batches)) == 1
+    assert uids(batches) == [0, 1, 2, 3, 8, 9]
+
+
 def test_a_flipped_payload_is_nobodys_business(source):
     parts = pack(EVENTS)
     parts[2] = flipped(parts[2], len(parts[2]) - 3)

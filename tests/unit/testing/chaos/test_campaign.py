@@ -81,6 +81,27 @@ class Seldom(Steps):
     roles = (Steps.roles[0], Role("part", ends_run=False, kills_max=1))
 
 
+class Slow(Steps):
+    """Commits nothing before three seconds of a run; twelve times the mean delay of a kill."""
+
+    roles = (Role("run", ends_run=True),)
+
+    def start(self, data_dir, _role="", _crash=""):
+        data_dir.mkdir(exist_ok=True)
+        return SlowRun(data_dir, is_armed=False, is_unkilled=data_dir.name == "reference")
+
+
+class SlowRun(StepsRun):
+    def go(self, steps):
+        if self.end or steps > 2:
+            super().go(steps)
+
+    def await_end(self, timeout_s):
+        if self.end is None and timeout_s > 3:
+            super().go(2)
+        return super().await_end(timeout_s)
+
+
 class Loses(Steps):
     """Loses a line when it was killed."""
 
@@ -101,7 +122,7 @@ class Fails(Steps):
 
 @pytest.fixture(autouse=True)
 def _named(monkeypatch):
-    for cls in (Steps, Seldom, Loses, Fails):
+    for cls in (Steps, Seldom, Slow, Loses, Fails):
         monkeypatch.setitem(targets(), cls.__name__, f"{__name__}:{cls.__name__}")
     monkeypatch.setattr("walle_stream.testing.chaos.targets.import_module", lambda _name: THIS)
 
@@ -113,7 +134,7 @@ def targets():
 
 
 class THIS:
-    Steps, Seldom, Loses, Fails = Steps, Seldom, Loses, Fails
+    Steps, Seldom, Slow, Loses, Fails = Steps, Seldom, Slow, Loses, Fails
 
 
 def plan(*parts, **keys):
@@ -178,6 +199,12 @@ def test_a_role_survives_its_most_kills_in_a_run(tmp_path):
     report = Campaign(ChaosPlan(pipeline="none", parts=(part,)), tmp_path / "c").run()
     assert report.parts[0].by_role == {"part": 4}
     assert report.parts[0].runs == 1 + 4  # the unkilled one, and one for each kill
+
+
+def test_a_machine_on_which_every_kill_comes_too_early_gets_more_time(tmp_path):
+    report = Campaign(plan(("Slow", 4)), tmp_path / "c").run()
+    assert report.kills == 4
+    assert 0 < report.parts[0].not_counted < 100
 
 
 @pytest.mark.parametrize(
