@@ -167,6 +167,85 @@ class Source(Protocol):
         ...
 
 
+class Placement(Protocol):
+    """The host of a source that places partitions; see ``PlacingSource``.
+
+    Called by the reader, in the thread of its ``read`` and ``close``.
+    """
+
+    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
+        """Open partitions, which nobody else has from now on; blocks on the store.
+
+        Args:
+            partitions: New ones.
+            generation: Of the group; grows with every placement, and goes into the
+                epoch of what the partitions send.
+
+        Returns:
+            The committed offset of each that has one.
+
+        Raises:
+            WalleError: One cannot be opened; the source must not be read on.
+        """
+        ...
+
+    def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
+        """Commit what was delivered of partitions and close them; blocks.
+
+        When it returns they are somebody else's, in whatever state they are.
+
+        Args:
+            partitions: Assigned before.
+            deadline_ms: Monotonic clock by which it must have returned.
+        """
+        ...
+
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Close partitions without a commit: somebody else has them already.
+
+        Args:
+            partitions: Assigned before.
+        """
+        ...
+
+
+class PlacingSource(Source, Protocol):
+    """A source whose own group protocol may say which host has which partition."""
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it does; else it is opened as any other."""
+        ...
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has; asks the source, and blocks.
+
+        Raises:
+            SourceError: It cannot be asked.
+        """
+        ...
+
+    def join(
+        self, placement: Placement, batch_events: int, limit: int | None = None
+    ) -> SourceReader:
+        """Become a member of the group; partitions come with the first reads.
+
+        Between two reads less must pass than the group's patience, or the partitions go
+        to somebody else. A reader closes by leaving the group: what it had is revoked.
+
+        Args:
+            placement: Opens and closes partitions. Batches of a partition come only
+                between its ``assign`` and its ``revoke`` or ``lose``.
+            batch_events: Most events in one batch at first, ≥ 1.
+            limit: Most rows to read in this run; None for no limit.
+
+        Raises:
+            SourceError: The source cannot be joined.
+        """
+        ...
+
+
 class Uplink(Protocol):
     """The device side of the tunnel's way up. Thread-safe."""
 
@@ -191,6 +270,15 @@ class Uplink(Protocol):
 
     def close(self) -> None:
         """Flush what can be flushed within the adapter's bound, then close."""
+        ...
+
+
+class DeviceTunnel(Uplink, Protocol):
+    """The device side of a tunnel whose cloud side is another program's."""
+
+    @property
+    def downlink(self) -> "Downlink":
+        """The way down."""
         ...
 
 

@@ -5,7 +5,7 @@ calls run beside it on their own interpreter locks. Devices are virtual actors
 inside: activated by their first event, passivated when others are more recent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from typing import Any, Final
 
@@ -93,7 +93,10 @@ class _Waiting:
 
 
 class DeviceHost(Actor):
-    """Hosts the devices of some partitions; see the module's docstring."""
+    """Hosts the devices of some partitions; see the module's docstring.
+
+    For a source that places partitions it is the ``ports.Placement``.
+    """
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class DeviceHost(Actor):
         open_partitions: Callable[[], list[PartitionHost]],
         policy: RestartPolicy,
         sizer: BatchSizer,
+        open_placed: Callable[[int, int], PartitionHost] | None = None,
     ) -> None:
         """Describe the host; nothing is opened yet.
 
@@ -109,9 +113,13 @@ class DeviceHost(Actor):
             open_partitions: Opens the partitions; run in the actor's thread.
             policy: How often a failed turn is tried again.
             sizer: Learns from the turns.
+            open_placed: Opens one partition of a generation; where the source places them.
         """
         self.name = name
         self._open = open_partitions
+        self._open_placed = open_placed
+        self._joined: SourceReader | None = None
+        self._left: dict[int, PartitionStatus] = {}  # partitions that went elsewhere
         self._policy = policy
         self._sizer = sizer
         self._idle_since_ms = 0.0
@@ -128,11 +136,7 @@ class DeviceHost(Actor):
     def on_start(self) -> None:
         """Open the partitions."""
         for partition in self._open():
-            number = partition.number
-            self._partitions[number] = partition
-            self._supervisors[number] = Supervisor(
-                f"partition {number}", partition.restart, self._policy
-            )
+            self._add(partition)
 
     def on_message(self, message: Any) -> Any:
         """Take a batch, or answer a question behind the commit of what was taken.
@@ -158,13 +162,51 @@ class DeviceHost(Actor):
         if isinstance(message, Settle):
             return self._settle(monotonic_ms() + message.timeout_s * 1000.0)
         if isinstance(message, Close):
-            deadline_ms = monotonic_ms() + message.flush_timeout_s * 1000.0
-            for partition in self._partitions.values():
-                partition.close(deadline_ms)
-            status = [partition.status() for partition in self._partitions.values()]
-            self._partitions = {}
-            return status
+            return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
+
+    # Where the source places partitions; called by its reader, in this actor's thread
+
+    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
+        """Open partitions; see ``Placement.assign``.
+
+        Raises:
+            TypeError: The host was made for a source that places none; a bug.
+            WalleError: One cannot be opened.
+        """
+        if self._open_placed is None:
+            raise TypeError(f"device host {self.name} takes no partitions")
+        offsets = {}
+        for number in partitions:
+            partition = self._open_placed(number, generation)
+            self._add(partition)
+            self._left.pop(number, None)
+            if partition.offset is not None:
+                offsets[number] = partition.offset
+        return offsets
+
+    def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
+        """Commit and close partitions; see ``Placement.revoke``.
+
+        Raises:
+            WalleError: One cannot be committed; it is closed at its last commit.
+        """
+        for number in partitions:
+            if number in self._waiting:
+                self._commit(number)
+        for number in partitions:
+            partition = self._remove(number)
+            if partition is not None:
+                partition.close(deadline_ms)
+                self._left[number] = partition.status()
+
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Close partitions without a commit; see ``Placement.lose``."""
+        for number in partitions:
+            partition = self._remove(number)
+            if partition is not None:
+                partition.abandon()
+                self._left[number] = partition.status()
 
     def peek(self) -> list[PartitionStatus]:
         """Return the partitions' figures as of their last commits; any thread, at once.
@@ -184,8 +226,31 @@ class DeviceHost(Actor):
         for number, partition in self._partitions.items():
             self._supervisors[number].run(partition.idle)
 
+    def _add(self, partition: PartitionHost) -> None:
+        number = partition.number
+        self._partitions[number] = partition
+        self._supervisors[number] = Supervisor(
+            f"partition {number}", partition.restart, self._policy
+        )
+
+    def _remove(self, number: int) -> PartitionHost | None:
+        self._waiting.pop(number, None)
+        self._supervisors.pop(number, None)
+        return self._partitions.pop(number, None)
+
+    def _close(self, deadline_ms: float) -> list[PartitionStatus]:
+        if self._joined is not None:
+            self._joined.close()  # by leaving the group, which revokes
+        for partition in self._partitions.values():
+            partition.close(deadline_ms)
+        own = {number: each.status() for number, each in self._partitions.items()}
+        self._partitions = {}
+        return [each for _, each in sorted({**self._left, **own}.items())]
+
     def _pull(self, pull: Pull) -> None:
         reader = pull.reader
+        if self._open_placed is not None:
+            self._joined = reader
         if pull.stop.is_set():
             batches, is_last = reader.drain(), True
         else:
@@ -264,3 +329,4 @@ class DeviceHost(Actor):
         """Close what a failure left open; commits nothing."""
         for partition in self._partitions.values():
             partition.abandon()
+        self._partitions = {}

@@ -60,10 +60,14 @@ class PartitionRows:
         """Return the source's offset, None before the first commit."""
         return self._store.get(keys.OFFSET_KEY)
 
-    def next_epoch(self) -> int:
-        """Take a new epoch for this opening and make it durable; blocks."""
+    def next_epoch(self, least: int = 0) -> int:
+        """Take a new epoch for this opening and make it durable; blocks.
+
+        Args:
+            least: Where placement is by generations: above all epochs of earlier ones.
+        """
         stored = self._store.get(keys.EPOCH_KEY)
-        epoch = (int(_U64.unpack(stored)[0]) if stored else 0) + 1
+        epoch = max((int(_U64.unpack(stored)[0]) if stored else 0) + 1, least)
         transaction = self._store.begin()
         transaction.put(keys.EPOCH_KEY, _U64.pack(epoch))
         transaction.commit()

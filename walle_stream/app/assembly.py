@@ -19,7 +19,8 @@ from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
-from walle_stream.ports import Downlink, SourceReader, Uplink
+from walle_stream.errors import SourceError
+from walle_stream.ports import Downlink, Placement, SourceReader, Uplink
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
@@ -38,6 +39,11 @@ MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 
 LOCK_TIMEOUT_S: Final = 5.0
 """How long a start waits for an owner that is dying."""
+
+
+_GENERATION_SHIFT: Final = 32
+"""An epoch is the generation of the placement, then a count of openings: who was placed
+later has the higher one, on whatever machine, and a group that begins anew goes on counting."""
 
 
 class HostPlace(msgspec.Struct, frozen=True):
@@ -88,6 +94,11 @@ class Assembly:
         self._services = load_functions("services", self._spec.services)
         self._models = load_functions("models", self._spec.models)
         self._source = load_connector(self._spec.source.connector).open(loaded.source)
+        self._connector = load_connector(self._spec.tunnel.connector)
+        self.has_cloud = hasattr(self._connector, "open_features")
+        """Whether the cloud side is in the data directory; else it is another program's."""
+        self.is_placed = getattr(self._source, "is_placed", False)
+        """Whether the source's own group says which host has which partition."""
         self.runtime = self._spec.runtime.kind
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -138,8 +149,16 @@ class Assembly:
             WalleError: A part cannot be opened; what was is closed.
         """
         # a driver of Ray that was killed may have left processes that are ending
-        self.open_directory(stack, options.data_dir).wait_for_parts()
-        self.open_cloud(stack)
+        directory = self.open_directory(stack, options.data_dir)
+        if not self.is_placed:
+            directory.wait_for_parts()
+        if self.has_cloud:
+            self.open_cloud(stack)
+        else:
+            self._tunnel = self._connector.open_device(
+                self._loaded.tunnel, self._spec.tunnel.outbox.max_bytes
+            )
+            stack.callback(self._tunnel.close)
         self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
@@ -164,14 +183,23 @@ class Assembly:
             path: Where it is.
 
         Raises:
+            SourceError: The source has another number of partitions.
             WalleError: It cannot be opened, or is of another pipeline or source.
         """
+        found = getattr(self._source, "partition_count", self.partition_count)
+        if found != self.partition_count:
+            raise SourceError(
+                f"the source has {found} partitions, pipeline {self.name!r} "
+                f"{self.partition_count}: set spec.runtime.partitions={found}"
+            )
         self._data_dir = stack.enter_context(
             DataDir.open(
                 path,
                 partition_count=self.partition_count,
                 pipeline=self.name,
                 source=self._source.fingerprint,
+                has_cloud=self.has_cloud,
+                is_shared=self.is_placed,
                 lock_timeout_s=LOCK_TIMEOUT_S,
             )
         )
@@ -193,10 +221,9 @@ class Assembly:
         if path is not None:
             self._data_dir = stack.enter_context(DataDir.open_read_only(path))
         set_block_cache_bytes(spec.state.cache_size_bytes)
-        connector = load_connector(spec.tunnel.connector)
-        self.cloud_store = connector.open_features(self._data_dir.cloud_path)
+        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path)
         stack.callback(self.cloud_store.close)
-        self._tunnel = connector.open_tunnel(
+        self._tunnel = self._connector.open_tunnel(
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
         stack.callback(self._tunnel.close)
@@ -215,7 +242,8 @@ class Assembly:
         count = self.partition_count
         self._place = place
         self._start = count + place.index
-        own = [*place.numbers(count), self._start]
+        numbers = () if self.is_placed else place.numbers(count)
+        own = [*numbers, self._start]
         self._in_hand = self._data_dir.open_in_hand(place.hosts, own)
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         self.pool = self._make_pool(options)
@@ -286,12 +314,27 @@ class Assembly:
             reader.keeps_raw = True
         return reader
 
-    def open_partition(self, number: int) -> PartitionHost:
+    def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
+        """Join the group of a source that places partitions; see ``PlacingSource.join``.
+
+        Args:
+            placement: The host that gets some.
+            limit: Most rows that it reads in this run.
+        """
+        reader: SourceReader = self._source.join(placement, self.batch_events, limit)
+        if self._plan.is_measured:
+            reader.keeps_raw = True
+        return reader
+
+    def open_partition(self, number: int, generation: int = 0) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
 
         Args:
             number: Which.
+            generation: Of a placement by the source, ≥ 1; 0 for none.
         """
+        if generation:
+            self._in_hand.adopt(number)
         path, place = self._data_dir.partition_path(number), self._place
         sync = self._spec.state.sync
 
@@ -302,7 +345,7 @@ class Assembly:
             return UplinkSession(
                 place.uplink,
                 number,
-                rows.next_epoch(),
+                rows.next_epoch(generation << _GENERATION_SHIFT),
                 self._data_dir.meta.incarnation,
                 rows.outbox(),
             )

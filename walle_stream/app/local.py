@@ -8,7 +8,7 @@ passes batches on, and closes in an order that loses nothing.
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Event as Flag
 from typing import Any, Final
@@ -98,6 +98,7 @@ class LocalRun:
         self._stop = Flag()
         self._stopped_by = "end"
         self._hosts: list[ActorRef] = []
+        self._devices: list[DeviceHost] = []
         self._sizers: list[BatchSizer] = []
         self._cloud: ActorRef | None = None
         self.run_events = 0
@@ -145,20 +146,23 @@ class LocalRun:
             offsets: dict[int, bytes] = {}
             for host in self._hosts:
                 offsets.update(self._ask(host, GetOffsets()))
-            assembly.mark_open()
-            reader = assembly.open_source(offsets, self._options.limit)
-            stack.callback(reader.close)
+            if not assembly.is_placed:
+                assembly.mark_open()
+            readers = self._open_readers(offsets, stack)
             self.is_ready = True
             stack.push(self._tell_failure)
-            self._tell("running", reader.progress)
-            read = self._pull if len(self._hosts) == 1 else self._read
-            read(reader, on_progress or (lambda _ratio, _events: None))
+            self._tell("running", _progress(readers))
+            on_progress = on_progress or (lambda _ratio, _events: None)
+            if len(readers) == len(self._hosts):
+                self._pull(readers, on_progress)
+            else:
+                self._read(readers[0], on_progress)
             if self._options.limit is not None and not self._is_ended and not self._stop.is_set():
                 self._stopped_by = "limit"
             self._settle()
             statuses = self._close_hosts()
             cloud = self._close_cloud()
-            self._tell("ended", reader.progress)
+            self._tell("ended", _progress(readers))
         return self._report(
             statuses, cloud, (monotonic_ms() - started_ms) / 1000.0, process_cpu_s() - started_cpu_s
         )
@@ -177,41 +181,62 @@ class LocalRun:
 
     def _start_actors(self, stack: ExitStack) -> None:
         assembly = self._assembly
-        self._cloud = ActorRef(assembly.make_cloud())
-        stack.callback(self._end, self._cloud)
+        if assembly.has_cloud:
+            self._cloud = ActorRef(assembly.make_cloud())
+            stack.callback(self._end, self._cloud)
         count = assembly.partition_count
         host_count = min(self._options.hosts, count)
         for index in range(host_count):
             numbers = range(index, count, host_count)
             sizer = BatchSizer(assembly.latency_target_ms, assembly.batch_events)
             self._sizers.append(sizer)
-            opener = _opener(assembly, numbers)
-            host = DeviceHost(f"host-{index}", opener, RestartPolicy(), sizer)
+            opener = _opener(assembly, () if assembly.is_placed else numbers)
+            placed = assembly.open_partition if assembly.is_placed else None
+            host = DeviceHost(f"host-{index}", opener, RestartPolicy(), sizer, placed)
+            self._devices.append(host)
             ref = ActorRef(host, assembly.mailbox_bytes)
             self._hosts.append(ref)
             stack.callback(self._end, ref)
 
-    def _pull(self, reader: SourceReader, on_progress: OnProgress) -> None:
-        # the only host reads by itself
-        [host] = self._hosts
-        pull = Pull(reader, host.tell)
-        host.tell(pull)
-        while not pull.done.wait(0.1):
-            self.run_events = pull.events
-            if not host.is_alive:
-                raise self._cause(host, ActorDeadError(f"actor {host.name} has stopped"))
-            self._look_after(reader, on_progress)
-            if self._stop.is_set():
-                pull.stop.set()
-        self.run_events, self._is_ended = pull.events, pull.is_ended
+    def _open_readers(
+        self, offsets: Mapping[int, bytes], stack: ExitStack
+    ) -> Sequence[SourceReader]:
+        assembly, limit = self._assembly, self._options.limit
+        if assembly.is_placed:
+            readers = [assembly.join_source(host, limit) for host in self._devices]
+        else:
+            readers = [assembly.open_source(offsets, limit)]
+        for reader in readers:
+            stack.callback(reader.close)
+        return readers
 
-    def _look_after(self, reader: SourceReader, on_progress: OnProgress) -> None:
+    def _pull(self, readers: Sequence[SourceReader], on_progress: OnProgress) -> None:
+        # each host reads by itself
+        pulls = []
+        for host, reader in zip(self._hosts, readers, strict=True):
+            pulls.append(Pull(reader, host.tell))
+            host.tell(pulls[-1])
+        for pull in pulls:
+            while not pull.done.wait(0.1):
+                self.run_events = sum(each.events for each in pulls)
+                for host in self._hosts:
+                    if not host.is_alive:
+                        raise self._cause(host, ActorDeadError(f"actor {host.name} has stopped"))
+                self._look_after(readers, on_progress)
+                if self._stop.is_set():
+                    for each in pulls:
+                        each.stop.set()
+        self.run_events = sum(pull.events for pull in pulls)
+        self._is_ended = any(pull.is_ended for pull in pulls)
+
+    def _look_after(self, readers: Sequence[SourceReader], on_progress: OnProgress) -> None:
         self._check_cloud()
+        progress = _progress(readers)
         if monotonic_ms() - self._told_ms > TELL_MS:
-            self._tell("running", reader.progress)
+            self._tell("running", progress)
         if self._assembly.pool.is_worn_out and self._options.limit is None:
             self.stop(WORN_OUT)
-        on_progress(reader.progress, self.run_events)
+        on_progress(progress, self.run_events)
 
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
         shown_ms = 0.0
@@ -221,7 +246,7 @@ class LocalRun:
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second
                 shown_ms = now_ms
-                self._look_after(reader, on_progress)
+                self._look_after([reader], on_progress)
         if self._stop.is_set():
             self._deliver(reader.drain())
 
@@ -291,10 +316,10 @@ class LocalRun:
             statuses.extend(self._ask(host, Close(FLUSH_TIMEOUT_S)))
         return statuses
 
-    def _close_cloud(self) -> CloudReport:
+    def _close_cloud(self) -> CloudReport | None:
         cloud = self._cloud
         if cloud is None:
-            raise ActorDeadError("the cloud actor was not started")
+            return None
         report: CloudReport = msgspec.convert(
             self._ask(cloud, Drain()), CloudReport, from_attributes=True
         )
@@ -317,7 +342,11 @@ class LocalRun:
         ref.join(FLUSH_TIMEOUT_S)
 
     def _report(
-        self, statuses: list[PartitionStatus], cloud: CloudReport, wall_s: float, cpu_s: float
+        self,
+        statuses: list[PartitionStatus],
+        cloud: CloudReport | None,
+        wall_s: float,
+        cpu_s: float,
     ) -> RunReport:
         counters, latencies, ledger = Counters(), Latencies(), Ledger()
         for status in statuses:
@@ -338,5 +367,9 @@ class LocalRun:
         )
 
 
-def _opener(assembly: Assembly, numbers: range) -> Callable[[], list[PartitionHost]]:
+def _progress(readers: Sequence[SourceReader]) -> float:
+    return min(reader.progress for reader in readers)
+
+
+def _opener(assembly: Assembly, numbers: Iterable[int]) -> Callable[[], list[PartitionHost]]:
     return lambda: [assembly.open_partition(number) for number in numbers]

@@ -46,6 +46,9 @@ def features_lines(
 ) -> Iterator[bytes]:
     """Iterate over the cloud side's features by device and sequence number.
 
+    Where the cloud side is another program's: over those that the devices keep, by
+    partition, device, task and sequence number.
+
     Args:
         data_dir: The data directory.
         device_id: Only this device's.
@@ -59,6 +62,10 @@ def features_lines(
     """
     with DataDir.open_read_only(data_dir) as opened:
         opened.check_parts()
+        if not opened.meta.has_cloud:
+            records = _kept_features(data_dir, device_id)
+            yield from (_feature_line(each) for each in records if task in {None, each.task})
+            return
         store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
         try:
             for record in store.scan(device_id):
@@ -225,6 +232,18 @@ def _device_line(key: bytes, value: bytes) -> bytes:
     else:
         line |= {"message": int.from_bytes(rest, "big"), "value": msgspec.Raw(value)}
     return _encode(line)
+
+
+def _kept_features(data_dir: Path, device_id: str | None) -> Iterator[FeatureRecord]:
+    prefix = keys.DEVICE_PREFIX if device_id is None else keys.DeviceKeys(device_id).base
+    for _, store in _partitions(data_dir):
+        for key, value in store.scan(prefix):
+            owner, table, rest = keys.parse_device(key)
+            if table == keys.TABLE_FEATURE:
+                task, number = keys.parse_task(rest)
+                version, feature, encoding = _decode_feature(value)
+                sequence_number = int.from_bytes(number, "big")
+                yield FeatureRecord(owner, task, version, sequence_number, feature, encoding)
 
 
 def _feature_line(record: FeatureRecord) -> bytes:

@@ -29,7 +29,8 @@ class RunReport(msgspec.Struct, frozen=True):
     stopped_by: str
     """``end`` (the source's natural end), ``limit``, ``SIGINT`` or ``SIGTERM``."""
     counters: Counters
-    cloud: CloudReport
+    cloud: CloudReport | None
+    """None where the cloud side is another program's."""
     ledger: LedgerReport
     """What each task sent, beside the raw rows."""
     exit_to_commit_ms: LatencyMs

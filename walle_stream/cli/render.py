@@ -93,11 +93,13 @@ def run_table(report: RunReport) -> Table:
         f"{counters.accepted_rows:,} accepted, {counters.duplicate_rows:,} duplicate, "
         f"{counters.late_rows:,} late, {counters.dead_letter_rows:,} unreadable",
     )
-    row("devices", f"{counters.devices:,}", f"{report.cloud.devices:,} with a feature")
+    cloud = report.cloud
+    row("devices", f"{counters.devices:,}", f"{cloud.devices:,} with a feature" if cloud else "")
     row("events", f"{counters.events:,}")
     row("pages", f"{counters.page_sequences:,}", f"{counters.timed_out_pages:,} timed out")
     row("tasks fired", f"{counters.task_runs:,}", f"{counters.task_failures:,} failed")
-    row("features", f"{counters.features:,}", f"{report.cloud.features:,} in the cloud")
+    there = f"{cloud.features:,} in the cloud" if cloud else "sent to the tunnel"
+    row("features", f"{counters.features:,}", there)
     if counters.calls:
         row("calls", f"{counters.calls:,}", f"{counters.replies:,} answered")
     row("raw bytes", _bytes(counters.raw_bytes))

@@ -155,7 +155,7 @@ def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
             f"{counters.dead_letters:,} dead letters so far, {counters.task_failures:,} of them "
             f"failed runs: walle dead-letters list --data-dir {shlex.quote(str(data_dir))}"
         )
-    if report.cloud.gaps:
+    if report.cloud is not None and report.cloud.gaps:
         _say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
     if is_json:
         print(report.to_json().decode())

@@ -7,7 +7,7 @@
     in-hand         a byte per partition: whether it is in a VM's call
     partitions/NN   a database per partition
     tunnel/         the embedded tunnel's log
-    cloud/          the cloud side's feature table
+    cloud/          the cloud side's feature table; both not where it is another program's
     status.json     of the last run, for people; replaced atomically
 
 ``meta.json`` comes before every database, so a directory that was killed while
@@ -67,19 +67,28 @@ class Meta(msgspec.Struct, frozen=True):
     source: dict[str, str | int]
     """The source's fingerprint."""
     created_by: str
+    has_cloud: bool = True
+    """Whether tunnel and cloud side are in it, too."""
 
 
 class DataDir:
     """An opened data directory. Close it; ``with`` does."""
 
     def __init__(
-        self, path: Path, meta: Meta, lock: int | None, *, is_own_folder: bool = False
+        self,
+        path: Path,
+        meta: Meta,
+        lock: int | None,
+        *,
+        is_own_folder: bool = False,
+        is_shared: bool = False,
     ) -> None:
         """Wrap; use ``open`` or ``open_read_only``."""
         self.path = path
         self.meta = meta
         self._lock = lock
         self._is_own_folder = is_own_folder
+        self._is_shared = is_shared
 
     @classmethod
     def open(
@@ -89,6 +98,8 @@ class DataDir:
         partition_count: int,
         pipeline: str,
         source: Mapping[str, str | int],
+        has_cloud: bool = True,
+        is_shared: bool = False,
         lock_timeout_s: float = 0.0,
     ) -> "DataDir":
         """Open a data directory for writing, or make it.
@@ -98,6 +109,9 @@ class DataDir:
             partition_count: Fixed when it is made.
             pipeline: The pipeline's name, fixed when it is made.
             source: The source's fingerprint, kept when it is made.
+            has_cloud: Whether the tunnel's log and the cloud side are in it; the same.
+            is_shared: Whether other processes may have it open, too, each with partitions
+                of its own.
             lock_timeout_s: How long to wait for an owner that is dying.
 
         Raises:
@@ -114,7 +128,7 @@ class DataDir:
             is_own_folder = not path.exists()
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             _check_contents(path)
-            lock = _lock(path, lock_timeout_s)
+            lock = _lock(path, lock_timeout_s, is_shared=is_shared)
         with ExitStack() as undo:
             undo.callback(os.close, lock)
             with _map_os_errors(path):
@@ -129,11 +143,19 @@ class DataDir:
                         pipeline,
                         dict(source),
                         __version__,
+                        has_cloud,
                     )
                     _write_meta(path, meta)
+            if is_shared:
+                fcntl.flock(lock, fcntl.LOCK_SH)
             _check(path, meta, partition_count, pipeline)
+            if meta.has_cloud != has_cloud:
+                raise StoreError(
+                    f"{path} was made with another kind of tunnel (spec.tunnel.connector): give "
+                    "the one of before, or a new --data-dir"
+                )
             undo.pop_all()
-        return cls(path, meta, lock, is_own_folder=is_own_folder)
+        return cls(path, meta, lock, is_own_folder=is_own_folder, is_shared=is_shared)
 
     @classmethod
     def open_read_only(cls, path: Path) -> "DataDir":
@@ -182,14 +204,17 @@ class DataDir:
         except OSError:
             return None
         try:
-            # shared and for a moment: a run that starts just now tries again
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # for a moment: a run that starts just now tries again
+            has_one_owner = not _try_lock(lock, fcntl.LOCK_SH)
+            if not has_one_owner and _try_lock(lock, fcntl.LOCK_EX):
+                return None
             text = os.pread(lock, 32, 0).decode(errors="replace").strip()
-            return int(text) if text.isdecimal() else 0
+            if has_one_owner:
+                return int(text) if text.isdecimal() else 0
+            # who came last of several owners; or only another reader looks just now
+            return int(text) if text.isdecimal() and Path(f"/proc/{text}").exists() else None
         finally:
             os.close(lock)
-        return None
 
     def quarantined(self) -> list[tuple[str, str]]:
         """Return the (task, device id) pairs that ended a process before, each once.
@@ -275,14 +300,18 @@ class DataDir:
                 self.path.rmdir()
 
     def _parts(self) -> list[Path]:
-        numbers = range(self.meta.partition_count)
-        return [self.tunnel_path, self.cloud_path, *map(self.partition_path, numbers)]
+        partitions = map(self.partition_path, range(self.meta.partition_count))
+        if not self.meta.has_cloud:
+            return list(partitions)
+        return [self.tunnel_path, self.cloud_path, *partitions]
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""
         if self._lock is not None:
-            with suppress(OSError):
-                os.ftruncate(self._lock, 0)
+            # the last one that came names itself; who is left of several is not known
+            if not self._is_shared:
+                with suppress(OSError):
+                    os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = None
 
@@ -329,14 +358,16 @@ def _check_contents(path: Path) -> None:
     )
 
 
-def _lock(path: Path, timeout_s: float) -> int:
+def _lock(path: Path, timeout_s: float, *, is_shared: bool) -> int:
     deadline_ms = monotonic_ms() + timeout_s * 1000.0
     while True:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with ExitStack() as undo:
             lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             undo.callback(os.close, lock)
-            if _try_lock(lock):
+            # who makes a directory has it for himself until then
+            is_made = is_shared and (path / "meta.json").exists()
+            if _try_lock(lock, fcntl.LOCK_SH if is_made else fcntl.LOCK_EX):
                 # unless its owner has discarded the directory meanwhile
                 if _is_file(lock, path / "LOCK"):
                     # the pid serves the message of another process only, and the disk may be full
@@ -354,9 +385,9 @@ def _lock(path: Path, timeout_s: float) -> int:
         time.sleep(_RETRY_S)
 
 
-def _try_lock(lock: int) -> bool:
+def _try_lock(lock: int, kind: int) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -55,6 +55,16 @@ class InHand:
         finally:
             os.close(file)
 
+    def adopt(self, number: int) -> None:
+        """Take over a partition that another process had before.
+
+        Args:
+            number: The partition's.
+        """
+        if self._marks[number] != _IDLE:
+            self._marks[number] = _DOUBTFUL
+        self._own = {*self._own, number}
+
     def is_doubtful(self, number: int) -> bool:
         """Whether a partition was in a call when the last process ended.
 

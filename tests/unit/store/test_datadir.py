@@ -53,6 +53,7 @@ def test_new_directory_is_private_and_says_what_is_fixed(place: Path) -> None:
         "pipeline": "ipv",
         "source": {"path": "feed", "size": 3},
         "created_by": __version__,
+        "has_cloud": True,
     }
     assert len(bytes.fromhex(meta.incarnation)) == 8
 
@@ -297,3 +298,29 @@ def test_who_waits_for_a_directory_that_is_discarded_makes_it_again(
         assert second.owner == os.getpid()
         with pytest.raises(StoreLockedError):
             open_dir(place)
+
+
+def test_a_shared_directory_has_several_owners_and_no_single_one_beside_them(place: Path) -> None:
+    with open_dir(place, is_shared=True) as first:
+        assert first.owner == os.getpid()
+        with open_dir(place, is_shared=True) as second:
+            assert second.meta == first.meta
+            with pytest.raises(StoreLockedError):
+                open_dir(place)
+        assert first.owner == os.getpid()
+    with open_dir(place), pytest.raises(StoreLockedError):
+        open_dir(place, is_shared=True)
+
+
+def test_a_directory_without_cloud_side_says_so_and_lacks_nothing(place: Path) -> None:
+    with open_dir(place, has_cloud=False) as opened:
+        for number in range(4):
+            folder = opened.partition_path(number)
+            folder.mkdir(parents=True)
+            (folder / "CURRENT").touch()
+        opened.mark_complete()
+        opened.check_parts()
+    with pytest.raises(StoreError, match="another kind of tunnel"):
+        open_dir(place)
+    with open_dir(place, has_cloud=False) as opened:
+        assert not opened.meta.has_cloud

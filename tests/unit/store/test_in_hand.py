@@ -100,3 +100,15 @@ def test_processes_share_the_file_each_for_its_own(tmp_path):
     first.put_down(2)
     again.put_down_all()
     assert (tmp_path / "f").read_bytes() == bytes([0, 0, 0, 2])
+
+
+def test_a_partition_that_comes_from_another_process_is_looked_at_when_it_comes(tmp_path):
+    first = InHand.open(tmp_path / "f", 4, [2])
+    first.take(2)
+    second = InHand.open(tmp_path / "f", 4, [1])
+    second.adopt(2)
+    second.adopt(3)
+    assert doubtful(second) == [2]
+    second.take(3)
+    second.put_down_all()
+    assert (tmp_path / "f").read_bytes() == bytes([0, 0, 2, 0])

@@ -1,0 +1,182 @@
+"""One feature or call as one record of a broker's topic: key, headers, value.
+
+The key is the device, so that a device's records keep their order. The value is the
+feature as the script made it, JSON or MessagePack, readable by anyone; what goes with it
+stands in headers, as text::
+
+    v             version of this envelope
+    inc           incarnation of the sender's data directory, 16 hexadecimal digits
+    p  ep         the sender's partition, and the epoch of its owner
+    n             sequence number of the device, contiguous from 1 per incarnation
+    task  tv      task and its version
+    t             event time of the waking event, epoch milliseconds
+    ct            format of the value: json or msgpack
+    enc           encoding beside the feature, raw bytes; absent where there is none
+    svc           service that is asked; only calls have it, their value is the question
+    traceparent   W3C trace context; optional
+
+Rules of change: who reads passes over headers that it does not know, and a new header
+that may be absent does not change the version. What an older reader must not take for
+something else is a new version, which it refuses. Of one record delivered twice
+``idempotency_key`` is the same.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from walle_stream.errors import EnvelopeError
+
+RECORD_VERSION: Final = 1
+"""Version of the envelope."""
+
+type ValueFormat = Literal["json", "msgpack"]
+"""How a record's value is written."""
+
+type Headers = list[tuple[str, bytes]]
+"""As clients of Kafka take them."""
+
+
+_DIGITS_MAX: Final = 19
+
+
+class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
+    """What goes with a feature or a call."""
+
+    device_id: str
+    incarnation: str
+    partition: int
+    epoch: int
+    sequence_number: int
+    task: str
+    task_version: str
+    event_time_ms: int
+    encoding: bytes = b""
+    service: str = ""
+    """Empty for a feature."""
+    trace_parent: str = ""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every delivery of a record, another one for every other record."""
+        kind = "call/" if self.service else ""
+        return f"{kind}{self.incarnation}/{self.device_id}/{self.sequence_number}"
+
+
+def encode_record(
+    envelope: RecordEnvelope, value: bytes, value_format: ValueFormat = "json"
+) -> tuple[bytes, bytes, Headers]:
+    """Make a record.
+
+    Args:
+        envelope: What goes with the value.
+        value: JSON.
+        value_format: What it travels as.
+
+    Returns:
+        Key, value, headers.
+
+    Raises:
+        EnvelopeError: The value is no JSON and shall travel as MessagePack.
+    """
+    headers: Headers = [
+        ("v", b"%d" % RECORD_VERSION),
+        ("inc", envelope.incarnation.encode()),
+        ("p", b"%d" % envelope.partition),
+        ("ep", b"%d" % envelope.epoch),
+        ("n", b"%d" % envelope.sequence_number),
+        ("task", envelope.task.encode()),
+        ("tv", envelope.task_version.encode()),
+        ("t", b"%d" % envelope.event_time_ms),
+        ("ct", value_format.encode()),
+    ]
+    if envelope.encoding:
+        headers.append(("enc", envelope.encoding))
+    if envelope.service:
+        headers.append(("svc", envelope.service.encode()))
+    if envelope.trace_parent:
+        headers.append(("traceparent", envelope.trace_parent.encode()))
+    if value_format == "msgpack":
+        value = _to_msgpack(value)
+    return envelope.device_id.encode(), value, headers
+
+
+def decode_record(
+    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+) -> tuple[RecordEnvelope, bytes]:
+    """Read a record; the inverse of ``encode_record``.
+
+    Args:
+        key: The record's; not trusted, as the rest.
+        value: The record's.
+        headers: The record's; of one name the last counts.
+
+    Returns:
+        The envelope, and the value as JSON.
+
+    Raises:
+        EnvelopeError: Something is missing, altered or of another version.
+    """
+    found = dict(headers)
+    version = found.get("v")
+    if version != b"%d" % RECORD_VERSION:
+        raise EnvelopeError(
+            f"a record has envelope version {(version or b'none').decode(errors='replace')}, this "
+            f"side reads {RECORD_VERSION}: use the version of walle_stream that wrote it"
+        )
+    if key is None or value is None:
+        raise EnvelopeError(f"a record has no {'key' if key is None else 'value'}")
+    try:
+        envelope = RecordEnvelope(
+            device_id=key.decode(),
+            incarnation=_text(found, "inc"),
+            partition=_number(found, "p"),
+            epoch=_number(found, "ep"),
+            sequence_number=_number(found, "n"),
+            task=_text(found, "task"),
+            task_version=_text(found, "tv"),
+            event_time_ms=_number(found, "t"),
+            encoding=found.get("enc") or b"",
+            service=(found.get("svc") or b"").decode(),
+            trace_parent=(found.get("traceparent") or b"").decode(),
+        )
+        value_format = _text(found, "ct")
+    except UnicodeDecodeError as error:
+        raise EnvelopeError(f"a record's key or header is no text: {error}") from error
+    if value_format == "msgpack":
+        return envelope, _to_json(value)
+    if value_format != "json":
+        raise EnvelopeError(f"a record's value has the unknown format {value_format!r}")
+    return envelope, value
+
+
+def _text(headers: dict[str, bytes | None], name: str) -> str:
+    value = headers.get(name)
+    if value is None:
+        raise EnvelopeError(f"a record lacks the header {name!r}")
+    return value.decode()
+
+
+def _number(headers: dict[str, bytes | None], name: str) -> int:
+    text = _text(headers, name)
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
+        raise EnvelopeError(f"a record's header {name!r} is no number: {text[:40]!r}")
+    return int(text)
+
+
+def _to_msgpack(value: bytes) -> bytes:
+    try:
+        return msgspec.msgpack.encode(msgspec.json.decode(value))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise EnvelopeError(f"a feature is no JSON: {error}") from error
+
+
+def _to_json(value: bytes) -> bytes:
+    try:
+        return msgspec.json.encode(msgspec.msgpack.decode(value))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise EnvelopeError(
+            f"a record's value is no MessagePack of JSON values: {error}"
+        ) from error
