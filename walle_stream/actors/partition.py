@@ -26,6 +26,7 @@ from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.recovery import recover
+from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.actors.turn import Delivery, Turn
 from walle_stream.clock import monotonic_ms
@@ -65,7 +66,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     compression: str = "zstd"
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
-    """Of the data directory."""
+    """Of the data directory, for partitions that begin in it."""
     journal_events: int = JOURNAL_EVENTS_DEFAULT
     """Events that the journal holds before dirty devices are written."""
     pages: Mapping[str, frozenset[str]] = {}
@@ -98,6 +99,7 @@ class PartitionHost:
         open_rows: Callable[[], PartitionRows],
         open_session: Callable[[PartitionRows], UplinkSession],
         downlink: Downlink,
+        keeper: SnapshotKeeper | None = None,
     ) -> None:
         """Open the partition at its last commit; blocks on the store.
 
@@ -109,6 +111,7 @@ class PartitionHost:
             open_session: Opens the way up for an opened database: re-sends
                 what the outbox holds.
             downlink: Where messages for the partition's devices come from.
+            keeper: Makes snapshots for other machines; None for none.
         """
         self.number = number
         self.latencies = Latencies()
@@ -118,6 +121,7 @@ class PartitionHost:
         self._open_rows = open_rows
         self._open_session = open_session
         self._downlink = downlink
+        self._keeper = keeper
         self._rows: PartitionRows | None = None
         self._leaving: list[str] = []
         self._doubt = Doubt(plan.in_hand, number, plan.batch_events)
@@ -139,7 +143,8 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        self._exchange = CloudExchange(self.number, rows, self._downlink, self._plan.incarnation)
+        incarnation = rows.incarnation(self._plan.incarnation)
+        self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation)
         self._session = self._open_session(rows)
 
     # A turn
@@ -238,6 +243,8 @@ class PartitionHost:
         self._doubt.commit(turn.events, head)
         for frame in frames:
             self._session.offer(*frame)
+        if self._keeper is not None:
+            self._keeper.look(self._opened(), head.counters.commits)
         self.run_events += turn.events
         now_ms = monotonic_ms()
         for delivered_ms, exits in turn.exits:
@@ -382,6 +389,8 @@ class PartitionHost:
             rows.drop_journal(self._journal.release(None))
             rows.put_outbox((), acknowledged)
             rows.commit(self._head, self.offset)
+        if self._keeper is not None:
+            self._keeper.finish(rows, self._head.counters.commits, deadline_ms)
         crash_point("close.before")
         self.abandon()
 

@@ -6,6 +6,7 @@ buffering tables in front of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
@@ -60,14 +61,42 @@ class PartitionRows:
         """Return the source's offset, None before the first commit."""
         return self._store.get(keys.OFFSET_KEY)
 
+    def incarnation(self, first: str) -> str:
+        """Return whose devices these are, as the partition began; blocks the first time.
+
+        Args:
+            first: Of the data directory, where nothing is stored yet.
+        """
+        stored = self._store.get(keys.INCARNATION_KEY)
+        if stored is not None:
+            return stored.decode()
+        transaction = self._store.begin()
+        transaction.put(keys.INCARNATION_KEY, first.encode())
+        transaction.commit()
+        return first
+
+    @property
+    def epoch(self) -> int:
+        """Of the last opening."""
+        stored = self._store.get(keys.EPOCH_KEY)
+        return int(_U64.unpack(stored)[0]) if stored else 0
+
+    def checkpoint(self, path: Path) -> None:
+        """Make a copy of the database; see ``PartitionStore.checkpoint``."""
+        self._store.checkpoint(path)
+
+    @property
+    def path(self) -> Path:
+        """The database's folder."""
+        return self._store.path
+
     def next_epoch(self, least: int = 0) -> int:
         """Take a new epoch for this opening and make it durable; blocks.
 
         Args:
             least: Where placement is by generations: above all epochs of earlier ones.
         """
-        stored = self._store.get(keys.EPOCH_KEY)
-        epoch = max((int(_U64.unpack(stored)[0]) if stored else 0) + 1, least)
+        epoch = max(self.epoch + 1, least)
         transaction = self._store.begin()
         transaction.put(keys.EPOCH_KEY, _U64.pack(epoch))
         transaction.commit()

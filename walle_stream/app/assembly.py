@@ -6,6 +6,7 @@ the caller's stack, in the order in which nothing is lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, override
@@ -15,6 +16,7 @@ import msgspec
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
@@ -25,6 +27,7 @@ from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
+from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.containment import check_bodies
@@ -248,6 +251,7 @@ class Assembly:
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
+        self._uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         self._plan = self._make_plan(is_measured=options.is_measured)
 
     def _make_pool(self, options: RunOptions) -> VmPool:
@@ -336,7 +340,9 @@ class Assembly:
         if generation:
             self._in_hand.adopt(number)
         path, place = self._data_dir.partition_path(number), self._place
-        sync = self._spec.state.sync
+        sync, keeper = self._spec.state.sync, self._make_keeper(number)
+        if keeper is not None:
+            _fetch_state(keeper, path)
 
         def open_rows() -> PartitionRows:
             return PartitionRows(PartitionStore.open(path, sync=sync))
@@ -346,11 +352,20 @@ class Assembly:
                 place.uplink,
                 number,
                 rows.next_epoch(generation << _GENERATION_SHIFT),
-                self._data_dir.meta.incarnation,
+                rows.incarnation(self._data_dir.meta.incarnation),
                 rows.outbox(),
             )
 
-        return PartitionHost(number, self._plan, self.pool, open_rows, open_session, place.downlink)
+        return PartitionHost(
+            number, self._plan, self.pool, open_rows, open_session, place.downlink, keeper
+        )
+
+    def _make_keeper(self, number: int) -> SnapshotKeeper | None:
+        spec = self._spec.state.snapshots
+        if spec is None:
+            return None
+        snapshots = PartitionSnapshots(spec.path / self.name, number)
+        return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
 
     def _make_plan(self, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec
@@ -380,6 +395,15 @@ class Assembly:
             journal_events=spec.state.journal_events,
             is_measured=is_measured,
         )
+
+
+def _fetch_state(keeper: SnapshotKeeper, path: Path) -> None:
+    epoch = 0
+    if (path / "CURRENT").exists():
+        rows = PartitionRows(PartitionStore.open(path))
+        epoch = rows.epoch
+        rows.close()
+    keeper.fetch(path, epoch)
 
 
 def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -306,6 +306,15 @@ class RuntimeSpec(Strict):
     )
 
 
+class SnapshotsSpec(Strict):
+    """Copies of the partitions' state for other machines."""
+
+    path: PathField = Field(description="A folder that every machine reaches.")
+    every_ms: DurationMs = Field(
+        default=60_000, alias="every", ge=100, description="Shortest time between two."
+    )
+
+
 class StateSpec(Strict):
     """How state is kept."""
 
@@ -329,6 +338,9 @@ class StateSpec(Strict):
             "Events of a partition kept to be handled again after a death, before the devices "
             "that they touched are written; 0 writes these at every commit."
         ),
+    )
+    snapshots: SnapshotsSpec | None = Field(
+        default=None, description="Where a partition's state is found by its next owner."
     )
 
 

@@ -4,7 +4,7 @@ All keys are bytes and sort bytewise; integers are big-endian, so that their
 order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
 
     \x00 NAME                                    one row: format, tables, head, offset, epoch,
-                                                journal (definition)
+                                                incarnation, journal (definition)
     \x01 u64 number                              outbox frame, body
     \x02 u64 number                              dead letter, JSON
     \x03 DEVICE                                  deadline of a device at rest, u64 ms
@@ -32,6 +32,7 @@ head            MessagePack ``[1, PartitionHead]``: counters, watermark, next
                 numbers, downlink position; rewritten by every commit
 offset          the source's resume token, opaque
 epoch           u64, one more at every opening for writing
+incarnation     of the data directory in which the partition began, 16 hexadecimal digits
 outbox          body of an uplink frame, self-describing (``wire.frame``)
 journal         MessagePack ``[1, JournalDefinition]``: tasks' triggers and the
                 policy of sequences that the journal's batches were handled with
@@ -82,6 +83,7 @@ TABLES_KEY: Final = b"\x00tables"
 HEAD_KEY: Final = b"\x00head"
 OFFSET_KEY: Final = b"\x00offset"
 EPOCH_KEY: Final = b"\x00epoch"
+INCARNATION_KEY: Final = b"\x00incarnation"
 JOURNAL_KEY: Final = b"\x00journal"
 
 OUTBOX_PREFIX: Final = b"\x01"

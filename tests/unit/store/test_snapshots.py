@@ -1,0 +1,147 @@
+"""Snapshots in a folder: what is taken back is what was there, whoever writes meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+from walle_stream.errors import StoreCorruptedError, StoreError
+from walle_stream.store import snapshots
+from walle_stream.store.partition import PartitionStore
+from walle_stream.store.snapshots import PartitionSnapshots, Place, line_of
+
+ROWS = {b"\x10a\x00\x01": b"1", b"\x10b\x00\x01": b"2" * 5_000}
+
+
+def write(path: Path, rows: dict[bytes, bytes]) -> None:
+    with PartitionStore.open(path) as store:
+        transaction = store.begin()
+        for key, value in rows.items():
+            transaction.put(key, value)
+        transaction.commit()
+
+
+def read(path: Path) -> dict[bytes, bytes]:
+    with PartitionStore.open(path, read_only=True) as store:
+        return dict(store.scan(b"\x10"))
+
+
+def put(made: PartitionSnapshots, path: Path, place: Place) -> None:
+    copy = path.with_name(f"copy-{place.epoch}-{place.commits}")
+    with PartitionStore.open(path) as store:
+        store.checkpoint(copy)
+    made.put(copy, place, line_of(path))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> PartitionSnapshots:
+    return PartitionSnapshots(tmp_path / "shared", 3)
+
+
+def stored(tmp_path: Path, pattern: str) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "shared/p-03").glob(pattern))
+
+
+def test_what_was_put_comes_back(made: PartitionSnapshots, tmp_path: Path) -> None:
+    assert made.newest is None
+    assert made.fetch(tmp_path / "b") is None
+    write(tmp_path / "a", ROWS)
+    put(made, tmp_path / "a", Place(1, 5))
+    assert made.newest == Place(1, 5)
+    write(tmp_path / "b", {b"\x10old\x00\x01": b"x"})
+    assert made.fetch(tmp_path / "b") == Place(1, 5)
+    assert read(tmp_path / "b") == ROWS
+    # it is a database of its own from now on
+    assert line_of(tmp_path / "b") != line_of(tmp_path / "a")
+    write(tmp_path / "b", {b"\x10c\x00\x01": b"3"})
+    assert read(tmp_path / "a") == ROWS
+
+
+def test_a_table_travels_once_and_what_is_replaced_goes(
+    made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = []
+    copy = snapshots._copy
+
+    def counted(source: Path, target: Path) -> str:
+        copied.append(source.name)
+        return copy(source, target)
+
+    monkeypatch.setattr(snapshots, "_copy", counted)
+    for commits in range(1, 6):
+        write(tmp_path / "a", {b"\x10%d\x00\x01" % commits: b"x" * 1_000})
+        put(made, tmp_path / "a", Place(1, commits))
+    tables = [name for name in copied if name.endswith(".sst")]
+    assert len(tables) == len(set(tables))
+    # in another process nothing is remembered, and still nothing travels again
+    put(PartitionSnapshots(tmp_path / "shared", 3), tmp_path / "a", Place(1, 6))
+    again = [name for name in copied if name.endswith(".sst")]
+    assert len(again) == len(set(again))
+    assert len(stored(tmp_path, "*.json")) == 2
+    assert len(stored(tmp_path, "*/*CURRENT")) == 2
+    made.fetch(tmp_path / "b")
+    assert len(read(tmp_path / "b")) == 5
+
+
+def test_the_highest_epoch_counts_however_much_a_former_owner_writes(
+    made: PartitionSnapshots, tmp_path: Path
+) -> None:
+    write(tmp_path / "a", ROWS)
+    put(made, tmp_path / "a", Place(1, 5))
+    made.fetch(tmp_path / "b")
+    write(tmp_path / "b", {b"\x10new\x00\x01": b"4"})
+    put(made, tmp_path / "b", Place(2, 6))
+    # the former owner was only cut off
+    write(tmp_path / "a", {b"\x10zombie\x00\x01": b"5"})
+    put(made, tmp_path / "a", Place(1, 900))
+    assert made.newest == Place(2, 6)
+    made.fetch(tmp_path / "c")
+    assert b"\x10new\x00\x01" in read(tmp_path / "c")
+    assert b"\x10zombie\x00\x01" not in read(tmp_path / "c")
+    # the next one of the owner clears up
+    put(made, tmp_path / "b", Place(2, 7))
+    assert not stored(tmp_path, f"{line_of(tmp_path / 'a')}*")
+    assert len(stored(tmp_path, "*.json")) == 2
+
+
+def test_a_snapshot_that_is_replaced_while_it_is_fetched_is_fetched_anew(
+    made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", ROWS)
+    put(made, tmp_path / "a", Place(1, 1))
+    fetch = PartitionSnapshots._fetch
+
+    def slow(self: PartitionSnapshots, manifest: snapshots._Manifest, target: Path) -> Place:
+        monkeypatch.setattr(PartitionSnapshots, "_fetch", fetch)
+        for commits in (2, 3, 4):
+            put(made, tmp_path / "a", Place(1, commits))
+        return fetch(self, manifest, target)
+
+    monkeypatch.setattr(PartitionSnapshots, "_fetch", slow)
+    assert made.fetch(tmp_path / "b") == Place(1, 4)
+    assert read(tmp_path / "b") == ROWS
+
+
+def test_damage_is_named_and_what_is_there_stays(made: PartitionSnapshots, tmp_path: Path) -> None:
+    write(tmp_path / "a", ROWS)
+    put(made, tmp_path / "a", Place(1, 1))
+    write(tmp_path / "b", {b"\x10old\x00\x01": b"x"})
+    table = min((tmp_path / "shared").rglob("*.sst"))
+    content = table.read_bytes()
+    table.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(StoreCorruptedError, match="was altered"):
+        made.fetch(tmp_path / "b")
+    table.unlink()
+    with pytest.raises(StoreError, match="lacks a file"):
+        made.fetch(tmp_path / "b")
+    assert read(tmp_path / "b") == {b"\x10old\x00\x01": b"x"}
+    [manifest] = (tmp_path / "shared/p-03").glob("*.json")
+    manifest.write_bytes(b"{")
+    with pytest.raises(StoreCorruptedError, match="is damaged"):
+        made.fetch(tmp_path / "b")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shared").write_text("a file")
+    write(tmp_path / "a", ROWS)
+    with pytest.raises(StoreError, match=r"spec\.state\.snapshots"):
+        put(PartitionSnapshots(tmp_path / "shared", 3), tmp_path / "a", Place(1, 1))

@@ -1,0 +1,121 @@
+"""Keeps a partition's snapshots up to date beside its turns.
+
+The copy is made between two turns, which blocks for some milliseconds; it travels in a
+thread of its own. A snapshot that cannot be written is said and tried again later: the
+partition's own database has everything.
+"""
+
+import logging
+import shutil
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Final
+
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import StoreError
+from walle_stream.store.snapshots import PartitionSnapshots, Place, line_of
+
+_log = logging.getLogger(__name__)
+
+_COPY: Final = "checkpoint"
+"""What copies are named; those of a process that died are removed by the next owner."""
+
+
+class SnapshotKeeper:
+    """Snapshots of one partition. One thread, the device host's."""
+
+    def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
+        """Begin.
+
+        Args:
+            snapshots: Where they go.
+            uploads: One thread, shared by the partitions of a process.
+            every_ms: Shortest time between two.
+        """
+        self._snapshots = snapshots
+        self._uploads = uploads
+        self._every_ms = every_ms
+        self._last_ms = monotonic_ms()
+        self._last_commits = -1
+        self._upload: Future[None] | None = None
+
+    def fetch(self, path: Path, own_epoch: int) -> bool:
+        """Take the newest snapshot if another owner made it after this database; blocks.
+
+        Args:
+            path: The database's folder, closed.
+            own_epoch: Of its last opening, 0 where there is none.
+
+        Returns:
+            Whether the database was replaced.
+
+        Raises:
+            StoreError: It cannot be fetched.
+        """
+        for left in path.parent.glob(f"{path.name}.{_COPY}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        newest = self._snapshots.newest
+        if newest is None or newest.epoch <= own_epoch:
+            return False
+        place = self._snapshots.fetch(path)
+        _log.info("%s was taken over from the snapshot %s", path, place)
+        return place is not None
+
+    def look(self, rows: PartitionRows, commits: int) -> None:
+        """Make a snapshot when it is time to; between two turns.
+
+        Args:
+            rows: The partition's, nothing uncommitted.
+            commits: So far.
+        """
+        if monotonic_ms() - self._last_ms >= self._every_ms and self._is_idle():
+            self._begin(rows, commits)
+
+    def finish(self, rows: PartitionRows, commits: int, deadline_ms: float) -> None:
+        """Make the last snapshot before the partition is closed; blocks until the deadline.
+
+        Args:
+            rows: The partition's, nothing uncommitted.
+            commits: So far.
+            deadline_ms: Monotonic clock; an upload that takes longer goes on alone.
+        """
+        self._await(deadline_ms)
+        if self._is_idle() and commits != self._last_commits:
+            self._begin(rows, commits)
+            self._await(deadline_ms)
+
+    def _is_idle(self) -> bool:
+        return self._upload is None or self._upload.done()
+
+    def _await(self, deadline_ms: float) -> None:
+        if self._upload is not None:
+            left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
+            try:
+                self._upload.result(left_s)
+            except TimeoutError:
+                return
+
+    def _begin(self, rows: PartitionRows, commits: int) -> None:
+        self._last_ms, self._last_commits = monotonic_ms(), commits
+        place = Place(rows.epoch, commits)
+        # of its own: the last one of another opening may still travel
+        copy = rows.path.with_name(f"{rows.path.name}.{_COPY}-{place.epoch}-{commits}")
+        try:
+            line = line_of(rows.path)
+            rows.checkpoint(copy)
+        except StoreError as error:
+            _log.warning("no snapshot of %s: %s", rows.path, error)
+            return
+        self._upload = self._uploads.submit(self._put, copy, place, line)
+
+    def _put(self, copy: Path, place: Place, line: str) -> None:
+        try:
+            self._snapshots.put(copy, place, line)
+        except StoreError as error:
+            if copy.exists():
+                _log.warning("%s", error)
+            else:
+                _log.info("the snapshot %s was given up: the next owner of %s is here", place, copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)

@@ -1,0 +1,283 @@
+"""Snapshots of partitions in a folder that every machine reaches: state follows its partition.
+
+::
+
+    FOLDER/p-03/
+        EPOCH-COMMITS-LINE.json    a snapshot: its files with their digests; written last
+        LINE/NAME                  table files of RocksDB, which never change
+        LINE/COMMITS-NAME          its other files
+
+A *line* is a database on one machine, through all its openings. RocksDB's lock gives it
+one writer at a time, so what a line has is added and removed by one process alone, and a
+table file travels once. Whoever takes a partition over on another machine begins a line
+of his own, from the newest snapshot: the highest epoch's, of that the one with most commits.
+An owner that was cut off and writes on has a lower epoch, which nobody looks at.
+
+A snapshot may be as old as it likes: the source is read again from its offset, which gives
+the same features with the same numbers, and the receiver drops what it has.
+"""
+
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.errors import StoreCorruptedError, StoreError
+
+_log = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+_KEPT: Final = 2
+_TRIES: Final = 5
+_CHUNK_BYTES: Final = 2**20
+_TABLE: Final = ".sst"
+_LINE: Final = "walle-line"
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """How far a partition's database is: a later one has more of its history."""
+
+    epoch: int
+    commits: int
+
+
+class _File(msgspec.Struct, frozen=True):
+    name: str
+    stored: str
+    size: int
+    digest: str
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    v: int
+    place: Place
+    line: str
+    files: list[_File]
+
+
+def line_of(database: Path) -> str:
+    """Return the line of a database; a fetched one begins a new line.
+
+    Args:
+        database: Its folder. No checkpoint has the file that says so.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    path = database / _LINE
+    try:
+        if not path.exists():
+            _write(path, secrets.token_hex(8).encode())
+        return path.read_text()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+class PartitionSnapshots:
+    """The snapshots of one partition. One thread at a time; blocks on both disks."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        """Look at nothing yet.
+
+        Args:
+            folder: Of the pipeline, reached by every machine.
+            number: The partition.
+        """
+        self._folder = folder / f"p-{number:02d}"
+        self._digests: dict[str, tuple[str, str]] = {}  # of this process: name to (line, digest)
+
+    @property
+    def newest(self) -> Place | None:
+        """The place of the newest snapshot, None where there is none."""
+        names = self._names()
+        return _place(names[-1]) if names else None
+
+    def put(self, checkpoint: Path, place: Place, line: str) -> None:
+        """Add a snapshot and remove what it replaces.
+
+        Args:
+            checkpoint: A copy of the database that nobody changes; it stays.
+            place: Of the database when the copy was made.
+            line: Of the database.
+
+        Raises:
+            StoreError: It cannot be written; the ones of before stay.
+        """
+        try:
+            home = self._folder / line
+            home.mkdir(parents=True, exist_ok=True)
+            there = {each.stored: each for each in self._last_files(line)}
+            files = [self._store(path, home, place, there) for path in sorted(checkpoint.iterdir())]
+            manifest = _Manifest(_VERSION, place, line, files)
+            name = f"{place.epoch:020d}-{place.commits:020d}-{line}.json"
+            _write(self._folder / name, msgspec.json.encode(manifest))
+            self._prune(place, line)
+        except OSError as error:
+            raise StoreError(
+                f"the snapshot of {self._folder} cannot be written: {error}: give "
+                "spec.state.snapshots a folder with room that every machine may write"
+            ) from error
+
+    def fetch(self, target: Path) -> Place | None:
+        """Make a database from the newest snapshot.
+
+        Args:
+            target: Where; what is there is replaced when all has come.
+
+        Returns:
+            Its place, None where there is no snapshot.
+
+        Raises:
+            StoreCorruptedError: A file was altered.
+            StoreError: It cannot be read, or written here.
+        """
+        for attempt in range(_TRIES):
+            names = self._names()
+            if not names:
+                return None
+            try:
+                return self._fetch(self._read(names[-1]), target)
+            except FileNotFoundError as error:
+                # a newer one may have replaced it meanwhile
+                if attempt == _TRIES - 1:
+                    raise StoreError(
+                        f"the snapshot {names[-1]} of {self._folder} lacks a file ({error}): "
+                        "restore the folder of spec.state.snapshots from a copy"
+                    ) from error
+            except OSError as error:
+                raise StoreError(
+                    f"the snapshot {names[-1]} of {self._folder} cannot be fetched: {error}"
+                ) from error
+        return None
+
+    # Inside
+
+    def _names(self) -> list[str]:
+        try:
+            names = sorted(each.name for each in self._folder.glob("*.json"))
+        except OSError as error:
+            raise StoreError(
+                f"snapshots cannot be looked for in {self._folder}: {error}"
+            ) from error
+        return [name for name in names if _place(name) is not None]
+
+    def _read(self, name: str) -> _Manifest:
+        try:
+            return msgspec.json.decode((self._folder / name).read_bytes(), type=_Manifest)
+        except msgspec.DecodeError as error:
+            raise StoreCorruptedError(
+                f"{self._folder / name} is damaged ({error}): remove it to use the one before"
+            ) from error
+
+    def _last_files(self, line: str) -> list[_File]:
+        for name in reversed(self._names()):
+            if name.endswith(f"-{line}.json"):
+                return self._read(name).files
+        return []
+
+    def _store(self, path: Path, home: Path, place: Place, there: dict[str, _File]) -> _File:
+        is_table = path.suffix == _TABLE
+        stored = path.name if is_table else f"{place.commits:020d}-{path.name}"
+        size = path.stat().st_size
+        known = there.get(stored)
+        if is_table and known is not None and known.size == size:
+            # a number may be given twice after the machine died: look once in each process
+            of_line, digest = self._digests.get(path.name, ("", ""))
+            if of_line != home.name:
+                digest = _digest(path)
+                self._digests[path.name] = (home.name, digest)
+            if digest == known.digest:
+                return known
+        digest = _copy(path, home / stored)
+        if is_table:
+            self._digests[path.name] = (home.name, digest)
+        return _File(path.name, stored, size, digest)
+
+    def _fetch(self, manifest: _Manifest, target: Path) -> Place:
+        new = target.with_name(f"{target.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        for each in manifest.files:
+            source = self._folder / manifest.line / each.stored
+            if _copy(source, new / each.name) != each.digest:
+                raise StoreCorruptedError(
+                    f"{source} was altered: its digest is not the snapshot's; remove the newest "
+                    f"*.json of {self._folder} to use the one before"
+                )
+        shutil.rmtree(target, ignore_errors=True)
+        new.rename(target)
+        return manifest.place
+
+    def _prune(self, place: Place, line: str) -> None:
+        own = [name for name in self._names() if name.endswith(f"-{line}.json")]
+        for name in own[:-_KEPT]:
+            (self._folder / name).unlink(missing_ok=True)
+        needed = {each.stored for name in own[-_KEPT:] for each in self._read(name).files}
+        for path in (self._folder / line).iterdir():
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+        # lines of earlier owners: this one has all that they had. One without a snapshot may
+        # be that of a later owner, who has just begun
+        for name in self._names():
+            found = _place(name)
+            if found is not None and found.epoch < place.epoch and name not in own:
+                (self._folder / name).unlink(missing_ok=True)
+                of_line = name.rpartition("-")[2].removesuffix(".json")
+                if of_line != line:
+                    shutil.rmtree(self._folder / of_line, ignore_errors=True)
+
+
+def _place(name: str) -> Place | None:
+    epoch, _, rest = name.partition("-")
+    commits = rest.partition("-")[0]
+    if not (epoch.isdecimal() and commits.isdecimal()):
+        return None
+    return Place(int(epoch), int(commits))
+
+
+def _copy(source: Path, target: Path) -> str:
+    new = target.with_name(f"{target.name}.part")
+    digest = blake2b(digest_size=16)
+    with new.open("wb") as file:
+        for part in _parts(source):
+            digest.update(part)
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(target)
+    return digest.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    for part in _parts(path):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while part := file.read(_CHUNK_BYTES):
+            yield part
+
+
+def _write(path: Path, content: bytes) -> None:
+    new = path.with_name(f"{path.name}.part")
+    with new.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+    with suppress(OSError):  # not every shared file system lets a folder be flushed
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
