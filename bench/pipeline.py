@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,13 @@ FEED = ROOT.parent / "shared" / "data" / "kuairand" / "feed.csv.gz"
 SAMPLE = ROOT / "configs" / "samples" / "kuairand_feed.csv.gz"
 
 
-def run_walle(feed: Path) -> dict[str, float]:
-    """Run the pipeline in a fresh data directory, return its report."""
+def run_walle(feed: Path, runtime: str = "local") -> dict[str, float]:
+    """Run the pipeline with one host in a fresh data directory, return its report."""
     folder = tempfile.mkdtemp(prefix="walle-bench-")
     try:
         command = [sys.executable, "-m", "walle_stream.cli", "run", str(ROOT / "configs/ipv.yaml")]
         command += ["--set", f"spec.source.path={feed}", "--data-dir", folder + "/d", "--json"]
+        command += ["--runtime", runtime, "--hosts", "1"]
         before = os.times()
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         after = os.times()
@@ -77,12 +79,15 @@ def run_plain(feed: Path) -> dict[str, float]:
 
 def measure_feed(options: argparse.Namespace) -> dict[str, Any]:
     """Measure the main job."""
-    ours, plain = [], []
+    ours, plain, ray = [], [], []
     for number in range(1, options.rounds + 1):
         ours.append(run_walle(options.feed))
         plain.append(run_plain(options.feed))
+        if find_spec("ray"):
+            ray.append(run_walle(options.feed, "ray")["events_per_cpu_second"])
         print(
             f"feed, round {number}: walle {ours[-1]['events_per_cpu_second']:,.0f}, "
+            f"under ray {ray[-1] if ray else 0:,.0f}, "
             f"plain loop {plain[-1]['events_per_cpu_second']:,.0f} events per CPU-second",
             flush=True,
         )
@@ -93,6 +98,15 @@ def measure_feed(options: argparse.Namespace) -> dict[str, Any]:
         f"feed, median: walle {walle:,.0f} ({whole:,.0f} with the start of the process), ", end=""
     )
     print(f"plain loop {loop:,.0f}, ratio {walle / loop:.2f}")
+    under_ray = {}
+    if ray:
+        # of the driver, the host and the cloud side; Ray's own processes are not in it
+        speed = statistics.median(ray)
+        print(f"under --runtime ray {speed:,.0f}, {speed / walle:.2f} of the local runtime")
+        under_ray = {
+            "ray_events_per_cpu_second": round(speed),
+            "ray_to_local": round(speed / walle, 3),
+        }
     return {
         "feed": options.feed.name,
         "events": ours[0]["events"],
@@ -101,6 +115,7 @@ def measure_feed(options: argparse.Namespace) -> dict[str, Any]:
         "walle_events_per_process_cpu_second": round(whole),
         "plain_loop_events_per_cpu_second": round(loop),
         "ratio": round(walle / loop, 3),
+        **under_ray,
         "exit_to_commit_p50_ms": statistics.median(r["exit_to_commit_p50_ms"] for r in ours),
         "exit_to_commit_p99_ms": statistics.median(r["exit_to_commit_p99_ms"] for r in ours),
     }

@@ -27,6 +27,8 @@ def pipeline_lines(result: dict) -> list[str]:
         ("walle run", result["walle_events_per_cpu_second"]),
         ("plain loop", result["plain_loop_events_per_cpu_second"]),
     ]
+    if "ray_to_local" in result:
+        rows.insert(1, ("under ray", result["ray_events_per_cpu_second"]))
     top = max(value for _, value in rows)
     lines = [f"## Main job over {result['feed']}, events per CPU-second", "", "```"]
     lines += [f"{name:<12}{value:>10,} {'#' * (value * BAR // top)}" for name, value in rows]

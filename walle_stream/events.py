@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from walle_stream.types import TIME_MAX_MS
+
 type Kind = Literal["page_enter", "page_scroll", "exposure", "click", "page_exit"]
 """The five basic kinds of behaviour events."""
 
@@ -36,10 +38,10 @@ class Event(msgspec.Struct, gc=False):
     """Which visit of the page, unique per device; may be empty: then the
     latest open page of this ``page_id`` is meant."""
 
-    event_time_ms: Annotated[int, msgspec.Meta(ge=0)]
+    event_time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
     """The device's own time, epoch milliseconds: order and lateness."""
 
-    ingest_time_ms: Annotated[int, msgspec.Meta(ge=0)]
+    ingest_time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
     """When the event was first stored, epoch milliseconds: time-outs."""
 
     contents: dict[str, Any] = {}

@@ -14,6 +14,9 @@ HOSTS_MAX = 256
 DEVICE_ID_MAX_BYTES = 1024
 """Longest device id, in bytes of UTF-8."""
 
+TIME_MAX_MS = 2**53 - 1
+"""Latest time of an event, epoch milliseconds; the earliest is 0."""
+
 
 def partition_of(device_id: str, partition_count: int) -> int:
     """Place a device for a source that has no partitions of its own.

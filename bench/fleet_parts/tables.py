@@ -32,7 +32,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
         rss_mib = resting["after"]["rss_mib"]
         made.append(("RSS with all devices at rest, MiB", _MEMORY_MAX_MIB, rss_mib, note))
         p99 = resting["single"]["take_ms"]["p99"]
-        name = "a device at rest comes into memory and takes an event, ms (p99)"
+        name = "a device at rest comes into memory and takes an event, ms (p99), without the commit"
         made.append((name, _ACTIVATION_MAX_MS, p99, timing_note))
     if "hot" in result:
         rounds = result["hot"]["rounds"]

@@ -1,5 +1,7 @@
 """Dead letters made by the partition host: late events and failed runs."""
 
+import json
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
@@ -29,6 +31,36 @@ def event_dead_letter(event: Event) -> DeadLetter:
         raw=raw.decode()[:RAW_MAX_CHARACTERS],
         digest=blake2b(raw, digest_size=16).hexdigest(),
     )
+
+
+def without_large_numbers(events: Iterable[Event]) -> tuple[list[Event], list[DeadLetter]]:
+    """Set those events aside whose contents have integers beyond 64 bits.
+
+    Args:
+        events: Of a batch.
+
+    Returns:
+        The others, and a letter for each that was set aside.
+    """
+    good, letters = [], []
+    for event in events:
+        try:
+            msgspec.msgpack.encode(event.contents)
+        except OverflowError:
+            raw = json.dumps(msgspec.structs.asdict(event), ensure_ascii=False).encode()
+            letters.append(
+                DeadLetter(
+                    route="invalid",
+                    reason="a number in its contents is beyond 64 bits",
+                    origin=f"{event.device_id}@{event.ingest_time_ms}",
+                    device_id=event.device_id,
+                    raw=raw.decode()[:RAW_MAX_CHARACTERS],
+                    digest=blake2b(raw, digest_size=16).hexdigest(),
+                )
+            )
+        else:
+            good.append(event)
+    return good, letters
 
 
 def run_dead_letter(run: RunTask, result: RunResult) -> DeadLetter:

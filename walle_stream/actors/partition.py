@@ -18,7 +18,11 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.actors.dead_letters import event_dead_letter, run_dead_letter
+from walle_stream.actors.dead_letters import (
+    event_dead_letter,
+    run_dead_letter,
+    without_large_numbers,
+)
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
@@ -31,8 +35,9 @@ from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.actors.turn import Delivery, Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
+from walle_stream.events import Event
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, Downlink
+from walle_stream.ports import DeadLetter, Downlink, SourceBatch
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.machine import PartitionMachine, Reply, RunTask
 from walle_stream.stream.sequence import SequencePolicy
@@ -203,9 +208,7 @@ class PartitionHost:
         if delivery.part:
             events = decode_events(delivery.part)
         else:
-            events = batch.events
-            delivery.part = encode_events(events)
-            batch.events = []
+            events, delivery.part = _encoded(batch)
         turn.parts.append(delivery.part)
         for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
@@ -418,6 +421,20 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
+
+
+def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:
+    # the events of a batch as the journal has them; the batch lets them go
+    events, batch.events = batch.events, []
+    try:
+        return events, encode_events(events)
+    except OverflowError:
+        # JSON knows no bounds, what is stored does
+        events, letters = without_large_numbers(events)
+        batch.dead_letters += letters
+        batch.counts.accepted_rows -= len(letters)
+        batch.counts.dead_letter_rows += len(letters)
+        return events, encode_events(events)
 
 
 def _by_task(runs: list[RunTask]) -> dict[str, dict[str, list[RunTask]]]:

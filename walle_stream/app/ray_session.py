@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream import __version__
+from walle_stream.app.ray_auth import adopt_auth_mode
 from walle_stream.app.ray_folder import cluster_folder
 from walle_stream.errors import ClusterError
 
@@ -161,6 +162,8 @@ def _import() -> tuple[Any, str]:
         # only who has the token can run code in a cluster of ours
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    else:
+        adopt_auth_mode(address)
     try:
         import ray  # noqa: PLC0415 - only where Ray runs
     except ImportError as error:

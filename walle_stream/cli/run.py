@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -140,7 +140,8 @@ def _give_up() -> None:
 
 def _say(line: str) -> None:
     if sys.stderr is not None:
-        print(f"walle: {line}", file=sys.stderr)
+        with suppress(OSError):  # who read it may be gone, which must stop nothing
+            print(f"walle: {line}", file=sys.stderr, flush=True)
 
 
 def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:

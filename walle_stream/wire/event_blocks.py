@@ -36,6 +36,7 @@ import msgspec
 
 from walle_stream.errors import SourceFormatError
 from walle_stream.events import KINDS, Event
+from walle_stream.types import TIME_MAX_MS
 
 MAGIC: Final = b"WEV"
 """What such a file begins with; no JSON does."""
@@ -79,8 +80,8 @@ class BlockHeaders(NamedTuple):
     events: list[Event]
     sizes: tuple[int, ...]
     """Of each event, its payload's bytes."""
-    earliest_ms: int
-    """The lowest of all times; below 0 where one is wrong."""
+    has_valid_times: bool
+    """Whether all times lie between 0 and ``TIME_MAX_MS``."""
 
 
 def encode_file_head(marker: bytes) -> bytes:
@@ -220,8 +221,10 @@ def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
         raise SourceFormatError(
             f"the payloads have {head.payloads_bytes} bytes, their headers say {sum(sizes)}"
         )
-    earliest_ms = min(min(times_ms), min(ingest_times_ms))  # noqa: PLW3301 - faster than flat
-    return BlockHeaders(devices, homes, events, sizes, earliest_ms)
+    has_valid_times = all(
+        min(times) >= 0 and max(times) <= TIME_MAX_MS for times in (times_ms, ingest_times_ms)
+    )
+    return BlockHeaders(devices, homes, events, sizes, has_valid_times)
 
 
 def encode_block(

@@ -21,14 +21,14 @@ from walle_connectors.file_stream import READ_ERRORS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetterRoute
-from walle_stream.types import device_id_problem
+from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 CHUNK_BYTES: Final = 2**16
 """How much is read at once: few enough to be decoded while it is in the processor's caches."""
 
 # the last for what is nested deeper than the decoder goes
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_BELOW_ZERO: Final = "`int` >= 0"  # what the decoder says of a time
+_BAD_TIME: Final = ("`int` >= ", "`int` <= ")  # what the decoder says of a time
 
 type _Lane = Lane[Position]
 
@@ -206,8 +206,8 @@ class EventsReader(LaneReader[Position]):
         try:
             event = _decode(line)
         except _DECODE_ERRORS as error:
-            if _BELOW_ZERO in str(error):
-                self._refuse(line, "invalid", "a time lies before 1970")
+            if any(words in str(error) for words in _BAD_TIME):
+                self._refuse(line, "invalid", f"a time is outside 0 .. {TIME_MAX_MS} milliseconds")
             else:
                 self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
             return None

@@ -17,7 +17,7 @@ from walle_connectors.events.offsets import PackedPosition
 from walle_connectors.file_stream import READ_ERRORS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.ports import DeadLetterRoute
-from walle_stream.types import device_id_problem
+from walle_stream.types import TIME_MAX_MS, device_id_problem
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, BlockHeaders
 
 type _Lane = Lane[PackedPosition]
@@ -92,7 +92,7 @@ class PackedReader(LaneReader[PackedPosition]):
                     strange[place] = problem
                 lane = self._lanes[0] if problem else self._remember(device_id)
             lanes.append(lane)
-        if strange or headers.earliest_ms < 0 or max(headers.sizes) > self._max_bytes:
+        if strange or not headers.has_valid_times or max(headers.sizes) > self._max_bytes:
             return lanes, self._refusals(headers, strange)
         return lanes, {}
 
@@ -103,8 +103,11 @@ class PackedReader(LaneReader[PackedPosition]):
             if size > self._max_bytes:
                 reason = f"a payload of {size} bytes, at most {self._max_bytes} are allowed"
                 refused[index] = ("oversized", reason)
-            elif min(event.event_time_ms, event.ingest_time_ms) < 0:
-                refused[index] = ("invalid", "a time lies before 1970")
+            elif not (
+                0 <= event.event_time_ms <= TIME_MAX_MS and 0 <= event.ingest_time_ms <= TIME_MAX_MS
+            ):
+                reason = f"a time is outside 0 .. {TIME_MAX_MS} milliseconds"
+                refused[index] = ("invalid", reason)
             elif headers.homes[index] in strange:
                 refused[index] = ("invalid", strange[headers.homes[index]])
         return refused

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
+from walle_stream.types import TIME_MAX_MS
+
 INT_MAX: Final = 2**63 - 1
 """Largest integer in an event; the smallest is its negative."""
-
-TIME_MAX_MS: Final = 2**53 - 1
-"""Latest time, epoch milliseconds; the earliest is 0."""
 
 EVENTS_PER_ROW_MAX: Final = 10_000
 """Most values that ``each`` may repeat an event for."""

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from walle_connectors.files.expressions import ExpressionError, parse_expression
-from walle_connectors.files.functions import INT_MAX, RUNTIME, TIME_MAX_MS
+from walle_connectors.files.functions import INT_MAX, RUNTIME
 from walle_connectors.files.layout import CsvLayout, JsonLayout, RowLayout
 from walle_connectors.files.translate import Translator, Typed, ValueType
 from walle_stream.events import Event
+from walle_stream.types import TIME_MAX_MS
 
 if TYPE_CHECKING:
     from walle_connectors.files.model import EventModel, FilesModel

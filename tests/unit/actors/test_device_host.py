@@ -13,6 +13,7 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import VmCrashedError
 from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
 
@@ -155,3 +156,20 @@ def test_a_latency_counts_from_where_the_source_says_that_a_batch_arrived(tmp_pa
     handed = latencies_of(tmp_path / "handed", None)
     assert waited.count == handed.count == 1
     assert waited.sum_ms >= 1e7 > handed.sum_ms
+
+
+def test_numbers_that_cannot_be_stored_cost_their_own_event_alone(tmp_path):
+    host = open_host(tmp_path, CountingPool(), 1)
+    numbers = [1, 2**64, -(2**70), 2**64 - 1]
+    given = [Event("d", "click", "click", "p", "", n, n, {"n": x}) for n, x in enumerate(numbers)]
+    counts = SourceCounts(4, 4)
+    host.on_message(Delivery(SourceBatch(0, given, b"1", counts, []), 0.0))
+    [status] = host.on_message(GetStatus())
+    found = status.counters
+    assert (found.events, found.accepted_rows, found.dead_letter_rows) == (2, 2, 2)
+    host.on_message(Close(0.0))
+    with PartitionStore.open(tmp_path / "rows", read_only=True) as store:
+        letters = [value for _, value in store.scan(keys.DEAD_LETTER_PREFIX)]
+    assert len(letters) == 2
+    assert b"beyond 64 bits" in letters[0]
+    assert b"18446744073709551616" in letters[0]

@@ -89,7 +89,7 @@ def test_a_block_gives_its_events_and_each_device_once():
     assert headers.events == events
     assert {type(each) for each in headers.events} == {Event}
     assert headers.sizes == tuple(range(RECORDS_MAX))
-    assert headers.earliest_ms == 1_000
+    assert headers.has_valid_times
     assert len({id(each.device_id) for each in headers.events}) == 3
     assert len({id(each.contents) for each in headers.events}) == RECORDS_MAX
 

@@ -52,8 +52,11 @@ def test_what_stands_beside_an_event_is_skipped(source):
         (line(device_id=""), "invalid", "the device id is empty"),
         (line(device_id="a\0b"), "invalid", "NUL"),
         (line(device_id=7), "decode", "Expected `str`"),
-        (line(event_time_ms=-1), "invalid", "before 1970"),
-        (line(ingest_time_ms=-1, device_id="e"), "invalid", "before 1970"),
+        (line(event_time_ms=-1), "invalid", "outside 0"),
+        (line(event_time_ms=2**53), "invalid", "outside 0"),
+        (line(ingest_time_ms=2**62), "invalid", "outside 0"),
+        (line(ingest_time_ms=2**70), "invalid", "outside 0"),
+        (line(ingest_time_ms=-1, device_id="e"), "invalid", "outside 0"),
         (line(payload="x" * 5_000), "oversized", "at most 1000 are allowed"),
     ],
 )

@@ -98,8 +98,9 @@ def test_an_offset_is_a_block_and_a_place_in_it(source):
     [
         ({"device_id": ""}, "invalid", "the device id is empty", 1_000),
         ({"device_id": "a\0b"}, "invalid", "NUL", 1_000),
-        ({"event_time_ms": -1}, "invalid", "before 1970", 1_000),
-        ({"ingest_time_ms": -1, "device_id": "new"}, "invalid", "before 1970", 1_000),
+        ({"event_time_ms": -1}, "invalid", "outside 0", 1_000),
+        ({"ingest_time_ms": 2**62}, "invalid", "outside 0", 1_000),
+        ({"ingest_time_ms": -1, "device_id": "new"}, "invalid", "outside 0", 1_000),
     ],
 )
 @pytest.mark.parametrize("partitions", [1, 3])

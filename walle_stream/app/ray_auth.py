@@ -1,0 +1,57 @@
+"""How a Ray cluster wants its callers to prove themselves, before Ray is imported.
+
+A cluster checks tokens if its ``ray start`` found one, and a process that joins must do
+the same as the cluster: with a token where none is checked Ray cancels every actor, without
+one where it is checked nothing answers. The cluster does not tell, but a run is on one of
+its machines, whose raylet has it in its environment.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+MODE: Final = "RAY_AUTH_MODE"
+"""``token`` or ``disabled``; read by Ray when it is imported."""
+
+_TOKENS: Final = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+_PROC: Final = Path("/proc")
+_RAYLET: Final = b"/raylet"
+_GCS: Final = b"--gcs-address="
+
+
+def adopt_auth_mode(address: str) -> None:
+    """Set the mode of the cluster at an address for this process, unless it is set.
+
+    Args:
+        address: ``HOST:PORT`` or ``auto``.
+    """
+    if os.environ.get(MODE):
+        return
+    port = address.rpartition(":")[2] if ":" in address else ""
+    modes = set(_modes_here(port))
+    if len(modes) == 1:
+        os.environ[MODE] = modes.pop()
+    elif _has_token():
+        os.environ[MODE] = "token"  # as `ray start` does
+
+
+def _modes_here(port: str) -> Iterator[str]:
+    # of the raylets on this machine that belong to the cluster and to this user
+    for folder in _PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            arguments = (folder / "cmdline").read_bytes().split(b"\0")
+            if not arguments[0].endswith(_RAYLET):
+                continue
+            of = [each.removeprefix(_GCS) for each in arguments if each.startswith(_GCS)]
+            if port and not any(each.endswith(b":" + port.encode()) for each in of):
+                continue
+            environ = (folder / "environ").read_bytes().split(b"\0")
+            found = dict(each.partition(b"=")[::2] for each in environ)
+            yield (found.get(MODE.encode()) or b"disabled").decode()
+
+
+def _has_token() -> bool:
+    is_kept = (Path.home() / ".ray" / "auth_token").exists()
+    return is_kept or any(os.environ.get(name) for name in _TOKENS)
