@@ -1,15 +1,12 @@
-"""Apache Kafka: a topic of raw events as a source.
+"""Apache Kafka: ``source`` reads a topic of raw events, ``replay`` writes and records one.
 
-``connection`` is what all parts share. The source: ``source`` opens, ``reader`` reads all
-partitions, ``membership`` those that a consumer group gives to this host; ``offsets`` says
-where a partition stands and where it begins, ``records`` makes batches of records. ``command``
-is ``walle replay``. Nothing here imports kafka-python before it is needed, since it is an extra.
+``connection`` is what all parts share. Nothing here imports kafka-python before it is
+needed, since it is an extra.
 """
 
 from typing import Final
 
-from walle_connectors.kafka.model import KafkaSourceModel
-from walle_connectors.kafka.source import KafkaSource
+from walle_connectors.kafka.source import KafkaSource, KafkaSourceModel
 
 
 class KafkaConnector:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from walle_connectors.kafka.client import TopicClient, TopicIdentity
-from walle_connectors.kafka.membership import GroupReader
-from walle_connectors.kafka.model import KafkaSourceModel
-from walle_connectors.kafka.reader import KafkaReader
+from walle_connectors.kafka.source.client import TopicClient, TopicIdentity
+from walle_connectors.kafka.source.membership import GroupReader
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.reader import KafkaReader
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.ports import Placement
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from walle_connectors.kafka.model import MissingOffset
+from walle_connectors.kafka.source.model import MissingOffset
 from walle_stream.errors import SourceChangedError, SourceError
 
 OFFSET_VERSION: Final = 1

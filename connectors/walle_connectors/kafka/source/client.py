@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_connectors.kafka.model import KafkaSourceModel, StartTime
-from walle_connectors.kafka.offsets import Bounds
-from walle_connectors.kafka.reaching import expect_broker
+from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
+from walle_connectors.kafka.source.offsets import Bounds
+from walle_connectors.kafka.source.reaching import expect_broker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError
 

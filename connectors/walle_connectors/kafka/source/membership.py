@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, override
 
-from walle_connectors.kafka.client import TopicClient, source_errors
-from walle_connectors.kafka.model import KafkaSourceModel
-from walle_connectors.kafka.polling import POLL_MS, Polled, PollThread
-from walle_connectors.kafka.reader import KafkaReader
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.polling import POLL_MS, Polled, PollThread
+from walle_connectors.kafka.source.reader import KafkaReader
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, WalleError
 from walle_stream.ports import Placement, SourceBatch

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_connectors.kafka.client import TopicClient, source_errors
-from walle_connectors.kafka.model import KafkaSourceModel
-from walle_connectors.kafka.offsets import (
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.offsets import (
     Beginning,
     Position,
     decode_positions,
     encode_position,
 )
-from walle_connectors.kafka.polling import Polled
-from walle_connectors.kafka.records import BatchMaker
+from walle_connectors.kafka.source.polling import Polled
+from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import SourceBatch
