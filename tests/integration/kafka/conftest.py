@@ -56,15 +56,17 @@ class Topics:
         """Write (key, value, partition or None, timestamp or None); dictionaries become JSON."""
         for key, value, *rest in rows:
             partition, timestamp_ms = [*rest, None, None][:2]
-            data = json.dumps(value).encode() if isinstance(value, dict) else value
-            key = key.encode() if isinstance(key, str) else key
             self._producer.send(
-                name, data, key=key, partition=partition, timestamp_ms=timestamp_ms
+                name,
+                json.dumps(value).encode() if isinstance(value, dict) else value,
+                key=key.encode() if isinstance(key, str) else key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
             )
         self._producer.flush(DEADLINE_S)
 
-    def close(self):
-        for name in self._made:
+    def close(self, *, keeps=False):
+        for name in [] if keeps else self._made:
             self._admin.delete_topics([name], raise_errors=False)
         self._producer.close()
         self._admin.close()
@@ -139,8 +141,10 @@ class OwnBroker:
         from kafka.errors import KafkaError
 
         try:
+            # kafka-python leaves a socket open for each connection that is refused
+            socket.create_connection(self.address.split(":"), 1).close()
             KafkaAdminClient(bootstrap_servers=self.address, bootstrap_timeout_ms=1_000).close()
-        except KafkaError:
+        except (KafkaError, OSError):
             return False
         return True
 

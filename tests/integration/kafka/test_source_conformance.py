@@ -31,7 +31,9 @@ class TestKafkaSource(SourceSuite):
             topics.write(name, [(*row("z", 50), 3), (*row("z", 51), 3)])
 
     def make_source(self, folder):
+        del folder
         return source(self.address, self.names[0], maxRecordBytes=3_000)
 
     def make_changed_source(self, folder):
+        del folder
         return source(self.address, self.names[1])

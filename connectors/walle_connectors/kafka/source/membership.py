@@ -13,7 +13,7 @@ Offsets come from the placement. Those committed to Kafka are for tools that sho
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, override
 
@@ -67,6 +67,8 @@ class GroupReader(KafkaReader):
         self._told: dict[int, int] = {}
         self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
         self._alone_since_ms = 0.0
+        self._is_told = False
+        self._progress = -1.0
         logging.getLogger("kafka.coordinator.consumer").addFilter(_is_no_move)
         with source_errors(model.topic):
             self._consumer.subscribe([model.topic], listener=_listener(self))
@@ -86,11 +88,19 @@ class GroupReader(KafkaReader):
                 f"({self._failure}): run again"
             ) from self._failure
         try:
+            if self._is_told:
+                self._leave()
             batches = super().read()
         except BaseException as error:
             self._failure = error
             raise
         return batches
+
+    @override
+    @property
+    def progress(self) -> float:
+        """Share read of what its partitions had when they were opened; -1 without any."""
+        return self._progress if self._progress >= 0 else super().progress
 
     @override
     def close(self) -> None:
@@ -103,22 +113,24 @@ class GroupReader(KafkaReader):
             return
         self._is_closed = True
         self._polls.stop()
-        numbers = list(self._lanes)
-        is_own = self._thread in {None, threading.current_thread()}
         try:
-            if numbers and is_own:
-                self._give_back(numbers)
+            if self._thread in {None, threading.current_thread()}:
+                self._give_back()
         finally:
             self._lanes.clear()
             self._client.close()
 
-    def _give_back(self, numbers: Sequence[int]) -> None:
+    def _give_back(self) -> None:
+        given = {number: lane.position.next for number, lane in self._lanes.items()}
+        self._lanes.clear()
+        if not given:
+            return
         is_member = self._consumer.group_metadata().member_id == self._member
         if self._failure is None and is_member and not self._is_lost:
-            self._placement.revoke(numbers, monotonic_ms() + self._revoke_ms)
-            self._tell_last_lag()
+            self._placement.revoke(list(given), monotonic_ms() + self._revoke_ms)
+            self._tell_last_lag(given)
         else:
-            self._placement.lose(numbers)
+            self._placement.lose(list(given))
 
     @override
     def _poll(self, most: int) -> Polled | None:
@@ -142,6 +154,22 @@ class GroupReader(KafkaReader):
                 return {}
             raise
         return polled
+
+    @override
+    def _finish(self) -> None:
+        # what was told now is its owner's to commit before partitions are given back
+        if self._ready:
+            self._is_told = True
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        # at once, not when it is closed: a member that no longer polls would hold up the others
+        self._progress = max(super().progress, 0.0)
+        self._is_told, self._is_done = False, True
+        self._give_back()
+        with source_errors(self._client.topic):
+            self._consumer.unsubscribe()
 
     # What the group gives and takes
 
@@ -225,26 +253,23 @@ class GroupReader(KafkaReader):
         if monotonic_ms() < self._tell_at_ms:
             return
         self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
-        offsets = self._news()
-        if offsets:
+        now = {number: lane.position.next for number, lane in self._lanes.items()}
+        news = {number: at for number, at in now.items() if self._told.get(number) != at}
+        self._told = now
+        if news:
             with suppress(Exception):  # whatever it is, nothing depends on it
-                self._consumer.commit_async(offsets)
+                self._consumer.commit_async(self._as_committed(news))
 
-    def _tell_last_lag(self) -> None:
-        offsets = self._news()
-        if offsets:
-            with suppress(Exception):  # same
-                self._consumer.commit(offsets, timeout_ms=_LAST_TELL_MS)
+    def _tell_last_lag(self, news: Mapping[int, int]) -> None:
+        with suppress(Exception):  # same
+            self._consumer.commit(self._as_committed(news), timeout_ms=_LAST_TELL_MS)
 
-    def _news(self) -> dict[Any, Any]:
+    def _as_committed(self, offsets: Mapping[int, int]) -> dict[Any, Any]:
         from kafka import OffsetAndMetadata  # noqa: PLC0415 - an extra
 
-        now = {number: lane.position.next for number, lane in self._lanes.items()}
-        told, self._told = self._told, now
         return {
             self._client.place(number): OffsetAndMetadata(at, "", -1)
-            for number, at in now.items()
-            if told.get(number) != at
+            for number, at in offsets.items()
         }
 
 

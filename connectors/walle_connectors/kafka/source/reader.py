@@ -63,7 +63,6 @@ class KafkaReader:
         self._client, self._consumer = client, client.consumer
         self._lanes: dict[int, Lane] = {}
         self._left = limit
-        self._limited = limit is not None
         self._ready: list[SourceBatch] = []
         self._is_done = self._is_closed = False
         self._maker = BatchMaker(model.topic, model.max_record_bytes)
@@ -159,7 +158,7 @@ class KafkaReader:
 
     def _go_on(self) -> None:
         if self._left is not None and self._left <= 0:
-            self._is_done = True
+            self._finish()
             return
         most = self.batch_events if self._left is None else min(self.batch_events, self._left)
         found = self._poll(most)
@@ -247,7 +246,11 @@ class KafkaReader:
             batch = self._maker.make(number, (), encode_position(lane.position))
             batch.is_end = True
             self._ready.append(batch)
-        self._is_done = self._is_at_end
+        if self._is_at_end:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._is_done = True
 
     @property
     def _is_at_end(self) -> bool:
