@@ -58,7 +58,7 @@ class GroupReader(KafkaReader):
         self._placement = placement
         self._stops_at_end = model.stop_at_end
         self._revoke_ms = model.poll_interval_ms * REVOKE_SHARE
-        self._polls = PollThread(self._poll_consumer, f"kafka-poll-{model.topic}")
+        self._polls = PollThread(self._poll_beside, f"kafka-poll-{model.topic}")
         self._moved = threading.Event()
         self._member = ""
         self._is_lost = False
@@ -144,16 +144,15 @@ class GroupReader(KafkaReader):
     def _ask_consumer(self, most: int) -> Polled | None:
         return self._polls.poll(most, _WAIT_S)
 
-    def _poll_consumer(self, most: int) -> Polled:
+    def _poll_beside(self, most: int) -> Polled:
         from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
 
         try:
-            polled: Polled = self._consumer.poll(POLL_MS, max_records=most)
+            return self._poll_consumer(POLL_MS, most)
         except KafkaError as error:
             if isinstance(error.__cause__, InterruptedError):
                 return {}
             raise
-        return polled
 
     @override
     def _finish(self) -> None:
@@ -228,6 +227,11 @@ class GroupReader(KafkaReader):
     def _open(self, numbers: Sequence[int], generation: int) -> None:
         if not numbers:
             return
+        if numbers[-1] >= self._client.identity.partition_count:
+            raise SourceError(
+                f"topic {self._client.topic!r} has got more partitions while it was read: devices "
+                "may be elsewhere now; start with a new --data-dir"
+            )
         offsets = self._placement.assign(numbers, generation)
         try:
             self._add(self._begin(numbers, offsets))

@@ -63,6 +63,7 @@ class KafkaReader:
         self._client, self._consumer = client, client.consumer
         self._lanes: dict[int, Lane] = {}
         self._left = limit
+        self._arrived_ms = 0.0
         self._ready: list[SourceBatch] = []
         self._is_done = self._is_closed = False
         self._maker = BatchMaker(model.topic, model.max_record_bytes)
@@ -164,11 +165,10 @@ class KafkaReader:
         found = self._poll(most)
         if found is None:
             return
-        arrived_ms = monotonic_ms()
         for place, records in found.items():
             lane = self._lanes.get(place.partition)
             if lane is not None and not lane.is_at_end:
-                self._take(place, lane, records, arrived_ms)
+                self._take(place, lane, records)
         if not found:
             self._look_for_ends()
         self._tell_ends()
@@ -178,7 +178,11 @@ class KafkaReader:
         return self._ask(most)
 
     def _ask_consumer(self, most: int) -> Polled | None:
-        polled: Polled = self._consumer.poll(POLL_MS, max_records=most)
+        return self._poll_consumer(POLL_MS, most)
+
+    def _poll_consumer(self, wait_ms: int, most: int) -> Polled:
+        polled: Polled = self._consumer.poll(wait_ms, max_records=most)
+        self._arrived_ms = monotonic_ms()
         return polled
 
     def _ask(self, most: int) -> Polled | None:
@@ -197,7 +201,7 @@ class KafkaReader:
         offsets = {number: encode_position(self._lanes[number].position) for number in numbers}
         self._add(self._begin(numbers, offsets))
 
-    def _take(self, place: Any, lane: Lane, records: Sequence[Any], arrived_ms: float) -> None:
+    def _take(self, place: Any, lane: Lane, records: Sequence[Any]) -> None:
         end = lane.position.end
         if 0 <= end <= records[-1].offset:
             records = [record for record in records if record.offset < end]
@@ -210,7 +214,7 @@ class KafkaReader:
             records,
             encode_position(lane.position),
             keeps_raw=self.keeps_raw,
-            arrived_ms=arrived_ms,
+            arrived_ms=self._arrived_ms,
         )
         self._ready.append(batch)
         if self._left is not None:
