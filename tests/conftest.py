@@ -11,7 +11,7 @@ settings.register_profile("walle", deadline=None)
 settings.load_profile("walle")
 
 # the machinery of chaos runs and the user's own settings must not reach the tests
-for _name in [name for name in os.environ if name.startswith("WALLE_")]:
+for _name in [name for name in os.environ if name.startswith("WALLE_") and "KAFKA" not in name]:
     del os.environ[_name]
 
 

@@ -4,6 +4,7 @@ Every error that leaves the library is one of these. The tree (a test holds it
 against the classes)::
 
     WalleError
+    ├─ BrokerUnreachableError(ConnectionError)
     ├─ CampaignError(ValueError)
     ├─ ChaosError
     ├─ FunctionError(ValueError)
@@ -75,6 +76,17 @@ class WalleError(Exception):
     def __str__(self) -> str:
         """Return the message, never the tuple of all fields."""
         return self.message
+
+
+class BrokerUnreachableError(WalleError, ConnectionError):
+    """No broker of those named answers, or its TLS is refused.
+
+    The message says which: start the broker, or correct ``brokers`` and ``tls``.
+    Nothing that was committed is lost, run again.
+    """
+
+    exit_code: ClassVar[int] = 12
+    is_retryable: ClassVar[bool] = True
 
 
 class CampaignError(WalleError, ValueError):

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter
+from walle_connectors.event_text import DECODE_ERRORS, decode_problem
 from walle_connectors.events.lane_reader import LaneReader
 from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import Position
@@ -21,14 +22,10 @@ from walle_connectors.file_stream import READ_ERRORS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetterRoute
-from walle_stream.types import TIME_MAX_MS, device_id_problem
+from walle_stream.types import device_id_problem
 
 CHUNK_BYTES: Final = 2**16
 """How much is read at once: few enough to be decoded while it is in the processor's caches."""
-
-# the last for what is nested deeper than the decoder goes
-_DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_BAD_TIME: Final = ("`int` >= ", "`int` <= ")  # what the decoder says of a time
 
 type _Lane = Lane[Position]
 
@@ -137,7 +134,7 @@ class EventsReader(LaneReader[Position]):
             return None
         try:
             events = _decode_lines(block)
-        except _DECODE_ERRORS:
+        except DECODE_ERRORS:
             return None
         if len(events) != count:
             return None  # blank lines
@@ -167,7 +164,7 @@ class EventsReader(LaneReader[Position]):
                 event = _decode(line)
                 lane = homes[event.device_id]
                 is_plain = size <= max_size
-            except (*_DECODE_ERRORS, KeyError):
+            except (*DECODE_ERRORS, KeyError):
                 is_plain = False
             if not is_plain:
                 self._at, self._row = at, number
@@ -205,11 +202,8 @@ class EventsReader(LaneReader[Position]):
             return None
         try:
             event = _decode(line)
-        except _DECODE_ERRORS as error:
-            if any(words in str(error) for words in _BAD_TIME):
-                self._refuse(line, "invalid", f"a time is outside 0 .. {TIME_MAX_MS} milliseconds")
-            else:
-                self._refuse(line, "decode", f"is no event: {error}", type(error).__name__)
+        except DECODE_ERRORS as error:
+            self._refuse(line, *decode_problem(error))
             return None
         problem = device_id_problem(event.device_id)
         if problem:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from walle_connectors.dead_letters import record_dead_letter
+from walle_connectors.event_text import BAD_TIME
 from walle_connectors.events.blocks import Block, BlockFile, Stretch
 from walle_connectors.events.lane_reader import LaneReader
 from walle_connectors.events.lanes import Lane
@@ -106,8 +107,7 @@ class PackedReader(LaneReader[PackedPosition]):
             elif not (
                 0 <= event.event_time_ms <= TIME_MAX_MS and 0 <= event.ingest_time_ms <= TIME_MAX_MS
             ):
-                reason = f"a time is outside 0 .. {TIME_MAX_MS} milliseconds"
-                refused[index] = ("invalid", reason)
+                refused[index] = ("invalid", BAD_TIME)
             elif headers.homes[index] in strange:
                 refused[index] = ("invalid", strange[headers.homes[index]])
         return refused

@@ -1,0 +1,132 @@
+"""Writes what a topic has into a file of events, in the order of the records' times.
+
+A line is the record's value with ``device_id`` from its key and ``ingest_time_ms`` from its
+time, so that replaying the file gives the same events at the same distances.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.errors import SourceError
+
+_AHEAD: Final = 2_000  # records of a partition that wait for the others
+_POLL_MS: Final = 200
+
+
+def record(connection: Connection, topic: str, file: Path) -> dict[str, Any]:
+    """Write the records that a topic has now; blocks.
+
+    Args:
+        connection: Where the brokers are.
+        topic: Its name.
+        file: Written over when all was read; nothing is left where that fails.
+
+    Returns:
+        ``events``, ``bytes``, and ``skipped``: records that are no event of a device.
+
+    Raises:
+        SourceError: The topic cannot be read, or the file not be written.
+        BrokerUnreachableError: No broker answers, or TLS is refused.
+    """
+    keys = connection.model_dump(by_alias=True) | {"topic": topic}
+    client = TopicClient(KafkaSourceModel.model_validate(keys))
+    counts = {"events": 0, "bytes": 0, "skipped": 0}
+    try:
+        with _written(file) as out:
+            for each in _in_order(client):
+                line = _line(each)
+                if line is None:
+                    counts["skipped"] += 1
+                else:
+                    counts["events"] += 1
+                    counts["bytes"] += out.write(line)
+    finally:
+        client.close()
+    return counts
+
+
+def _in_order(client: TopicClient) -> Iterator[Any]:
+    """Merge the partitions by time; a partition that is far ahead waits."""
+    consumer = client.consumer
+    bounds = client.bounds(range(client.identity.partition_count))
+    ends = {client.place(n): each.end for n, each in bounds.items() if each.end > each.begin}
+    waiting: dict[Any, deque[Any]] = {place: deque() for place in ends}
+    with source_errors(client.topic):
+        consumer.assign(list(ends))
+        for place in ends:
+            consumer.seek(place, bounds[place.partition].begin)
+    heap: list[tuple[int, int, int, Any]] = []  # the next of each partition that has one
+    open_places = set(ends)
+    while open_places or heap:
+        with source_errors(client.topic):
+            _fetch(consumer, waiting, ends, open_places)
+        in_heap = {each[1] for each in heap}
+        for place, records in waiting.items():
+            if records and place.partition not in in_heap:
+                _push(heap, place, records)
+        missing = {place.partition for place in open_places} - {each[1] for each in heap}
+        while heap and not missing:
+            _, number, _, first = heapq.heappop(heap)
+            yield first
+            place = client.place(number)
+            if waiting[place]:
+                _push(heap, place, waiting[place])
+            elif place in open_places:
+                missing.add(number)
+
+
+def _push(heap: list[Any], place: Any, records: deque[Any]) -> None:
+    first = records.popleft()
+    heapq.heappush(heap, (first.timestamp, place.partition, first.offset, first))
+
+
+def _fetch(
+    consumer: Any, waiting: dict[Any, deque[Any]], ends: dict[Any, int], open_places: set[Any]
+) -> None:
+    for place in open_places:
+        (consumer.pause if len(waiting[place]) >= _AHEAD else consumer.resume)(place)
+    if not open_places:
+        return
+    for place, records in consumer.poll(_POLL_MS).items():
+        waiting[place].extend(each for each in records if each.offset < ends[place])
+    for place in list(open_places):
+        # by the consumer's position: the last offsets may be of no record
+        if (consumer.position(place, timeout_ms=0) or 0) >= ends[place]:
+            open_places.discard(place)
+            consumer.pause(place)
+
+
+def _line(record_: Any) -> bytes | None:
+    try:
+        event = msgspec.json.decode(record_.value or b"", type=dict[str, Any])
+        device_id = (record_.key or b"").decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not device_id:
+        return None
+    event |= {"device_id": device_id, "ingest_time_ms": record_.timestamp}
+    return msgspec.json.encode(event) + b"\n"
+
+
+@contextmanager
+def _written(file: Path) -> Iterator[BinaryIO]:
+    if not file.name or (file.exists() and not file.is_file()):
+        raise SourceError(f"{file} is no file: name one that may be written over")
+    part = file.with_name(file.name + ".part")
+    try:
+        with part.open("wb") as out:
+            yield out
+        part.replace(file)
+    except OSError as error:
+        raise SourceError(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,203 @@
+"""``walle replay``: events of a file into a topic, at once or as fast as they came; and back.
+
+Lines are keyed by their ``device_id`` and otherwise sent as they are, so that event times
+stay; ``recording`` writes a topic into such a file. For trying pipelines out, and benches.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import Progress
+
+from walle_connectors.file_stream import READ_ERRORS, FileStream
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.recording import record
+from walle_connectors.kafka.source.client import source_errors
+from walle_connectors.kafka.source.reaching import expect_broker
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import SourceError, SpecFileError
+from walle_stream.types import device_id_problem
+
+_CONNECT_MS: Final = 10_000
+_LINE_BYTES: Final = 64 * 2**20
+_FLUSH_S: Final = 120.0
+_SLEEP_S: Final = 0.5  # so that Ctrl-C and progress are not far
+
+
+class _Line(msgspec.Struct):
+    device_id: str
+    ingest_time_ms: int | None = None
+    event_time_ms: int | None = None
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    parser = commands.add_parser(
+        "replay", help="write the events of a file into a Kafka topic, or record one"
+    )
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="JSON Lines of events; gzip is recognised"
+    )
+    parser.add_argument("--topic", required=True, help="keyed by device")
+    parser.add_argument(
+        "--brokers", required=True, action="append", metavar="HOST:PORT", help="may be repeated"
+    )
+    for name, text in (("ca", "who signed the brokers'"), ("cert", "ours"), ("key", "its key")):
+        parser.add_argument(
+            f"--tls-{name}", type=Path, metavar="FILE", help=f"PEM, for TLS: {text}"
+        )
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--record", action="store_true", help="write what the topic has now into FILE")
+    way.add_argument(
+        "--speed",
+        type=_speed,
+        metavar="X",
+        help="1: as fast as the events came, 2: twice; left out: as fast as it goes",
+    )
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay, or record; nothing is left of a recording that fails.
+
+    Args:
+        options: As parsed.
+
+    Raises:
+        SpecFileError: An option is wrong.
+        SourceError: The file cannot be read or written, or the topic not be used.
+        BrokerUnreachableError: No broker answers, or TLS is refused.
+    """
+    connection = _connection(options)
+    expect_broker(connection, _CONNECT_MS)
+    began_ms = monotonic_ms()
+    if options.record:
+        counts = record(connection, options.topic, options.file)
+    else:
+        counts = _replay(connection, options.topic, options.file, options.speed)
+    counts["seconds"] = round((monotonic_ms() - began_ms) / 1000.0, 3)
+    if options.json:
+        sys.stdout.write(json.dumps({"file": str(options.file), "topic": options.topic, **counts}))
+        sys.stdout.write("\n")
+    else:
+        arrow = "<-" if options.record else "->"
+        sys.stdout.write(
+            f"{options.file} {arrow} {options.topic}: {counts['events']:,} events, "
+            f"{counts['bytes']:,} bytes in {counts['seconds']:.1f} s\n"
+        )
+    return 0
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0 < speed < float("inf"):
+        raise ValueError(text)
+    return speed
+
+
+def _connection(options: argparse.Namespace) -> Connection:
+    tls = {name: getattr(options, f"tls_{name}") for name in ("ca", "cert", "key")}
+    given = {name: path for name, path in tls.items() if path is not None}
+    keys = {"brokers": options.brokers, "clientId": "walle-replay", "tls": given or None}
+    try:
+        return Connection.model_validate(keys)
+    except ValidationError as error:
+        raise SpecFileError(f"walle replay: {error.errors()[0]['msg']}") from error
+
+
+def _replay(connection: Connection, topic: str, file: Path, speed: float | None) -> dict[str, Any]:
+    try:
+        from kafka import KafkaProducer  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise SourceError(f"walle replay needs walle-stream[kafka] ({error})") from error
+    stream = FileStream(file)
+    failures: list[BaseException] = []
+    counts = {"events": 0, "bytes": 0}
+    with source_errors(topic):
+        producer = KafkaProducer(
+            **connection.client_options(), acks="all", enable_idempotence=True, linger_ms=5
+        )
+    try:
+        with _bar() as bar, source_errors(topic):
+            _expect_topic(producer, topic)
+            shown = bar.add_task("replaying", total=1.0)
+            pace = _Pace(speed)
+            for line, head in _lines(stream, file.name):
+                pace.wait(head.ingest_time_ms or head.event_time_ms or 0)
+                producer.send(topic, line, key=head.device_id.encode()).add_errback(failures.append)
+                counts["events"] += 1
+                counts["bytes"] += len(line)
+                if failures:
+                    raise failures[0]
+                if counts["events"] % 1_000 == 0:
+                    bar.update(shown, completed=stream.progress)
+            producer.flush(_FLUSH_S)
+            if failures:
+                raise failures[0]
+    finally:
+        stream.close()
+        producer.close(timeout=1)
+    return counts
+
+
+class _Pace:
+    """Lets events go as far apart as they came, divided by the speed."""
+
+    def __init__(self, speed: float | None) -> None:
+        self._speed = speed
+        self._first: tuple[int, float] | None = None
+
+    def wait(self, time_ms: int) -> None:
+        if self._speed is None:
+            return
+        now_ms = monotonic_ms()
+        if self._first is None:
+            self._first = (time_ms, now_ms)
+        first_ms, began_ms = self._first
+        due_ms = began_ms + (time_ms - first_ms) / self._speed
+        while (left_s := (due_ms - monotonic_ms()) / 1000.0) > 0:
+            time.sleep(min(left_s, _SLEEP_S))
+
+
+def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
+    decode = msgspec.json.Decoder(_Line).decode
+    number = 0
+    try:
+        stream.skip_mark()
+        while line := stream.bytes.readline(_LINE_BYTES):
+            number += 1
+            line = line.rstrip(b"\r\n")
+            if not line.strip():
+                continue
+            try:
+                head = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise SourceError(f"{name}:{number}: is no event: {error}; correct it") from error
+            problem = device_id_problem(head.device_id)
+            if problem:
+                raise SourceError(f"{name}:{number}: {problem}; correct it")
+            yield line, head
+    except READ_ERRORS as error:
+        raise SourceError(f"{name} cannot be read on behind line {number} ({error})") from error
+
+
+def _expect_topic(producer: Any, topic: str) -> None:
+    if not producer.partitions_for(topic):
+        raise SourceError(f"there is no topic {topic!r}: create it, or correct --topic")
+
+
+def _bar() -> Progress:
+    return Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

@@ -1,0 +1,206 @@
+"""A topic through kafka-python's consumer: checks at start, places in it, errors as ours.
+
+The one module of the source that asks a broker anything but for records.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
+from walle_connectors.kafka.source.offsets import Bounds
+from walle_connectors.kafka.source.reaching import expect_broker
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import BrokerUnreachableError, SourceError
+
+_ASK_MS: Final = 15_000  # for one question, which several requests may answer
+_LOOK_MS: Final = 5_000  # for the first records of all partitions
+_CLOSE_MS: Final = 2_000
+
+
+class TopicIdentity(msgspec.Struct, frozen=True):
+    """What tells a topic from another one of its name."""
+
+    partition_count: int
+    cluster: str
+    topic_id: str
+    """Empty where the brokers do not say."""
+
+
+@contextmanager
+def source_errors(name: str) -> Iterator[None]:
+    """Turn kafka-python's errors into ours.
+
+    Args:
+        name: The topic, for messages.
+
+    Raises:
+        SourceError: For every error of a broker or of the library.
+        BrokerUnreachableError: No broker answered.
+    """
+    from kafka import errors  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
+        raise BrokerUnreachableError(
+            f"topic {name!r}: the brokers do not answer ({error}): start them and run again"
+        ) from error
+    except errors.AuthorizationError as error:
+        raise SourceError(
+            f"topic {name!r}: reading is not allowed ({type(error).__name__}): grant READ and "
+            "DESCRIBE on topic and group to this client"
+        ) from error
+    except errors.LogTruncationError as error:
+        raise SourceError(
+            f"topic {name!r}: a broker lost records that were read already ({error}): see "
+            "spec.source.onMissingOffset, then run again"
+        ) from error
+    except errors.KafkaError as error:
+        raise SourceError(
+            f"topic {name!r} cannot be read on ({type(error).__name__}: {error}): what was "
+            "committed is kept, run again"
+        ) from error
+
+
+class TopicClient:
+    """A consumer of one topic. One thread, but for what its rebalance listener does."""
+
+    def __init__(self, model: KafkaSourceModel, *, is_member: bool = False) -> None:
+        """Connect and look for the topic; blocks.
+
+        Args:
+            model: The source's definition.
+            is_member: Whether for joining the group, else for asking, or having all partitions.
+
+        Raises:
+            BrokerUnreachableError: No broker answers in time, or TLS is refused.
+            SourceError: kafka-python is not installed, or the topic is not there.
+        """
+        try:
+            from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise SourceError(
+                f"the source kafka needs the extra of that name ({error}): install "
+                "walle-stream[kafka]"
+            ) from error
+        self._model, self.topic = model, model.topic
+        self._place: Any = TopicPartition
+        expect_broker(model, model.connect_timeout_ms)
+        with source_errors(model.topic):
+            self.consumer: Any = KafkaConsumer(
+                **model.consumer_options(), **(_member_options(model) if is_member else {})
+            )
+        try:
+            self.identity = self._identify()
+        except BaseException:
+            self.close()
+            raise
+
+    def place(self, partition: int) -> Any:
+        """Return what kafka-python calls a partition.
+
+        Args:
+            partition: Its number.
+        """
+        return self._place(self.topic, partition)
+
+    def bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
+        """Ask what partitions have now; blocks.
+
+        Args:
+            partitions: Which.
+
+        Raises:
+            SourceError: They cannot be asked.
+        """
+        places = [self.place(partition) for partition in partitions]
+        if not places:
+            return {}
+        with source_errors(self.topic):
+            begins = self.consumer.beginning_offsets(places, timeout_ms=_ASK_MS)
+            ends = self.consumer.end_offsets(places, timeout_ms=_ASK_MS)
+            start_at = self._model.start_at
+            if isinstance(start_at, StartTime):
+                wanted = dict.fromkeys(places, start_at.timestamp_ms)
+                found = self.consumer.offsets_for_times(wanted, timeout_ms=_ASK_MS)
+                # nothing is as late: begin with what comes
+                starts = {
+                    place: ends[place] if found[place] is None else found[place].offset
+                    for place in places
+                }
+            else:
+                starts = begins if start_at == "earliest" else ends
+        return {
+            place.partition: Bounds(begins[place], ends[place], starts[place]) for place in places
+        }
+
+    def check_keys(self) -> None:
+        """Look at the first record of each partition; blocks for some seconds at most.
+
+        Raises:
+            SourceError: One has no key, so records of a device may be anywhere.
+        """
+        bounds = self.bounds(range(self.identity.partition_count))
+        missing = {
+            self.place(number): each.begin
+            for number, each in bounds.items()
+            if each.end > each.begin
+        }
+        if not missing:
+            return
+        with source_errors(self.topic):
+            self.consumer.assign(list(missing))
+            for place, begin in missing.items():
+                self.consumer.seek(place, begin)
+            deadline_ms = monotonic_ms() + _LOOK_MS
+            # partitions whose records were all compacted away have none to show
+            while missing and monotonic_ms() < deadline_ms:
+                for place, records in self.consumer.poll(100).items():
+                    self._expect_key(records)
+                    missing.pop(place, None)
+                    self.consumer.pause(place)
+
+    def _expect_key(self, records: Sequence[Any]) -> None:
+        first = records[0]
+        if first.key is None:
+            raise SourceError(
+                f"topic {self.topic!r} is not keyed by device: the record "
+                f"{self.topic}[{first.partition}]@{first.offset} has no key; write records with "
+                "the device id as key, so that a device stays in one partition"
+            )
+
+    def _identify(self) -> TopicIdentity:
+        with source_errors(self.topic):
+            numbers = self.consumer.partitions_for_topic(self.topic)
+        if not numbers:
+            raise SourceError(
+                f"there is no topic {self.topic!r} at {', '.join(self._model.brokers)}: create it, "
+                "or correct spec.source.topic"
+            )
+        # the library keeps both, and has no public way to them
+        cluster: Any = getattr(self.consumer, "_cluster", None)
+        topic_id = cluster.topic_id(self.topic) if hasattr(cluster, "topic_id") else None
+        return TopicIdentity(
+            len(numbers), getattr(cluster, "cluster_id", None) or "", str(topic_id or "")
+        )
+
+    def close(self) -> None:
+        """Leave the group, if there is one, and disconnect; may be called twice."""
+        self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
+
+
+def _member_options(model: KafkaSourceModel) -> dict[str, Any]:
+    from kafka.coordinator.assignors.cooperative_sticky import (  # noqa: PLC0415 - an extra
+        CooperativeStickyAssignor,
+    )
+
+    return {
+        "group_id": model.group,
+        "max_poll_interval_ms": model.poll_interval_ms,
+        "session_timeout_ms": model.session_timeout_ms,
+        "heartbeat_interval_ms": min(3_000, model.session_timeout_ms // 3),
+        "partition_assignment_strategy": [CooperativeStickyAssignor],
+    }

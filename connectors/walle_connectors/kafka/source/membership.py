@@ -1,0 +1,300 @@
+"""Reads the partitions that a consumer group gives to this host.
+
+The group decides by the cooperative-sticky assignor: a partition that stays is read on
+through a rebalance, and one that goes is given to nobody before its owner has joined once
+more. kafka-python calls its listener on the thread of its I/O, where nothing may block,
+while ``Placement`` wants the thread of ``read``. So the listener only keeps new partitions
+from being fetched and, where some go, ends the poll: an exception is the one way, and the
+next poll is where the host joins again. Between the two ``read`` compares what it has with
+what the consumer has, gives back, and opens.
+
+Offsets come from the placement. Those committed to Kafka are for tools that show lag.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, override
+
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.polling import POLL_MS, Polled, PollThread
+from walle_connectors.kafka.source.reader import KafkaReader
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import SourceError, WalleError
+from walle_stream.ports import Placement, SourceBatch
+
+REVOKE_SHARE: Final = 0.2
+"""Share of the poll interval in which partitions must have been given back."""
+
+_WAIT_S: Final = 0.005
+_TELL_LAG_MS: Final = 5_000.0
+_ALONE_MS: Final = 10_000.0  # so long a bounded run waits for partitions
+_LAST_TELL_MS: Final = 1_000
+
+
+class GroupReader(KafkaReader):
+    """A member of a consumer group. One thread, which calls the placement, too."""
+
+    def __init__(
+        self,
+        client: TopicClient,
+        model: KafkaSourceModel,
+        placement: Placement,
+        batch_events: int,
+        limit: int | None,
+    ) -> None:
+        """Subscribe; partitions come with the first reads.
+
+        Args:
+            client: Of the group; taken.
+            model: The source's definition.
+            placement: Opens and closes partitions.
+            batch_events: Most events in a batch.
+            limit: Most records that this member reads in this run.
+        """
+        super().__init__(client, model, batch_events, limit)
+        self._placement = placement
+        self._stops_at_end = model.stop_at_end
+        self._revoke_ms = model.poll_interval_ms * REVOKE_SHARE
+        self._polls = PollThread(self._poll_beside, f"kafka-poll-{model.topic}")
+        self._moved = threading.Event()
+        self._member = ""
+        self._is_lost = False
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._told: dict[int, int] = {}
+        self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
+        self._alone_since_ms = 0.0
+        self._is_told = False
+        self._progress = -1.0
+        logging.getLogger("kafka.coordinator.consumer").addFilter(_is_no_move)
+        with source_errors(model.topic):
+            self._consumer.subscribe([model.topic], listener=_listener(self))
+
+    @override
+    def read(self) -> Sequence[SourceBatch]:
+        """Return what has come, or wait for some milliseconds; opens and closes partitions.
+
+        Raises:
+            SourceError: The topic cannot be read on, or a read before this one failed.
+            WalleError: A partition cannot be opened or closed.
+        """
+        self._thread = threading.current_thread()
+        if self._failure is not None:
+            raise SourceError(
+                f"topic {self._client.topic!r}: the group was left after an error "
+                f"({self._failure}): run again"
+            ) from self._failure
+        try:
+            if self._is_told:
+                self._leave()
+            batches = super().read()
+        except BaseException as error:
+            self._failure = error
+            raise
+        return batches
+
+    @override
+    @property
+    def progress(self) -> float:
+        """Share read of what its partitions had when they were opened; -1 without any."""
+        return self._progress if self._progress >= 0 else super().progress
+
+    @override
+    def close(self) -> None:
+        """Give back what this host has, then leave the group; may be called twice.
+
+        From another thread than the reads' it only leaves the group: partitions are then
+        their host's to close.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._polls.stop()
+        try:
+            if self._thread in {None, threading.current_thread()}:
+                self._give_back()
+        finally:
+            self._lanes.clear()
+            self._client.close()
+
+    def _give_back(self) -> None:
+        given = {number: lane.position.next for number, lane in self._lanes.items()}
+        self._lanes.clear()
+        if not given:
+            return
+        is_member = self._consumer.group_metadata().member_id == self._member
+        if self._failure is None and is_member and not self._is_lost:
+            self._placement.revoke(list(given), monotonic_ms() + self._revoke_ms)
+            self._tell_last_lag(given)
+        else:
+            self._placement.lose(list(given))
+
+    @override
+    def _poll(self, most: int) -> Polled | None:
+        found = self._ask(most)
+        if found is not None:
+            self._follow()
+            self._tell_lag()
+        return found
+
+    @override
+    def _ask_consumer(self, most: int) -> Polled | None:
+        return self._polls.poll(most, _WAIT_S)
+
+    def _poll_beside(self, most: int) -> Polled:
+        from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
+
+        try:
+            return self._poll_consumer(POLL_MS, most)
+        except KafkaError as error:
+            if isinstance(error.__cause__, InterruptedError):
+                return {}
+            raise
+
+    @override
+    def _finish(self) -> None:
+        # what was told now is its owner's to commit before partitions are given back
+        if self._ready:
+            self._is_told = True
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        # at once, not when it is closed: a member that no longer polls would hold up the others
+        self._progress = max(super().progress, 0.0)
+        self._is_told, self._is_done = False, True
+        self._give_back()
+        with source_errors(self._client.topic):
+            self._consumer.unsubscribe()
+
+    # What the group gives and takes
+
+    def hold(self, places: Sequence[Any]) -> None:
+        """Let nothing be fetched of new partitions yet; run by the consumer's I/O thread.
+
+        Args:
+            places: Just assigned.
+
+        Raises:
+            InterruptedError: See ``let_go``.
+        """
+        for place in places:
+            self._consumer.pause(place)
+            # any: without one the consumer would look for an offset itself
+            self._consumer.seek(place, 0)
+        self._end_poll()
+
+    def let_go(self, *, is_lost: bool) -> None:
+        """Take note that partitions went; run by the consumer's I/O thread.
+
+        Args:
+            is_lost: Somebody else may have them already.
+
+        Raises:
+            InterruptedError: Always, but for when the reader closes; it ends the poll.
+        """
+        self._is_lost = self._is_lost or is_lost
+        self._end_poll()
+
+    def _end_poll(self) -> None:
+        self._moved.set()
+        if not self._is_closed:
+            raise InterruptedError("partitions moved")
+
+    def _follow(self) -> None:
+        group = self._consumer.group_metadata()
+        has_left = bool(self._lanes) and group.member_id != self._member
+        if not has_left and not self._moved.is_set():
+            return
+        self._moved.clear()
+        is_lost, self._is_lost = self._is_lost or has_left, False
+        owned = {place.partition for place in self._consumer.assignment()}
+        gone = [number for number in self._lanes if is_lost or number not in owned]
+        for number in gone:
+            del self._lanes[number]
+        if gone and is_lost:
+            self._placement.lose(gone)
+        elif gone:
+            self._placement.revoke(gone, monotonic_ms() + self._revoke_ms)
+        if group.generation_id < 0:
+            return  # on the way back into the group
+        self._member = group.member_id
+        self._open(sorted(owned - self._lanes.keys()), group.generation_id)
+
+    def _open(self, numbers: Sequence[int], generation: int) -> None:
+        if not numbers:
+            return
+        if numbers[-1] >= self._client.identity.partition_count:
+            raise SourceError(
+                f"topic {self._client.topic!r} has got more partitions while it was read: devices "
+                "may be elsewhere now; start with a new --data-dir"
+            )
+        offsets = self._placement.assign(numbers, generation)
+        try:
+            self._add(self._begin(numbers, offsets))
+        except WalleError:
+            self._placement.lose(numbers)  # they were opened, and nothing was taken
+            raise
+
+    @override
+    @property
+    def _is_at_end(self) -> bool:
+        if not self._stops_at_end or self._consumer.group_metadata().generation_id < 0:
+            return False
+        if self._lanes:
+            self._alone_since_ms = 0.0
+            return super()._is_at_end
+        # others may be about to give some of theirs
+        self._alone_since_ms = self._alone_since_ms or monotonic_ms()
+        return monotonic_ms() - self._alone_since_ms > _ALONE_MS
+
+    # For tools that show lag
+
+    def _tell_lag(self) -> None:
+        if monotonic_ms() < self._tell_at_ms:
+            return
+        self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
+        now = {number: lane.position.next for number, lane in self._lanes.items()}
+        news = {number: at for number, at in now.items() if self._told.get(number) != at}
+        self._told = now
+        if news:
+            with suppress(Exception):  # whatever it is, nothing depends on it
+                self._consumer.commit_async(self._as_committed(news))
+
+    def _tell_last_lag(self, news: Mapping[int, int]) -> None:
+        with suppress(Exception):  # same
+            self._consumer.commit(self._as_committed(news), timeout_ms=_LAST_TELL_MS)
+
+    def _as_committed(self, offsets: Mapping[int, int]) -> dict[Any, Any]:
+        from kafka import OffsetAndMetadata  # noqa: PLC0415 - an extra
+
+        return {
+            self._client.place(number): OffsetAndMetadata(at, "", -1)
+            for number, at in offsets.items()
+        }
+
+
+def _listener(reader: GroupReader) -> Any:
+    from kafka import ConsumerRebalanceListener  # noqa: PLC0415 - an extra
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            reader.hold(list(assigned))
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            del revoked
+            reader.let_go(is_lost=False)
+
+        def on_partitions_lost(self, lost: Any) -> None:
+            del lost
+            reader.let_go(is_lost=True)
+
+    return Listener()
+
+
+def _is_no_move(record: logging.LogRecord) -> bool:
+    # the library logs what a listener raises, which is how ours ends a poll
+    return not (record.exc_info and isinstance(record.exc_info[1], InterruptedError))

@@ -1,0 +1,103 @@
+"""The YAML keys of a topic of events."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
+
+from walle_connectors.kafka.connection import Connection
+from walle_stream.spec.models import Strict
+from walle_stream.spec.scalars import DurationMs, SizeBytes
+
+_MIB: Final = 2**20
+
+type MissingOffset = Literal["fail", "earliest", "latest"]
+"""What to do where records were deleted before they were read."""
+
+
+def _time_ms(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"expected epoch milliseconds, or a date and time, found {value!r}"
+            ) from None
+    if isinstance(value, datetime):  # YAML makes one of a date and time without quotes
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    return value
+
+
+class StartTime(Strict):
+    """A moment, by the records' time."""
+
+    timestamp_ms: Annotated[StrictInt, BeforeValidator(_time_ms)] = Field(
+        alias="timestamp", ge=0, description="Epoch milliseconds, or ISO 8601 (UTC)."
+    )
+
+
+class KafkaSourceModel(Connection):
+    """A topic of raw events, keyed by device."""
+
+    connector: str = "kafka"
+    topic: str = Field(
+        pattern=r"^[A-Za-z0-9._-]+$", max_length=249, description="Events, keyed by device."
+    )
+    group: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="Hosts of this consumer group share the partitions; else this run has all.",
+    )
+    start_at: Literal["earliest", "latest"] | StartTime = Field(
+        default="earliest", description="Where a partition begins that was never read."
+    )
+    stop_at_end: StrictBool = Field(
+        default=False,
+        description="Ends where the topic ended when its partitions were first opened.",
+    )
+    on_missing_offset: MissingOffset = Field(
+        default="fail", description="When retention deleted records that were not read yet."
+    )
+    max_record_bytes: SizeBytes = Field(
+        default=_MIB, ge=64, le=2**30, description="A longer value is a dead letter."
+    )
+    connect_timeout_ms: DurationMs = Field(
+        default=10_000,
+        alias="connectTimeout",
+        ge=100,
+        le=600_000,
+        description="How long a start waits for a broker.",
+    )
+    poll_interval_ms: DurationMs = Field(
+        default=300_000,
+        alias="pollInterval",
+        ge=1_000,
+        le=86_400_000,
+        description="How long a host of a group may be busy before others get its partitions.",
+    )
+    session_timeout_ms: DurationMs = Field(
+        default=45_000,
+        alias="sessionTimeout",
+        ge=3_000,
+        le=1_800_000,
+        description="How long a host of a group may be silent before others get its partitions.",
+    )
+
+    def consumer_options(self) -> dict[str, Any]:
+        """Return the keyword arguments of our consumers, group or not."""
+        return {
+            **self.client_options(),
+            "auto_offset_reset": "none",  # what is missing is our policy's business
+            "enable_auto_commit": False,
+            "allow_auto_create_topics": False,
+            "isolation_level": "read_committed",
+            "bootstrap_timeout_ms": self.connect_timeout_ms,
+            "reconnect_backoff_max_ms": 2_000,
+            "request_timeout_ms": 15_000,
+            # what a host that is busy keeps in memory
+            "fetch_max_bytes": 8 * _MIB,
+            "max_partition_fetch_bytes": _MIB,
+            "metrics_enabled": False,
+        }

@@ -1,0 +1,160 @@
+"""Resume tokens of a topic: where a partition stands, and where it begins without one.
+
+The bytes are JSON: ``{"v": 1, "next": 1200, "topic": "raw", "topic_id": "…", "cluster":
+"…", "end": -1, "is_end": false}``. They live in the partition's database with the state;
+what the group commits to Kafka is for tools that show lag, and never read.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from walle_connectors.kafka.source.model import MissingOffset
+from walle_stream.errors import SourceChangedError, SourceError
+
+OFFSET_VERSION: Final = 1
+"""Version of the offsets' layout."""
+
+
+class Position(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Where a partition stands."""
+
+    v: int = OFFSET_VERSION
+    next: int
+    """Kafka offset of the record to read next; all before it are accounted."""
+    topic: str
+    topic_id: str = ""
+    """Another one if the topic was deleted and made again; empty where it is not known."""
+    cluster: str = ""
+    """Empty where it is not known."""
+    end: int = -1
+    """Where reading ends (exclusive); below 0: nowhere."""
+    is_end: bool = False
+    """It ended there, and the partition was told so."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What a partition has at the moment."""
+
+    begin: int
+    """Kafka offset of the oldest record that is there."""
+    end: int
+    """Of the next one to be written."""
+    start: int
+    """Where a partition begins that was never read."""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Position)
+
+
+def encode_position(position: Position) -> bytes:
+    """Encode a position as an offset."""
+    return _encoder.encode(position)
+
+
+def decode_positions(offsets: Mapping[int, bytes], topic: str, cluster: str) -> dict[int, Position]:
+    """Decode the offsets of partitions.
+
+    Args:
+        offsets: By partition.
+        topic: The source's.
+        cluster: Where it is; empty where that is not known.
+
+    Raises:
+        SourceError: An offset is damaged, or not of a topic.
+        SourceChangedError: It is of another topic or cluster.
+    """
+    return {
+        partition: _decode(partition, offset, topic, cluster)
+        for partition, offset in offsets.items()
+    }
+
+
+def _decode(partition: int, offset: bytes, topic: str, cluster: str) -> Position:
+    try:
+        position = _decoder.decode(offset)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(
+            f"the offset of partition {partition} is not one of a Kafka topic ({error}): give "
+            "the source that the data directory was made from, or a new --data-dir"
+        ) from error
+    if position.v != OFFSET_VERSION or position.next < 0:
+        raise SourceError(
+            f"the offset of partition {partition} has layout {position.v}, this version reads "
+            f"{OFFSET_VERSION}: use the version of walle_stream that wrote it"
+        )
+    is_other_cluster = cluster and position.cluster and position.cluster != cluster
+    if position.topic != topic or is_other_cluster:
+        raise SourceChangedError(
+            f"the offset of partition {partition} is of topic {position.topic!r} in cluster "
+            f"{position.cluster!r}, not of {topic!r} in {cluster!r}: give the source that the "
+            "data directory was made from, or a new --data-dir"
+        )
+    return position
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """Decides where partitions begin; pure."""
+
+    topic: str
+    topic_id: str
+    cluster: str
+    stops_at_end: bool
+    on_missing: MissingOffset
+
+    def position(self, partition: int, stored: Position | None, bounds: Bounds) -> Position:
+        """Return where a partition begins.
+
+        Args:
+            partition: Which.
+            stored: Where it stood; None if it was never read.
+            bounds: What it has now.
+
+        Raises:
+            SourceError: What should come next is not there, and the policy is ``fail``.
+        """
+        if stored is None:
+            place, end = bounds.start, -1
+        else:
+            place, end = self._place(partition, stored, bounds), stored.end
+            if stored.is_end and self.stops_at_end and place == stored.next:
+                return stored
+        if not self.stops_at_end:
+            end = -1
+        elif end < 0 or (stored is not None and (stored.is_end or end < place)):
+            end = max(bounds.end, place)
+        return Position(
+            next=place, topic=self.topic, topic_id=self.topic_id, cluster=self.cluster, end=end
+        )
+
+    def _place(self, partition: int, stored: Position, bounds: Bounds) -> int:
+        problem = self._problem(stored, bounds)
+        if not problem:
+            return stored.next
+        if self.on_missing == "fail":
+            raise SourceError(
+                f"{self.topic}[{partition}]: {problem}. Nothing was read: give "
+                "spec.source.onMissingOffset=earliest to go on with what is there, or latest to "
+                "go on with what comes"
+            )
+        return bounds.begin if self.on_missing == "earliest" else bounds.end
+
+    def _problem(self, stored: Position, bounds: Bounds) -> str:
+        if stored.topic_id and self.topic_id and stored.topic_id != self.topic_id:
+            return (
+                f"the topic was deleted and made again; offset {stored.next}, where reading "
+                f"stopped, is of the old one, the new one has {bounds.begin} to {bounds.end}"
+            )
+        if stored.next < bounds.begin:
+            return (
+                f"{bounds.begin - stored.next} records are lost: reading stopped at offset "
+                f"{stored.next}, and retention deleted everything before {bounds.begin}"
+            )
+        if stored.next > bounds.end:
+            return (
+                f"{stored.next - bounds.end} records that were read are gone: reading stopped at "
+                f"offset {stored.next}, and the topic ends at {bounds.end}"
+            )
+        return ""

@@ -1,0 +1,161 @@
+"""Hosts of a consumer group share a topic: nothing is lost or doubled wherever partitions go."""
+
+import threading
+import time
+
+import pytest
+
+from tests.integration.kafka.source_rows import DEADLINE_S, Host, Ledger, row, source
+from walle_stream.errors import SourceError, StoreLockedError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def topic(topics):
+    name = topics.make(4)
+    topics.write(name, rows(range(200)))
+    return name
+
+
+def rows(numbers):
+    return [(*row(f"d{number % 8}", number), number % 8 % 4) for number in numbers]
+
+
+def turns(hosts, until):
+    deadline = time.monotonic() + DEADLINE_S
+    while not until():
+        for host in hosts:
+            host.turn()
+        assert time.monotonic() < deadline, "the group does not get on"
+
+
+def expect_all(ledger, count):
+    found = sorted(number for taken in ledger.uids.values() for number in taken)
+    assert found == list(range(count))
+    for partition, taken in ledger.uids.items():
+        assert taken == [number for number in range(count) if number % 8 % 4 == partition]
+
+
+def live(address, topic, **keys):
+    return source(address, topic, group=f"{topic}-group", stopAtEnd=False, **keys)
+
+
+def test_partitions_move_to_hosts_that_come_and_from_hosts_that_go(address, topics, topic):
+    ledger = Ledger()
+    first = Host("one", ledger, live(address, topic))
+    turns([first], lambda: first.numbers == [0, 1, 2, 3])
+    second = Host("two", ledger, live(address, topic))
+    turns([first, second], lambda: len(first.numbers) == len(second.numbers) == 2)
+    # cooperative: what stayed was neither closed nor opened again
+    moved = [what for what in ledger.story if what[:2] == ("one", "revoke")]
+    assert sum(len(numbers) for _, _, numbers, _ in moved) == 2
+    topics.write(topic, rows(range(200, 300)))
+    turns([first, second], lambda: sum(map(len, ledger.uids.values())) >= 300)
+    first.reader.close()
+    assert first.numbers == []
+    topics.write(topic, rows(range(300, 400)))
+    turns([second], lambda: sum(map(len, ledger.uids.values())) >= 400)
+    second.reader.close()
+    assert ledger.owners == {}
+    expect_all(ledger, 400)
+    generations = [generation for _, what, _, generation in ledger.story if what == "assign"]
+    assert generations == sorted(generations)
+    assert generations[0] >= 1
+    assert {*first.threads, *second.threads} == {threading.current_thread()}
+
+
+def test_what_was_not_committed_when_it_was_revoked_is_committed_then(address, topic):
+    ledger = Ledger()
+    first = Host("one", ledger, live(address, topic))
+    while not first.turn(commits=False):
+        assert not ledger.uids
+    first.reader.close()
+    assert sum(map(len, ledger.uids.values())) > 0
+    second = Host("two", ledger, live(address, topic))
+    turns([second], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    second.reader.close()
+    expect_all(ledger, 200)
+
+
+def test_a_host_that_does_not_come_back_loses_what_it_had(address, topic):
+    keys = {"pollInterval": "1s", "sessionTimeout": "6s"}
+    ledger = Ledger()
+    first = Host("one", ledger, live(address, topic, **keys))
+    while not first.numbers:
+        first.turn(commits=False)
+    # it is busy for longer than the group's patience, as the group itself tells
+    ended = time.monotonic() + DEADLINE_S
+    while first.reader._consumer.group_metadata().generation_id >= 0:
+        assert time.monotonic() < ended, "the group keeps a host that is gone"
+        time.sleep(0.05)
+    while ("one", "lose") not in {each[:2] for each in ledger.story}:
+        first.turn(commits=False)
+    second = Host("two", ledger, live(address, topic))
+    turns([first, second], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    first.reader.close()
+    second.reader.close()
+    expect_all(ledger, 200)
+
+
+def test_a_bounded_run_of_a_group_ends_once_per_partition(address, topic):
+    ledger = Ledger()
+    hosts = [
+        Host(name, ledger, source(address, topic, group=f"{topic}-b")) for name in ("one", "two")
+    ]
+    turns(hosts, lambda: all(host.reader.is_done for host in hosts))
+    for host in hosts:
+        host.reader.close()
+    expect_all(ledger, 200)
+    assert sorted(ledger.ends) == [0, 1, 2, 3]
+    late = Host("three", ledger, source(address, topic, group=f"{topic}-b"))
+    turns([late], lambda: late.reader.is_done)
+    late.reader.close()
+    assert sorted(ledger.ends) == [0, 1, 2, 3]
+
+
+def test_an_error_of_the_host_is_raised_and_ends_the_membership(address, topic):
+    class Broken(Host):
+        def assign(self, partitions, generation):
+            super().assign(partitions, generation)
+            raise StoreLockedError("held")
+
+    ledger = Ledger()
+    broken = Broken("one", ledger, live(address, topic))
+    with pytest.raises(StoreLockedError, match="held"):
+        turns([broken], lambda: False)
+    with pytest.raises(SourceError, match="after an error"):
+        broken.turn()
+    broken.reader.close()
+    broken.reader.close()
+    ledger.owners.clear()
+    second = Host("two", ledger, live(address, topic))
+    turns([second], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    second.reader.close()
+
+
+def test_tools_see_the_lag(address, topics, topic):
+    from kafka.admin import KafkaAdminClient
+
+    ledger = Ledger()
+    host = Host("one", ledger, live(address, topic))
+    turns([host], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    host.reader.close()
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    found = admin.list_group_offsets({f"{topic}-group": None})
+    admin.close()
+    [offsets] = found.values()
+    assert sorted(each.offset for each in offsets.values()) == [50, 50, 50, 50]
+
+
+def test_reading_does_not_wait_for_the_group(address, topic):
+    ledger = Ledger()
+    first = Host("one", ledger, live(address, topic))
+    turns([first], lambda: first.numbers == [0, 1, 2, 3])
+    # the second one cannot join before the first has read: both are asked by one thread
+    second = Host("two", ledger, live(address, topic))
+    while not second.numbers:
+        second.turn()
+        first.turn()
+    first.reader.close()
+    second.reader.close()

@@ -1,0 +1,87 @@
+"""A pipeline over a topic gives what it gives over a file of the same events."""
+
+import argparse
+import re
+
+import pytest
+
+from walle_connectors import kafka
+from walle_connectors.kafka import replay
+from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.timeline import Timeline
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.resources import shipped_configs
+from walle_stream.errors import SourceError
+from walle_stream.testing.kit import run_pipeline
+
+pytestmark = pytest.mark.integration
+
+
+def walle(*arguments):
+    parser = argparse.ArgumentParser()
+    replay.add(parser.add_subparsers())
+    options = parser.parse_args(["replay", *map(str, arguments)])
+    assert options.run(options) == 0
+
+
+def definition(folder, source):
+    """Write the shop's pipeline with another source."""
+    text = (shipped_configs() / "shop.yaml").read_text()
+    text = re.sub(r"  source:\n(    .*\n)+", f"  source: {source}\n", text)
+    (folder / "shop.py").write_bytes((shipped_configs() / "shop.py").read_bytes())
+    path = folder / "pipeline.yaml"
+    path.write_text(text)
+    return path
+
+
+def features(path, data_dir, *overrides):
+    found = {}
+    for row in run_pipeline(path, data_dir, overrides):
+        found.setdefault(row["device_id"], []).append((row["sequence_number"], row["feature"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def shop(address, topics, tmp_path_factory):
+    """A topic, and the features of a file of what it has."""
+    folder = tmp_path_factory.mktemp("shop")
+    name = topics.make(4)
+    timeline = Timeline(SimulatorModel(devices=30, sessions=2, payload_bytes=50))
+    lines = [line.data for window in range(timeline.windows) for line in timeline.lines(window)]
+    (folder / "shop.jsonl").write_bytes(b"\n".join(lines))
+    walle(folder / "shop.jsonl", "--topic", name, "--brokers", address)
+    walle(folder / "back.jsonl", "--record", "--topic", name, "--brokers", address)
+    path = definition(folder, "{connector: events, path: back.jsonl}")
+    return name, features(path, folder / "d")
+
+
+def source_of(address, name, **keys):
+    given = {"brokers": f"'{address}'", "topic": name, "stopAtEnd": "true", **keys}
+    rest = ", ".join(f"{key}: {value}" for key, value in given.items())
+    return f"{{connector: '{kafka.__name__}:CONNECTOR', {rest}}}"
+
+
+def test_a_topic_gives_what_its_recording_gives(address, shop, tmp_path):
+    name, expected = shop
+    path = definition(tmp_path, source_of(address, name))
+    found = features(path, tmp_path / "d", "spec.runtime.partitions=4")
+    assert len(expected) > 20
+    assert found == expected
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_hosts_of_a_group_give_it_too(address, shop, tmp_path, hosts):
+    name, expected = shop
+    path = definition(tmp_path, source_of(address, name, group=f"{name}-{hosts}"))
+    overrides = ["spec.runtime.partitions=4", f"spec.runtime.hosts={hosts}"]
+    assert features(path, tmp_path / "d", *overrides) == expected
+    # a second run finds the end as it was
+    assert features(path, tmp_path / "d", *overrides) == expected
+
+
+def test_another_number_of_partitions_is_refused_before_anything_is_made(address, shop, tmp_path):
+    path = definition(tmp_path, source_of(address, shop[0]))
+    with pytest.raises(SourceError, match=r"4 partitions.*set spec\.runtime\.partitions=4"):
+        features(path, tmp_path / "d", "spec.runtime.partitions=16")
+    assert not (tmp_path / "d").exists()
+    assert not Assembly.load(path).is_placed

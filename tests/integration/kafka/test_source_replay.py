@@ -1,0 +1,88 @@
+import argparse
+import json
+
+import pytest
+
+from tests.integration.kafka.source_rows import read, row, source, uids
+from walle_connectors.kafka import replay
+from walle_stream.errors import BrokerUnreachableError, SourceError, SpecFileError
+
+pytestmark = pytest.mark.integration
+
+
+def walle(*arguments):
+    parser = argparse.ArgumentParser()
+    replay.add(parser.add_subparsers())
+    options = parser.parse_args(["replay", *map(str, arguments)])
+    return options.run(options)
+
+
+def written(path, numbers, step_ms=1):
+    lines = [
+        {"device_id": f"d{n % 5}", **row("", n)[1], "ingest_time_ms": 1_000 + n * step_ms}
+        for n in numbers
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return lines
+
+
+def test_a_file_goes_into_a_topic_and_comes_back(address, topics, tmp_path, capsys):
+    name, file, back = topics.make(3), tmp_path / "e.jsonl", tmp_path / "back.jsonl"
+    lines = written(file, range(500))
+    assert walle(file, "--topic", name, "--brokers", address, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["events"], told["bytes"]) == (500, len(file.read_bytes()) - 500)
+    batches = read(source(address, name), partitions=3)
+    homes = {event.device_id: batch.partition for batch in batches for event in batch.events}
+    assert sorted(uids(batches)) == list(range(500))
+    for device, partition in homes.items():
+        own = [e for b in batches for e in b.events if e.device_id == device]
+        assert {b.partition for b in batches for e in b.events if e in own} == {partition}
+        assert [e.event_time_ms for e in own] == sorted(e.event_time_ms for e in own)
+    topics.write(name, [("d1", b"{"), ("d1", None)])
+    assert walle(back, "--record", "--topic", name, "--brokers", address, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 2
+    found = [json.loads(line) for line in back.read_text().splitlines()]
+    times = [line.pop("ingest_time_ms") for line in found]
+    assert times == sorted(times)
+    for line in lines:
+        del line["ingest_time_ms"]
+    assert sorted(found, key=lambda e: int(e["uid"])) == lines
+
+
+def test_a_speed_keeps_the_distances(address, topics, tmp_path, monkeypatch, capsys):
+    slept = []
+    clock = [0.0]
+
+    def sleep(seconds):
+        slept.append(seconds)
+        clock[0] += seconds * 1000
+
+    monkeypatch.setattr(replay.time, "sleep", sleep)
+    monkeypatch.setattr(replay, "monotonic_ms", lambda: clock[0])
+    name, file = topics.make(1), tmp_path / "e.jsonl"
+    written(file, range(11), step_ms=100)
+    walle(file, "--topic", name, "--brokers", address, "--speed", "2.0")
+    assert sum(slept) == pytest.approx(0.5)
+    assert "11 events" in capsys.readouterr().out
+
+
+def test_what_is_wrong_is_one_line(address, topics, tmp_path):
+    name, file = topics.make(1), tmp_path / "e.jsonl"
+    written(file, range(2))
+    with pytest.raises(SourceError, match="there is no topic 'absent'"):
+        walle(tmp_path / "x.jsonl", "--record", "--topic", "absent", "--brokers", address)
+    assert not (tmp_path / "x.jsonl").exists()
+    with pytest.raises(SpecFileError, match="expected host:port"):
+        walle(file, "--topic", name, "--brokers", "nowhere")
+    with file.open("a") as more:
+        more.write('{"id": 1}\n')
+    with pytest.raises(SourceError, match=r"e\.jsonl:3: is no event: .*device_id"):
+        walle(file, "--topic", name, "--brokers", address)
+
+
+def test_a_broker_that_is_not_there_has_its_own_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "_CONNECT_MS", 100)
+    with pytest.raises(BrokerUnreachableError) as caught:
+        walle(tmp_path / "e.jsonl", "--topic", "t", "--brokers", "127.0.0.1:9")
+    assert caught.value.exit_code == 12

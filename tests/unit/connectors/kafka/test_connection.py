@@ -1,0 +1,55 @@
+import pytest
+from pydantic import ValidationError
+
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.source import KafkaSourceModel
+
+
+def test_one_broker_may_be_a_text():
+    assert Connection.model_validate({"brokers": "b:9092"}).brokers == ("b:9092",)
+    found = Connection.model_validate({"brokers": ["b:9092", "[::1]:9093"], "clientId": "me"})
+    options = found.client_options()
+    assert options["bootstrap_servers"] == ["b:9092", "[::1]:9093"]
+    assert (options["client_id"], options["security_protocol"]) == ("me", "PLAINTEXT")
+
+
+def test_files_of_tls_are_options():
+    tls = {"ca": "ca.pem", "cert": "c.pem", "key": "k.pem"}
+    options = Connection.model_validate({"brokers": "b:1", "tls": tls}).client_options()
+    assert options["security_protocol"] == "SSL"
+    assert options["ssl_cafile"].endswith("ca.pem")
+    assert options["ssl_keyfile"].endswith("k.pem")
+    assert (
+        "ssl_cafile"
+        not in Connection.model_validate({"brokers": "b:1", "tls": {}}).client_options()
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"brokers": "b"}, "expected host:port, found 'b'"),
+        ({"brokers": ["b:99999"]}, "expected host:port"),
+        ({"brokers": []}, "at least 1 item"),
+        ({"brokers": "b:1", "tls": {"key": "k"}}, "go together"),
+        ({"brokers": "b:1", "other": 1}, "Extra inputs"),
+    ],
+)
+def test_wrong_keys_are_refused(keys, words):
+    with pytest.raises(ValidationError, match=words):
+        Connection.model_validate(keys)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(5, 5), ("1970-01-01T00:00:01Z", 1_000), ("1970-01-01 00:00:02", 2_000)],
+)
+def test_a_start_may_be_a_moment(given, expected):
+    keys = {"brokers": "b:1", "topic": "raw", "startAt": {"timestamp": given}}
+    assert KafkaSourceModel.model_validate(keys).start_at.timestamp_ms == expected
+
+
+@pytest.mark.parametrize("start", ["soon", {"timestamp": "soon"}, {"timestamp": -1}, 5])
+def test_a_start_that_is_none_is_refused(start):
+    with pytest.raises(ValidationError):
+        KafkaSourceModel.model_validate({"brokers": "b:1", "topic": "raw", "startAt": start})
