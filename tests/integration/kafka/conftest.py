@@ -1,0 +1,78 @@
+"""The broker of all Kafka tests: one for the whole session, three for those that need copies."""
+
+import os
+import uuid
+
+import pytest
+
+from walle_stream.errors import BrokerMissingError
+from walle_stream.testing.broker import make_topic, open_broker, open_cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A given broker cannot be killed and has no CA of ours: such a test is skipped, saying so."""
+    try:
+        return (yield)
+    except BrokerMissingError as error:
+        _missing(error)
+
+
+def _missing(error):
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI has to run the Kafka tests: {error}", pytrace=False)
+    pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def running_broker(tmp_path_factory):
+    try:
+        broker = open_broker(tmp_path_factory.mktemp("broker"))
+    except BrokerMissingError as error:
+        _missing(error)
+    with broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(running_broker):
+    """A real Apache Kafka, with TLS; whatever a test does to it is healed behind it."""
+    yield running_broker
+    running_broker.heal()
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory):
+    try:
+        cluster = open_cluster(tmp_path_factory.mktemp("cluster"))
+    except BrokerMissingError as error:
+        _missing(error)
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running_cluster):
+    """Three brokers (3 copies, 2 in sync); whatever a test does to them is healed behind it."""
+    yield running_cluster
+    running_cluster.heal()
+
+
+@pytest.fixture
+def topic(broker):
+    """Make topics that nobody else has; they are deleted behind the test."""
+    from kafka import KafkaAdminClient  # noqa: PLC0415 - without the extra there is no broker
+
+    made = []
+
+    def make(name="topic", **options):
+        made.append(f"{name}-{uuid.uuid4().hex[:12]}")
+        make_topic(broker.any_options(), made[-1], **options)
+        return made[-1]
+
+    yield make
+    broker.heal()
+    if made:
+        admin = KafkaAdminClient(**broker.any_options())
+        admin.delete_topics(made)
+        admin.close()
