@@ -4,8 +4,6 @@ Every error that leaves the library is one of these. The tree (a test holds it
 against the classes)::
 
     WalleError
-    ├─ BrokerError
-    │  └─ BrokerMissingError
     ├─ CampaignError(ValueError)
     ├─ ChaosError
     ├─ FunctionError(ValueError)
@@ -14,6 +12,8 @@ against the classes)::
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
     ├─ TensorError(ValueError)
+    ├─ BrokerError
+    │  └─ BrokerMissingError
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)

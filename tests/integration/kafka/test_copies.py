@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("kafka", reason="the extra `kafka` is not installed")
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from walle_stream.testing.broker import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
@@ -85,6 +86,8 @@ def test_the_leader_alone_loses_what_it_acknowledged_in_a_split(cluster, name):
     """The control: the same split, seen by a producer that asks for one copy, is not survived."""
     producer = producer_of(cluster, acks=1, enable_idempotence=False)
     await_all(send(producer, name, range(COUNT)))
+    # consumers see what the copies have: a leader's word is not enough even before the split
+    wait_until(lambda: len(read_all(cluster, name)) == COUNT, "the copies of what was sent")
     leader = cluster.leader_of(name)
     cluster.cut(leader)
     cluster.await_leader(name, other_than=leader)
