@@ -23,8 +23,10 @@ install() { # COMMAND PACKAGE, pairs: Debian packages for the commands that are 
     local policy=/usr/sbin/policy-rc.d made=
     [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made=yes; }
     local status=0
-    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
-        --no-install-recommends "${missing[@]}"; } >/tmp/walle-apt.log 2>&1 || status=$?
+    # lists of before may do, where one of the machine's sources is away
+    apt-get update -q >/tmp/walle-apt.log 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" \
+        >>/tmp/walle-apt.log 2>&1 || status=$?
     [ -z "$made" ] || rm -f "$policy"
     [ "$status" -eq 0 ] || { tail -n 5 /tmp/walle-apt.log >&2; return "$status"; }
 }

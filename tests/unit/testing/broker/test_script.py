@@ -1,7 +1,9 @@
 """deploy/kafka/broker with a Java that only tells what it was given."""
 
 import os
+import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,13 @@ JAVA = """#!/bin/sh
 case "$1" in
 -version) echo 'openjdk version "VERSION"' >&2 ;;
 *) echo "$@" ;;
+esac
+case "$FAKE_SERVER $*" in
+"yes "*kafka.Kafka*)
+    trap 'kill $!; exit' TERM
+    sleep 60 &
+    wait
+    ;;
 esac
 """
 
@@ -118,6 +127,24 @@ def test_stopping_what_does_not_run_says_so(broker, tmp_path):
     assert done.returncode == 0
     assert "does not run" in done.stderr
     assert broker("stop", "nowhere").returncode == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "", "[::]"])
+def test_start_returns_when_the_first_listener_is_there_and_stop_ends_it(broker, tmp_path, host):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        settings = {
+            "KAFKA_LISTENERS": f"X://{host}:{port},CONTROLLER://{host}:1",
+            "FAKE_SERVER": "yes",
+        }
+        started = broker("start", "b", **settings)
+        assert started.returncode == 0, started.stderr
+        assert f"listens at 127.0.0.1:{port}" in started.stderr
+        assert "runs already" in broker("start", "b", **settings).stderr
+    process = int((tmp_path / "b/pid").read_text())
+    assert broker("stop", "b").returncode == 0
+    assert not Path(f"/proc/{process}").exists()
+    assert not (tmp_path / "b/pid").exists()
 
 
 def test_a_server_that_ends_at_once_is_reported_with_its_log(broker, tmp_path):
