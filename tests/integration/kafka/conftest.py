@@ -10,7 +10,16 @@ from walle_stream.testing.broker import make_topic, open_broker, open_cluster
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    return (yield from _or_missing())
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
+    return (yield from _or_missing())
+
+
+def _or_missing():
     """A given broker cannot be killed and has no CA of ours: such a test is skipped, saying so."""
     try:
         return (yield)
@@ -26,11 +35,7 @@ def _missing(error):
 
 @pytest.fixture(scope="session")
 def running_broker(tmp_path_factory):
-    try:
-        broker = open_broker(tmp_path_factory.mktemp("broker"))
-    except BrokerMissingError as error:
-        _missing(error)
-    with broker:
+    with open_broker(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
 
 
@@ -43,11 +48,7 @@ def broker(running_broker):
 
 @pytest.fixture(scope="module")
 def running_cluster(tmp_path_factory):
-    try:
-        cluster = open_cluster(tmp_path_factory.mktemp("cluster"))
-    except BrokerMissingError as error:
-        _missing(error)
-    with cluster:
+    with open_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 

@@ -1,8 +1,10 @@
 """A server of Kafka in a Docker container, through testcontainers."""
 
+import gc
 import os
 import socket
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -123,16 +125,24 @@ def find_image(wanted: str = "") -> str:
         import testcontainers.core.container  # noqa: F401, PLC0415 - heavy
     except ImportError as error:
         raise BrokerMissingError(f"{error.name} is not installed") from error
-    try:
-        client = docker.from_env()
-        client.ping()
-    except docker.errors.DockerException as error:
-        raise BrokerMissingError("Docker does not answer") from error
+    client = _engine(docker)
     try:
         _remove_orphans(client)
         return _image_of(client, docker.errors.DockerException, wanted)
     finally:
         client.close()
+
+
+def _engine(docker: Any) -> Any:
+    try:
+        return docker.from_env()  # asks for its version
+    except docker.errors.DockerException:
+        pass
+    # its half-made connection is collected here, not in the midst of a test that is strict
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    raise BrokerMissingError("Docker does not answer")
 
 
 def _image_of(client: Any, failure: type[Exception], wanted: str) -> str:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib.resources import files
@@ -17,8 +16,6 @@ from walle_stream.testing.broker.container import (
     has_host_network,
 )
 from walle_stream.testing.broker.node import Node, ProcessNode
-
-_JAVA: Final = 17
 
 
 class Provider(Protocol):
@@ -102,13 +99,11 @@ class JdkProvider:
         """
         self._script = broker_script()
         done = subprocess.run(  # noqa: S603 - our own script
-            [str(self._script), "fetch"], capture_output=True, text=True, check=False
+            [str(self._script), "check"], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise BrokerMissingError((done.stderr.strip().splitlines() or ["no jars"])[-1])
-        java = Path(home, "bin/java") if (home := os.environ.get("JAVA_HOME")) else Path("java")
-        if shutil.which(java) is None:
-            raise BrokerMissingError(f"no {java}: Kafka 4 needs Java {_JAVA} or newer")
+            last = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
+            raise BrokerMissingError(last.removeprefix("broker: "))
 
     def secrets(self, given: Path) -> str:
         """Return the folder itself.
