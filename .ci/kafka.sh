@@ -36,7 +36,11 @@ answers() { docker info >/dev/null 2>&1; }
 start_engine() {
     answers && return
     install docker docker.io dockerd docker.io
-    rm -f /var/run/docker.pid # of an engine that was killed
+    # an engine that was killed leaves its number, and its containerd, which answers no other one
+    local left=/var/run/docker/containerd id
+    id=$(cat "$left/containerd.pid" 2>/dev/null || true)
+    if [ -n "$id" ] && grep -qs "$left" "/proc/$id/cmdline"; then kill -KILL "$id"; fi
+    rm -f /var/run/docker.pid "$left/containerd.pid" "$left"/containerd.sock*
     # no bridge, no packet filter: containers use the machine's own loopback
     setsid dockerd --bridge=none --iptables=false --ip6tables=false >/tmp/walle-dockerd.log 2>&1 </dev/null &
     local try
