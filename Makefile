@@ -44,11 +44,13 @@ types: setup ## mypy, strict
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
-.PHONY: unit prop chaos long
+.PHONY: unit prop kafka chaos long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
 	@$(PY) -m pytest tests/property -m "not slow" $(ARGS)
+kafka: setup ## tests against a real Apache Kafka alone: Docker, or a JDK and Maven
+	@$(PY) -m pytest -m "kafka and not slow" tests/integration $(ARGS)
 chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where it was stopped
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS) --folder walle-data/chaos --resume \
 	    --json bench/results/chaos.json $(ARGS)

@@ -13,6 +13,8 @@ against the classes)::
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
     ├─ TensorError(ValueError)
+    ├─ BrokerError
+    │  └─ BrokerMissingError
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
@@ -76,6 +78,21 @@ class WalleError(Exception):
     def __str__(self) -> str:
         """Return the message, never the tuple of all fields."""
         return self.message
+
+
+class BrokerError(WalleError):
+    """A Kafka broker of the tests did not come up, or did not do what it was told.
+
+    The message ends with its log's last lines; the broker's folder is kept.
+    """
+
+
+class BrokerMissingError(BrokerError):
+    """This machine has nothing to make the broker that tests ask for, or none of that kind.
+
+    Give one in ``WALLE_KAFKA``, start Docker, or install a JDK and Maven; the message
+    says what each of them lacked.
+    """
 
 
 class BrokerUnreachableError(WalleError, ConnectionError):

@@ -132,7 +132,7 @@ def test_a_topic_that_was_made_again_is_another_one(address, topics):
 def made_again(topics, name):
     from kafka.errors import TopicAlreadyExistsError
 
-    from tests.integration.kafka.conftest import wait_until
+    from walle_stream.testing.broker import wait_until
 
     def make():
         try:
@@ -194,20 +194,21 @@ def test_progress_is_the_share_of_what_was_there(address, topic):
 
 # kafka-python leaves a socket open for each connection that was refused
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_broker_that_dies_and_returns_loses_and_doubles_nothing(own_broker, caplog):
+def test_a_broker_that_dies_and_returns_loses_and_doubles_nothing(broker, caplog):
     caplog.set_level("CRITICAL", "kafka")  # a record of the log would keep the socket
-    from tests.integration.kafka.conftest import Topics
+    from tests.integration.kafka.topics import Topics
 
-    topics = Topics(own_broker.address)
+    address = broker.address()
+    topics = Topics(address)
     name = topics.make(2)
     topics.write(name, [(*row("a", number), 0) for number in range(50)])
-    reader = source(own_broker.address, name, stopAtEnd=False).open({}, 2, 7)
+    reader = source(address, name, stopAtEnd=False).open({}, 2, 7)
     found = read_on(reader, lambda batches: len(uids(batches)) >= 20)
     topics.close(keeps=True)
-    own_broker.kill()
+    broker.kill()
     found += [batch for _ in range(20) for batch in reader.read()]
-    own_broker.start()
-    topics = Topics(own_broker.address)
+    broker.start()
+    topics = Topics(address)
     topics.write(name, [(*row("a", number), 0) for number in range(50, 60)])
     found += read_on(reader, lambda more: len(uids(found)) + len(uids(more)) >= 60)
     reader.close()

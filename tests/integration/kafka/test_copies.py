@@ -1,0 +1,101 @@
+"""Three brokers: what acks=all and idempotence keep when the leader goes, and acks=1 does not."""
+
+import time
+import uuid
+
+import pytest
+
+pytest.importorskip("kafka", reason="the extra `kafka` is not installed")
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from walle_stream.testing.broker import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+COUNT = 300  # before, during and after a fault, each
+
+
+@pytest.fixture
+def name(cluster):
+    name = f"copies-{uuid.uuid4().hex[:12]}"
+    cluster.make_topic(name)
+    return name
+
+
+def producer_of(cluster, **options):
+    return KafkaProducer(
+        **cluster.options(),
+        request_timeout_ms=5_000,
+        delivery_timeout_ms=120_000,
+        reconnect_backoff_max_ms=500,
+        # many small batches: order among them is what is at stake
+        batch_size=500,
+        **options,
+    )
+
+
+def send(producer, name, numbers):
+    return [producer.send(name, b"%d" % number, partition=0) for number in numbers]
+
+
+def await_all(sent):
+    for each in sent:
+        each.get(timeout=120)
+
+
+def read_all(cluster, name):
+    """Numbers in the partition, in its order, up to where it ends now."""
+    consumer = KafkaConsumer(
+        **cluster.options(),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        request_timeout_ms=30_000,
+    )
+    try:
+        partition = TopicPartition(name, 0)
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        numbers = []
+        deadline_s = time.monotonic() + 60
+        while consumer.position(partition) < end:
+            assert time.monotonic() < deadline_s, f"read {len(numbers)} of {end} in 60 s"
+            for records in consumer.poll(timeout_ms=200).values():
+                numbers += [int(record.value) for record in records]
+        return numbers
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "cut"])
+def test_all_copies_and_idempotence_lose_double_and_reorder_nothing(cluster, name, fault):
+    producer = producer_of(cluster, acks="all", enable_idempotence=True)
+    await_all(send(producer, name, range(COUNT)))
+    leader = cluster.leader_of(name)
+    getattr(cluster, fault)(leader)
+    sent = send(producer, name, range(COUNT, 2 * COUNT))
+    assert cluster.await_leader(name, other_than=leader) != leader
+    sent += send(producer, name, range(2 * COUNT, 3 * COUNT))
+    await_all(sent)
+    cluster.heal()
+    cluster.await_copies(name)
+    producer.close(timeout=5)
+    assert read_all(cluster, name) == [*range(3 * COUNT)]
+
+
+def test_the_leader_alone_loses_what_it_acknowledged_in_a_split(cluster, name):
+    """The control: the same split, seen by a producer that asks for one copy, is not survived."""
+    producer = producer_of(cluster, acks=1, enable_idempotence=False)
+    await_all(send(producer, name, range(COUNT)))
+    # consumers see what the copies have: a leader's word is not enough even before the split
+    wait_until(lambda: len(read_all(cluster, name)) == COUNT, "the copies of what was sent")
+    leader = cluster.leader_of(name)
+    cluster.cut(leader)
+    cluster.await_leader(name, other_than=leader)
+    # it was not told of the new leader, and the old one still says yes
+    await_all(send(producer, name, range(COUNT, 2 * COUNT)))
+    producer.close(timeout=5)
+    cluster.heal()
+    cluster.await_copies(name)
+    lost = set(range(2 * COUNT)) - set(read_all(cluster, name))
+    assert lost
+    assert lost <= set(range(COUNT, 2 * COUNT))

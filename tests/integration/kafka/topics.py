@@ -1,0 +1,53 @@
+"""Topics of one broker for tests: made, written, deleted."""
+
+import json
+import uuid
+
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from kafka import KafkaProducer, TopicPartition
+
+FLUSH_S = 60
+
+
+class Topics:
+    """Makes topics of one broker, writes to them, and deletes them in the end."""
+
+    def __init__(self, address):
+        self.address = address
+        self._admin = KafkaAdminClient(bootstrap_servers=address)
+        self._producer = KafkaProducer(
+            bootstrap_servers=address, acks="all", enable_idempotence=True
+        )
+        self._made = []
+
+    def make(self, partitions=4, name=None, **settings):
+        name = name or f"source-{uuid.uuid4().hex[:12]}"
+        self._admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
+        self._made.append(name)
+        return name
+
+    def delete(self, name):
+        self._admin.delete_topics([name])
+
+    def delete_before(self, name, partition, offset):
+        self._admin.delete_records({TopicPartition(name, partition): offset})
+
+    def write(self, name, rows):
+        """Write (key, value, partition or None, timestamp or None); dictionaries become JSON."""
+        for key, value, *rest in rows:
+            partition, timestamp_ms = [*rest, None, None][:2]
+            self._producer.send(
+                name,
+                json.dumps(value).encode() if isinstance(value, dict) else value,
+                key=key.encode() if isinstance(key, str) else key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+        self._producer.flush(FLUSH_S)
+
+    def close(self, *, keeps=False):
+        for name in [] if keeps else self._made:
+            self._admin.delete_topics([name], raise_errors=False)
+        self._producer.close()
+        self._admin.close()

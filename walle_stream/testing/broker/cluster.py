@@ -1,0 +1,301 @@
+"""Three brokers that hold copies of each other's partitions, with a link between any two."""
+
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from walle_stream.errors import BrokerError, BrokerMissingError
+from walle_stream.testing.broker.node import Node, with_log
+from walle_stream.testing.broker.providers import Provider, find_provider
+from walle_stream.testing.broker.ready import make_topic, round_trip, wait_until
+from walle_stream.testing.broker.settings import Ports, as_environment, replicated_settings
+from walle_stream.testing.link import Link
+
+NUMBERS: Final = (1, 2, 3)
+"""Of the brokers."""
+
+_START_S: Final = 120.0
+
+
+class Cluster:
+    """Three brokers: topics have 3 copies, of which 2 must be in sync. One thread.
+
+    A broker reaches each of the others through a link of its own (``walle_stream.testing.link``):
+    to it, the other's name is an address at which the link listens. So ``cut`` needs no
+    privileges, and clients reach a broker that is cut off from the others.
+    """
+
+    def __init__(self, folder: Path, provider: Provider) -> None:
+        """Start them, and wait until a record has its copies; blocks for some 10 s.
+
+        Args:
+            folder: For data and logs.
+            provider: Who makes the servers.
+
+        Raises:
+            BrokerError: They did not come up.
+        """
+        self.kind = provider.name
+        self._ports = {number: Ports.draw() for number in NUMBERS}
+        self._links: dict[tuple[int, int], list[Link]] = {}
+        self._paused: set[int] = set()
+        self._nodes: dict[int, Node] = {}
+        try:
+            for one in NUMBERS:
+                for other in NUMBERS:
+                    if other != one:
+                        self._links[one, other] = self._make_links(one, other)
+            for number in NUMBERS:
+                self._nodes[number] = self._make_node(number, folder, provider)
+            for node in self._nodes.values():
+                node.start()
+            self.await_ready(_START_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_links(self, one: int, other: int) -> list[Link]:
+        ports = self._ports[other]
+        return [
+            Link(("127.0.0.1", port), (_door(one, other), port))
+            for port in (ports.controller, ports.replication)
+        ]
+
+    def _make_node(self, number: int, folder: Path, provider: Provider) -> Node:
+        files = folder / f"files-{number}"
+        files.mkdir(parents=True)
+        hosts = files / "hosts"
+        lines = [f"127.0.0.1 localhost {_name(number)}"]
+        lines += [f"{_door(number, other)} {_name(other)}" for other in NUMBERS if other != number]
+        hosts.write_text("\n".join(lines) + "\n")
+        files.chmod(0o755)
+        hosts.chmod(0o644)
+        names = {each: _name(each) for each in NUMBERS}
+        environment = as_environment(replicated_settings(number, self._ports, names))
+        environment["KAFKA_HEAP_OPTS"] = "-Xmx320m"
+        environment["KAFKA_OPTS"] = f"-Djdk.net.hosts.file={provider.secrets(files)}/hosts"
+        return provider.node(folder / f"broker-{number}", files, environment)
+
+    @property
+    def addresses(self) -> list[str]:
+        """``host:port`` of each broker, without encryption."""
+        return [f"127.0.0.1:{self._ports[number].plain}" for number in NUMBERS]
+
+    def options(self) -> dict[str, Any]:
+        """Return the keyword arguments that make a client of kafka-python connect."""
+        return {"bootstrap_servers": self.addresses}
+
+    # What a test asks
+
+    def make_topic(self, name: str) -> None:
+        """Make a topic of one partition with 3 copies, and wait until it has a leader.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            BrokerError: It has none in time.
+        """
+        make_topic(self.options(), name, copies=len(NUMBERS))
+        self.await_copies(name)
+
+    def leader_of(self, topic: str) -> int:
+        """Return the number of the broker that leads a topic's only partition.
+
+        Args:
+            topic: Its name.
+
+        Returns:
+            What the first broker that answers knows; 0 or less when that is nothing.
+        """
+        return int(self._partition(topic).get("leader_id", 0))
+
+    def await_leader(self, topic: str, *, other_than: int) -> int:
+        """Wait until the others chose a new leader, and return its number.
+
+        Args:
+            topic: Its name.
+            other_than: The leader that was killed or cut off.
+
+        Raises:
+            BrokerError: They chose none in time.
+        """
+        found = 0
+
+        def is_chosen() -> bool:
+            nonlocal found
+            found = self.leader_of(topic)
+            return found > 0 and found != other_than
+
+        wait_until(is_chosen, f"a leader of {topic} other than {other_than}")
+        return found
+
+    def await_copies(self, topic: str) -> None:
+        """Wait until all copies of a topic's partition are in sync.
+
+        Args:
+            topic: Its name.
+
+        Raises:
+            BrokerError: They are not in time.
+        """
+        wait_until(
+            lambda: len(self._partition(topic).get("isr_nodes", ())) == len(NUMBERS),
+            f"all copies of {topic} in sync",
+        )
+
+    def _partition(self, topic: str) -> dict[str, Any]:
+        from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
+
+        from kafka import KafkaAdminClient  # noqa: PLC0415 - an extra
+
+        try:
+            admin = KafkaAdminClient(
+                **self.options(),
+                bootstrap_timeout_ms=1_000,
+                request_timeout_ms=2_000,
+                reconnect_backoff_max_ms=500,
+            )
+        except KafkaError:
+            return {}
+        try:
+            described = admin.describe_topics([topic])
+        except KafkaError:
+            return {}
+        finally:
+            admin.close()
+        partitions = described[0].get("partitions", []) if described else []
+        return partitions[0] if partitions else {}
+
+    # Faults
+
+    def kill(self, number: int) -> None:
+        """``kill -9`` of one broker.
+
+        Args:
+            number: Which, from 1.
+        """
+        self._nodes[number].kill()
+
+    def start(self, number: int) -> None:
+        """Start it again on the same data; returns before it listens.
+
+        Args:
+            number: Which.
+        """
+        self._nodes[number].start()
+
+    def pause(self, number: int) -> None:
+        """Stop it in the middle.
+
+        Args:
+            number: Which.
+        """
+        self._nodes[number].pause()
+        self._paused.add(number)
+
+    def resume(self, number: int) -> None:
+        """Let it go on.
+
+        Args:
+            number: Which.
+        """
+        self._nodes[number].resume()
+        self._paused.discard(number)
+
+    def cut(self, number: int) -> None:
+        """Cut a broker off from the others, both ways; clients still reach it.
+
+        Args:
+            number: Which.
+        """
+        for ends, links in self._links.items():
+            if number in ends:
+                for link in links:
+                    link.cut()
+
+    def mend(self) -> None:
+        """Heal all links."""
+        for links in self._links.values():
+            for link in links:
+                link.heal()
+
+    def heal(self) -> None:
+        """Bring back all that a test broke, and wait until records have their copies; blocks.
+
+        Raises:
+            BrokerError: They did not come back.
+        """
+        self.mend()
+        for number in sorted(self._paused):
+            self.resume(number)
+        for number, node in self._nodes.items():
+            if not node.is_running:
+                self.start(number)
+        self.await_ready(_START_S)
+
+    def await_ready(self, timeout_s: float) -> None:
+        """Wait until a record has all its copies and is consumed; blocks.
+
+        Args:
+            timeout_s: Longest wait.
+
+        Raises:
+            BrokerError: It did not in time; the message has the end of a log.
+        """
+        try:
+            round_trip(self.options(), copies=len(NUMBERS), timeout_s=timeout_s)
+            self.await_copies("walle-ready")
+        except BrokerError as error:
+            ended = [node for node in self._nodes.values() if not node.is_running]
+            node = (ended or list(self._nodes.values()))[0]
+            raise BrokerError(with_log(str(error), node)) from error
+
+    def close(self) -> None:
+        """End brokers and links; may be called twice."""
+        for node in self._nodes.values():
+            node.close()
+        for links in self._links.values():
+            for link in links:
+                link.close()
+
+    def __enter__(self) -> Self:
+        """Return the cluster."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def open_cluster(folder: Path) -> Cluster:
+    """Return three brokers that are ready; blocks for some 10 s.
+
+    They are always the tests' own: ``WALLE_KAFKA`` is not asked.
+
+    Args:
+        folder: For data and logs.
+
+    Raises:
+        BrokerError: They did not come up.
+        BrokerMissingError: Neither Docker nor a JDK is here, or this is not Linux, whose
+            loopback has the addresses that the links need.
+    """
+    if sys.platform != "linux":
+        raise BrokerMissingError("three brokers need the many loopback addresses of Linux")
+    return Cluster(folder, find_provider())
+
+
+def _name(number: int) -> str:
+    return f"broker-{number}"
+
+
+def _door(one: int, other: int) -> str:
+    """Return the loopback address at which one broker finds another."""
+    return f"127.7.{one}.{other}"

@@ -1,0 +1,163 @@
+"""What a broker of the tests is configured with, and the ports that it listens at."""
+
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from walle_stream.errors import BrokerError
+from walle_stream.testing.broker.certificates import STORE_PASSWORD
+
+type Listener = Literal["plain", "tls", "mutual"]
+"""Without encryption; TLS; TLS where the client shows a certificate, too."""
+
+# below the range that the kernel gives to clients: one that connects to a dead broker's port
+# again and again would else meet itself there, or keep the broker from coming back
+_PORTS: Final = range(15_000, 30_000)
+
+_LEAN: Final = {
+    # any, but the same for the brokers of one cluster
+    "CLUSTER_ID": "d2FsbGUtc3RyZWFtLXRlc3",
+    "KAFKA_HEAP_OPTS": "-Xmx400m",
+    # a broker of a test has its work done before the second compiler would pay
+    "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports of one broker, none of them in use when they were drawn."""
+
+    plain: int
+    tls: int
+    mutual: int
+    controller: int
+    replication: int
+
+    @classmethod
+    def draw(cls) -> Self:
+        """Return five that are free.
+
+        Raises:
+            BrokerError: None are.
+        """
+        found: list[int] = []
+        for port in random.sample(_PORTS, 1_000):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("", port))
+                except OSError:
+                    continue
+            found.append(port)
+            if len(found) == len(cls.__slots__):
+                return cls(*found)
+        raise BrokerError("no free ports for a broker: stop what listens at 15000 to 29999")
+
+
+def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return server settings as the variables that the public image ``apache/kafka`` reads.
+
+    Args:
+        settings: Values by key, as in ``server.properties``.
+    """
+    return _LEAN | {
+        "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper(): value
+        for key, value in settings.items()
+    }
+
+
+def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
+    """Return the settings of a single broker with all kinds of listeners.
+
+    Args:
+        ports: Its own.
+        secrets: Where it finds ``server.p12`` and ``ca.pem``.
+        bind: The address to listen at; clients are always told 127.0.0.1.
+    """
+    listeners = {"PLAIN": ports.plain, "TLS": ports.tls, "MUTUAL": ports.mutual}
+    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    return {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
+        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{ports.controller}".replace(
+            "//127.0.0.1", f"//{bind}"
+        ),
+        "advertised.listeners": advertised,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAIN",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,TLS:SSL,MUTUAL:SSL",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": f"{secrets}/server.p12",
+        "ssl.keystore.password": STORE_PASSWORD,
+        "ssl.key.password": STORE_PASSWORD,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": f"{secrets}/ca.pem",
+        "listener.name.mutual.ssl.client.auth": "required",
+        # rights per device are tested, and who shows no certificate may do everything
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        **_SMALL,
+    }
+
+
+_SMALL: Final = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "8",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "8",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # one that was killed is noticed in seconds; before, it may not even come back
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # what tests write is deleted with the folder; a retention must not take it before
+    "log.retention.hours": "-1",
+}
+
+
+def replicated_settings(
+    number: int, ports: Mapping[int, Ports], names: Mapping[int, str]
+) -> dict[str, str]:
+    """Return the settings of one of several brokers that hold copies of each other's partitions.
+
+    Args:
+        number: Which, from 1.
+        ports: Of all of them.
+        names: By which they know each other; clients are told 127.0.0.1.
+    """
+    own = ports[number]
+    return {
+        "node.id": str(number),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": ",".join(
+            f"{each}@{names[each]}:{ports[each].controller}" for each in ports
+        ),
+        "listeners": (
+            f"PLAIN://127.0.0.1:{own.plain},REPLICATION://127.0.0.1:{own.replication},"
+            f"CONTROLLER://127.0.0.1:{own.controller}"
+        ),
+        "advertised.listeners": (
+            f"PLAIN://127.0.0.1:{own.plain},REPLICATION://{names[number]}:{own.replication},"
+            f"CONTROLLER://{names[number]}:{own.controller}"
+        ),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "REPLICATION",
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,REPLICATION:PLAINTEXT"
+        ),
+        **_SMALL,
+        "min.insync.replicas": "2",
+        "default.replication.factor": "3",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+        "share.coordinator.state.topic.replication.factor": "3",
+        "share.coordinator.state.topic.min.isr": "2",
+        "replica.lag.time.max.ms": "3000",
+    }
