@@ -38,6 +38,8 @@ against the classes)::
     │  ├─ StoreMissingError(FileNotFoundError)
     │  └─ TransactionStateError
     └─ TunnelError
+       ├─ BrokerUnreachableError
+       ├─ CloudStalledError
        ├─ EnvelopeError(ValueError)
        └─ TunnelClosedError
 
@@ -390,6 +392,26 @@ class TunnelError(WalleError):
     """Base of the errors of the device-cloud tunnel."""
 
     exit_code: ClassVar[int] = 9
+
+
+class BrokerUnreachableError(TunnelError):
+    """No broker of those given answers, or none with which TLS can be spoken.
+
+    Check that it runs, ``brokers`` and ``tls``; the same command works once it answers.
+    """
+
+    exit_code: ClassVar[int] = 12
+    is_retryable: ClassVar[bool] = True
+
+
+class CloudStalledError(TunnelError):
+    """The cloud side had records to process and made no progress for too long.
+
+    Start it again: it goes on from what was committed, and nothing is lost.
+    """
+
+    exit_code: ClassVar[int] = 14
+    is_retryable: ClassVar[bool] = True
 
 
 class EnvelopeError(TunnelError, ValueError):

@@ -1,0 +1,103 @@
+"""The app of ``walle cloud``: features from the tunnel's topic into a table on RocksDB.
+
+Exactly-once effect: the table's value of a device holds the numbers that were seen
+together with what they brought (``device_row``); Faust's changelog topic carries the
+table, and the source offset is committed in the same Kafka transaction as the changelog
+(KIP-98), so that a worker that was cut off cannot write over its successor's rows
+(transactional ids are a partition's: KIP-447's fencing of zombies by producer epoch).
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+import faust
+
+from walle_connectors.faust.merging import KEEP_DEFAULT, Merger
+from walle_connectors.faust.preflight import TopicShape
+from walle_connectors.faust.settings import CloudPipeline
+from walle_connectors.faust.worker import (
+    WorkerOptions,
+    ack_when_sent,
+    make_app,
+    make_table,
+    make_topic,
+)
+from walle_stream.errors import EnvelopeError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesApp:
+    """The app with what its pages show."""
+
+    app: Any
+    devices: Any
+    """Faust table: device to row."""
+    merger: Merger
+
+
+TABLES: Final = ("devices", "epochs")
+"""Names of the app's tables."""
+
+
+def changelog_topics(pipeline: CloudPipeline) -> list[str]:
+    """Return the names of the topics that carry the app's tables.
+
+    Args:
+        pipeline: Its name is in theirs.
+    """
+    return [f"{_app_name(pipeline)}-{table}-changelog" for table in TABLES]
+
+
+def _app_name(pipeline: CloudPipeline) -> str:
+    return f"walle-cloud-{pipeline.name}"
+
+
+def make_features_app(
+    pipeline: CloudPipeline, shape: TopicShape, options: WorkerOptions, keep: int = KEEP_DEFAULT
+) -> FeaturesApp:
+    """Make the app; nothing is opened or connected yet.
+
+    Args:
+        pipeline: Names and topics.
+        shape: Of the features' topic, as the broker has it.
+        options: Of the worker.
+        keep: Latest features per device and task that are kept as they are, ≥ 1.
+    """
+    app = make_app(_app_name(pipeline), pipeline.features, shape, options)
+    topic = make_topic(app, pipeline.features.topic, shape)
+    devices, epochs = (make_table(app, name, shape) for name in TABLES)
+    merger = Merger(devices, epochs, keep)
+
+    @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]
+    async def on_assigned(*_: Any, **__: Any) -> None:
+        merger.forget_confirmed()
+
+    @app.agent(topic, name="merge")  # type: ignore[untyped-decorator]
+    async def merge(stream: faust.Stream[Any]) -> None:
+        async for event in stream.noack().events():
+            message = event.message
+            try:
+                headers: Any = message.headers or ()
+                merger.merge(message.partition, message.key, message.value, headers)
+            except EnvelopeError as error:
+                refuse(message, error)
+            except Exception as error:
+                # Faust would restart the agent behind this record: it would be lost
+                await app.crash(error)
+                raise
+            ack_when_sent(app, event)
+
+    return FeaturesApp(app, devices, merger)
+
+
+def refuse(message: Any, error: EnvelopeError) -> None:
+    """Say that a record was refused; the seam for a topic of dead letters.
+
+    Args:
+        message: Faust's.
+        error: Why.
+    """
+    _log.warning("%s/%d/%d refused: %s", message.topic, message.partition, message.offset, error)
