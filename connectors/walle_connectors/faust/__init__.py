@@ -4,7 +4,8 @@
 send into a table on RocksDB and answers look-ups. ``baseline`` is what one would build
 without devices: raw events to the cloud, sessionised there into the same features.
 ``device_row`` and ``visits`` are the pure parts; ``settings`` reads the pipeline's YAML,
-``preflight`` looks at the broker, ``worker`` runs an app, ``watchdog`` ends one that stalls.
+``preflight`` looks at the broker, ``apps`` makes an app, ``worker`` runs it, ``watchdog``
+ends one that stalls.
 
 Nothing here imports Faust before a command or a benchmark asks for an app.
 """

@@ -4,13 +4,20 @@ import argparse
 from pathlib import Path
 from typing import IO, Any
 
+from walle_connectors.faust.apps import WorkerOptions
+from walle_connectors.faust.baseline import baseline_changelogs, make_baseline_app
 from walle_connectors.faust.features import changelog_topics, make_features_app
 from walle_connectors.faust.preflight import look_at_topic
-from walle_connectors.faust.settings import CloudPipeline, load_cloud_pipeline
+from walle_connectors.faust.settings import (
+    BaselinePipeline,
+    CloudPipeline,
+    baseline_of,
+    load_cloud_pipeline,
+)
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
-from walle_connectors.faust.worker import WorkerOptions, run_app, set_up_logging
-from walle_stream.errors import StoreError
+from walle_connectors.faust.worker import run_app, set_up_logging
+from walle_stream.errors import StoreError, TunnelError
 
 
 def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
@@ -37,6 +44,8 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
     )
 
     async def make() -> tuple[Any, Watchdog]:
+        if options.baseline:
+            return await _baseline(baseline_of(pipeline), worker)
         return await _features(pipeline, worker, options.keep)
 
     def ready(app: Any) -> None:
@@ -54,6 +63,19 @@ async def _features(
     watchdog = Watchdog(made.app, pipeline.features, options.patience_ms)
     add_pages(made, watchdog)
     return made.app, watchdog
+
+
+async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple[Any, Watchdog]:
+    features = await look_at_topic(pipeline.features)
+    shape = await look_at_topic(pipeline.events, baseline_changelogs(pipeline))
+    if features.partitions != shape.partitions:
+        raise TunnelError(
+            f"topic {pipeline.events.topic!r} has {shape.partitions} partitions and "
+            f"{pipeline.features.topic!r} {features.partitions}: features go to the partition of "
+            "their events, make them equal"
+        )
+    app = make_baseline_app(pipeline, shape, options)
+    return app, Watchdog(app, pipeline.events, options.patience_ms)
 
 
 def _data_dir(path: Path) -> Path:

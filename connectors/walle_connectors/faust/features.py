@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import faust
 
-from walle_connectors.faust.merging import KEEP_DEFAULT, Merger
-from walle_connectors.faust.preflight import TopicShape
-from walle_connectors.faust.settings import CloudPipeline
-from walle_connectors.faust.worker import (
+from walle_connectors.faust.apps import (
     WorkerOptions,
     ack_when_sent,
     make_app,
     make_table,
     make_topic,
 )
+from walle_connectors.faust.merging import KEEP_DEFAULT, Merger
+from walle_connectors.faust.preflight import TopicShape
+from walle_connectors.faust.settings import CloudPipeline
 from walle_stream.errors import EnvelopeError
 
 _log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
+from walle_connectors.faust.visits import VisitPolicy
 from walle_stream.errors import SpecFileError, TunnelError
 from walle_stream.spec.loader import load_pipeline
 from walle_stream.spec.models import PathField, Task
@@ -72,6 +73,19 @@ class CloudPipeline:
     """Where raw events are; None where they never leave the devices."""
     tasks: tuple[Task, ...]
     """With absolute paths of scripts; packages are left out."""
+    page_timeout_ms: int | None
+    page_max_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class BaselinePipeline:
+    """A pipeline as the cloud-only baseline sees it."""
+
+    name: str
+    features: KafkaPart
+    events: KafkaPart
+    task: Task
+    policy: VisitPolicy
 
 
 def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipeline:
@@ -97,7 +111,48 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
         features=loaded.tunnel,
         events=loaded.source if isinstance(loaded.source, KafkaPart) else None,
         tasks=tuple(task for task in loaded.tasks if isinstance(task, Task)),
+        page_timeout_ms=loaded.pipeline.spec.sequence.page_timeout_ms,
+        page_max_events=loaded.pipeline.spec.sequence.page_max_events,
     )
+
+
+def baseline_of(pipeline: CloudPipeline) -> BaselinePipeline:
+    """Return what the baseline needs of a pipeline.
+
+    Args:
+        pipeline: As loaded.
+
+    Raises:
+        SpecFileError: It is no pipeline that the baseline can do.
+    """
+    if pipeline.events is None:
+        raise SpecFileError(
+            f"pipeline {pipeline.name!r}: the baseline reads raw events from a broker: make "
+            "spec.source.connector kafka"
+        )
+    tasks = [task for task in pipeline.tasks if _is_on_exit(task)]
+    if len(tasks) != 1:
+        raise SpecFileError(
+            f"pipeline {pipeline.name!r}: the baseline does one task, triggered by page_exit "
+            f"alone, and found {len(tasks)}"
+        )
+    spec = tasks[0].spec
+    return BaselinePipeline(
+        name=pipeline.name,
+        features=pipeline.features,
+        events=pipeline.events,
+        task=tasks[0],
+        policy=VisitPolicy(
+            page_timeout_ms=pipeline.page_timeout_ms,
+            page_max_events=pipeline.page_max_events,
+            pages=None if spec.pages is None else frozenset(spec.pages),
+            fields=None if spec.fields is None else frozenset(spec.fields),
+        ),
+    )
+
+
+def _is_on_exit(task: Task) -> bool:
+    return [list(trigger.sequence) for trigger in task.spec.triggers] == [["page_exit"]]
 
 
 @dataclass(frozen=True, slots=True)
