@@ -13,7 +13,6 @@ that the app does not read.)
 """
 
 import logging
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -153,9 +152,7 @@ def make_baseline_app(pipeline: BaselinePipeline, shape: TopicShape, options: Wo
     Raises:
         ScriptError: The task's script cannot be loaded.
     """
-    app = make_app(
-        _app_name(pipeline), pipeline.events, shape, replace(options, guarantee="at_least_once")
-    )
+    app = make_app(_app_name(pipeline), pipeline.events, shape, options)
     events = make_topic(app, pipeline.events.topic, shape)
     features = make_topic(app, pipeline.features.topic, shape)
     sessions = Sessions(pipeline, *(make_table(app, name, shape) for name in _TABLES))

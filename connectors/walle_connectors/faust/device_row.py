@@ -190,3 +190,17 @@ def decode_row(value: bytes | None) -> DeviceRow:
             f"a device's row is damaged ({error}): delete the data directory, the changelog topic "
             "has the table"
         ) from error
+
+
+def is_older_row(one: bytes, other: bytes) -> bool:
+    """Say whether a row was written before another of the same device.
+
+    Args:
+        one: A table's value.
+        other: Another one; rows of a device only ever grow.
+
+    Raises:
+        StoreCorruptedError: One is damaged.
+        FormatVersionError: One was written by a newer version.
+    """
+    return sum(decode_row(one).counts) < sum(decode_row(other).counts)

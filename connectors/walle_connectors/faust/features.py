@@ -1,10 +1,12 @@
 """The app of ``walle cloud``: features from the tunnel's topic into a table on RocksDB.
 
-Exactly-once effect: the table's value of a device holds the numbers that were seen
-together with what they brought (``device_row``); Faust's changelog topic carries the
-table, and the source offset is committed in the same Kafka transaction as the changelog
-(KIP-98), so that a worker that was cut off cannot write over its successor's rows
-(transactional ids are a partition's: KIP-447's fencing of zombies by producer epoch).
+Exactly-once effect over Faust's at-least-once: the table's value of a device holds the
+numbers that were seen together with what they brought (``device_row``); a source offset is
+committed only when the broker has the changelog's records of it (``apps.ack_when_sent``);
+a record that comes again writes its row again (``merging``); recovery never puts an older
+row over a newer (``is_older``). Not covered: the changelog's compaction keeps the last row
+of a key, so a worker that was cut off, comes back and sends what it still had in hand could
+hide newer rows of its successor from a third worker with an empty disk.
 """
 
 import logging
@@ -20,6 +22,7 @@ from walle_connectors.faust.apps import (
     make_table,
     make_topic,
 )
+from walle_connectors.faust.device_row import is_older_row
 from walle_connectors.faust.merging import KEEP_DEFAULT, Merger
 from walle_connectors.faust.preflight import TopicShape
 from walle_connectors.faust.settings import CloudPipeline
@@ -68,7 +71,8 @@ def make_features_app(
     """
     app = make_app(_app_name(pipeline), pipeline.features, shape, options)
     topic = make_topic(app, pipeline.features.topic, shape)
-    devices, epochs = (make_table(app, name, shape) for name in TABLES)
+    devices = make_table(app, TABLES[0], shape, is_older_row)
+    epochs = make_table(app, TABLES[1], shape, lambda one, other: int(one) < int(other))
     merger = Merger(devices, epochs, keep)
 
     @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]

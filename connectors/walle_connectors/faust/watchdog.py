@@ -78,11 +78,6 @@ class StallRule:
         shown = ", ".join(stalled[:5]) + (", ..." if len(stalled) > len(stalled[:5]) else "")
         return f"no progress for {self._patience_ms / 1000:g} s with records waiting in {shown}"
 
-    @property
-    def longest_ms(self) -> float:
-        """When the oldest of the current lags without progress began; see ``observe``."""
-        return min((since_ms for _, since_ms in self._done.values()), default=float("inf"))
-
 
 class Watchdog:
     """Watches an app; started and stopped with it."""
@@ -125,7 +120,7 @@ class Watchdog:
                 try:
                     async with asyncio.timeout(_ASK_S):
                         if consumer is None:
-                            consumer = await connect(self._part, isolation_level="read_committed")
+                            consumer = await connect(self._part)
                         self.places = await self._look(consumer)
                 except (KafkaError, TunnelError, OSError, TimeoutError) as error:
                     # whether there is lag is not known: a broker that is away is no stall
@@ -148,7 +143,7 @@ class Watchdog:
             return {}
         asked = [TopicPartition(tp.topic, tp.partition) for tp in assigned]
         ends = await consumer.end_offsets(asked)
-        recovered = sum(self._app.tables.recovery.active_offsets.values())
+        recovered = sum(each or 0 for each in self._app.tables.recovery.active_offsets.values())
         places = {}
         for tp, end in zip(assigned, map(ends.__getitem__, asked), strict=True):
             committed = mine._committed_offset[tp] or 0  # noqa: SLF001 - see above
