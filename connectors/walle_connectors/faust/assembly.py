@@ -67,13 +67,14 @@ async def _features(
 
 async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple[Any, Watchdog]:
     features = await look_at_topic(pipeline.features)
-    shape = await look_at_topic(pipeline.events, baseline_changelogs(pipeline))
+    shape = await look_at_topic(pipeline.events)
     if features.partitions != shape.partitions:
         raise TunnelError(
             f"topic {pipeline.events.topic!r} has {shape.partitions} partitions and "
             f"{pipeline.features.topic!r} {features.partitions}: features go to the partition of "
             "their events, make them equal"
         )
+    await look_at_topic(pipeline.events, baseline_changelogs(pipeline))
     app = make_baseline_app(pipeline, shape, options)
     return app, Watchdog(app, pipeline.events, options.patience_ms)
 

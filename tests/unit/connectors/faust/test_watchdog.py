@@ -1,8 +1,15 @@
+import asyncio
 import os
 import subprocess
 import sys
+from collections import defaultdict
+from types import SimpleNamespace
 
-from walle_connectors.faust.watchdog import Place, StallRule
+import pytest
+
+from walle_connectors.faust import watchdog
+from walle_connectors.faust.settings import KafkaPart
+from walle_connectors.faust.watchdog import Place, StallRule, Watchdog
 
 
 def test_lag_without_progress_is_noticed_after_the_patience():
@@ -50,3 +57,84 @@ def test_the_end_is_one_line_and_an_exit_code_of_its_own():
     )
     assert done.returncode == 14
     assert done.stderr == "walle: no progress: the process ends, start it again and it goes on\n"
+
+
+class Stub:
+    """Makes Faust apps that stand at one offset."""
+
+    @classmethod
+    def app(cls, committed, read, position, *, acked=()):
+        tp = watchdog.TopicPartition("t", 0)
+
+        async def where(_):
+            return position
+
+        consumer = SimpleNamespace(
+            assignment=lambda: [tp, watchdog.TopicPartition("changelog", 0)],
+            position=where,
+            _committed_offset=defaultdict(lambda: None, {tp: committed}),
+            _read_offset=defaultdict(lambda: None, {tp: read}),
+            _acked=defaultdict(list, {tp: list(acked)}),
+        )
+        recovery = SimpleNamespace(active_offsets={"a": None, "b": 3})
+        return SimpleNamespace(consumer=consumer, tables=SimpleNamespace(recovery=recovery))
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    """A broker whose partition ends at 10."""
+
+    class Consumer:
+        async def end_offsets(self, asked):
+            return dict.fromkeys(asked, 10)
+
+        async def stop(self):
+            pass
+
+    async def connect(_part):
+        return Consumer()
+
+    monkeypatch.setattr(watchdog, "connect", connect)
+
+
+def run(app, seconds):
+    """Let a watchdog with a patience of 50 ms look at an app; return why it ended it."""
+    reasons = []
+
+    async def watch():
+        task = asyncio.current_task()
+        dog = Watchdog(
+            app,
+            KafkaPart(brokers="b:1", topic="t"),
+            50,
+            lambda reason: (reasons.append(reason), task.cancel()),
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                await dog.run()
+        except (TimeoutError, asyncio.CancelledError):
+            return
+
+    asyncio.run(watch())
+    return reasons
+
+
+def test_a_worker_that_reads_no_further_is_ended(broker):
+    (reason,) = run(Stub.app(committed=5, read=4, position=5), 60)
+    assert "records waiting in TopicPartition(topic='t', partition=0)" in reason
+
+
+def test_a_worker_that_does_not_process_what_it_read_is_ended(broker):
+    assert run(Stub.app(committed=5, read=9, position=10), 60)
+
+
+def test_a_worker_that_is_done_stays(broker):
+    assert run(Stub.app(committed=10, read=9, position=10), 0.3) == []
+
+
+def test_a_broker_that_does_not_answer_is_no_stall(monkeypatch):
+    async def connect(_part):
+        raise watchdog.TunnelError("away")
+
+    monkeypatch.setattr(watchdog, "connect", connect)
+    assert run(Stub.app(committed=5, read=4, position=5), 0.3) == []
