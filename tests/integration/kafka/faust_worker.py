@@ -57,7 +57,10 @@ class Cluster:
         self.run_id = uuid.uuid4().hex[:10]
         self.admin = KafkaAdminClient(bootstrap_servers=address)
         self.producer = KafkaProducer(
-            bootstrap_servers=address, acks="all", enable_idempotence=True
+            bootstrap_servers=address,
+            acks="all",
+            enable_idempotence=True,
+            compression_type="zstd",  # as the tunnel does unless told
         )
 
     def topic(self, name, partitions=4):
