@@ -41,6 +41,8 @@ against the classes)::
     │  ├─ StoreMissingError(FileNotFoundError)
     │  └─ TransactionStateError
     └─ TunnelError
+       ├─ BrokerUnreachableError
+       ├─ CloudStalledError
        ├─ EnvelopeError(ValueError)
        └─ TunnelClosedError
 
@@ -419,6 +421,16 @@ class TunnelError(WalleError):
     """Base of the errors of the device-cloud tunnel."""
 
     exit_code: ClassVar[int] = 9
+
+
+class CloudStalledError(TunnelError):
+    """The cloud side had records to process and made no progress for too long.
+
+    Start it again: it goes on from what was committed, and nothing is lost.
+    """
+
+    exit_code: ClassVar[int] = 14
+    is_retryable: ClassVar[bool] = True
 
 
 class EnvelopeError(TunnelError, ValueError):

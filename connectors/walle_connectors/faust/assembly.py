@@ -1,0 +1,89 @@
+"""Puts a worker together from the command's options."""
+
+import argparse
+from pathlib import Path
+from typing import IO, Any
+
+from walle_connectors.faust.apps import WorkerOptions
+from walle_connectors.faust.baseline import baseline_changelogs, make_baseline_app
+from walle_connectors.faust.features import changelog_topics, make_features_app
+from walle_connectors.faust.preflight import look_at_topic
+from walle_connectors.faust.settings import (
+    BaselinePipeline,
+    CloudPipeline,
+    baseline_of,
+    load_cloud_pipeline,
+)
+from walle_connectors.faust.watchdog import Watchdog
+from walle_connectors.faust.web import add_pages
+from walle_connectors.faust.worker import run_app, set_up_logging
+from walle_stream.errors import StoreError, TunnelError
+
+
+def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
+    """Run the worker that the options ask for; blocks until a signal.
+
+    Args:
+        options: Of ``walle cloud``.
+        out: One line goes there when the worker is ready.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        WalleError: See ``command.run``.
+    """
+    pipeline = load_cloud_pipeline(options.file, options.set)
+    set_up_logging(options.log_level)
+    kind = "baseline" if options.baseline else "cloud"
+    worker = WorkerOptions(
+        data_dir=_data_dir(options.data_dir or Path("walle-data") / f"{pipeline.name}-{kind}"),
+        web_host=options.web_host,
+        web_port=options.web_port,
+        patience_ms=options.patience * 1000,
+    )
+
+    async def make() -> tuple[Any, Watchdog]:
+        if options.baseline:
+            return await _baseline(baseline_of(pipeline), worker)
+        return await _features(pipeline, worker, options.keep)
+
+    def ready(app: Any) -> None:
+        out.write(f"walle cloud: ready, {app.conf.canonical_url}/healthz\n")
+        out.flush()
+
+    return run_app(make, ready)
+
+
+async def _features(
+    pipeline: CloudPipeline, options: WorkerOptions, keep: int
+) -> tuple[Any, Watchdog]:
+    shape = await look_at_topic(pipeline.features, changelog_topics(pipeline))
+    made = make_features_app(pipeline, shape, options, keep)
+    watchdog = Watchdog(made.app, pipeline.features, options.patience_ms)
+    add_pages(made, watchdog)
+    return made.app, watchdog
+
+
+async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple[Any, Watchdog]:
+    features = await look_at_topic(pipeline.features)
+    shape = await look_at_topic(pipeline.events)
+    if features.partitions != shape.partitions:
+        raise TunnelError(
+            f"topic {pipeline.events.topic!r} has {shape.partitions} partitions and "
+            f"{pipeline.features.topic!r} {features.partitions}: features go to the partition of "
+            "their events, make them equal"
+        )
+    await look_at_topic(pipeline.events, baseline_changelogs(pipeline))
+    app = make_baseline_app(pipeline, shape, options)
+    return app, Watchdog(app, pipeline.events, options.patience_ms)
+
+
+def _data_dir(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be used as data directory ({error.strerror}): give another --data-dir"
+        ) from error
+    return path.absolute()

@@ -1,0 +1,93 @@
+"""``walle cloud FILE``: the cloud side of a pipeline whose tunnel is Kafka.
+
+Faust and what it needs are imported when the command runs, not when it is parsed.
+"""
+
+import argparse
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from walle_stream.errors import SpecFileError
+
+_PORTS: Final = range(1, 65_536)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    parser = commands.add_parser("cloud", help="the cloud side of a pipeline: features over Kafka")
+    parser.add_argument("file", type=Path, metavar="FILE", help="pipeline YAML, tunnel: kafka")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="D",
+        help="tables of this worker (default: walle-data/NAME-cloud)",
+    )
+    parser.add_argument("--web-host", default="127.0.0.1", metavar="HOST", help="look-ups listen")
+    parser.add_argument("--web-port", type=_port, default=6066, metavar="N")
+    parser.add_argument(
+        "--keep", type=_positive, default=50, metavar="N", help="latest features per device, task"
+    )
+    parser.add_argument(
+        "--patience",
+        type=_positive,
+        default=60,
+        metavar="S",
+        help="end with exit code 14 after so many seconds of lag without progress",
+    )
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="instead: make the features here, from raw events (spec.source: kafka)",
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a worker until SIGTERM or SIGINT.
+
+    Args:
+        options: As parsed.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SpecFileError: Faust is not installed, or the YAML is wrong.
+        TunnelError: The broker, its topics, or the app.
+    """
+    if find_spec("faust") is None:
+        raise SpecFileError(
+            "walle cloud needs Faust: install the extra, pip install 'walle-stream[cloud]'"
+        )
+    from walle_connectors.faust.assembly import run_cloud  # noqa: PLC0415 - see the module
+
+    return run_cloud(options, sys.stdout)
+
+
+def _port(text: str) -> int:
+    value = _positive(text)
+    if value not in _PORTS:
+        raise argparse.ArgumentTypeError(f"{value} is no port")
+    return value
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    return value

@@ -1,0 +1,107 @@
+"""The app of ``walle cloud``: features from the tunnel's topic into a table on RocksDB.
+
+Exactly-once effect over Faust's at-least-once: the table's value of a device holds the
+numbers that were seen together with what they brought (``device_row``); a source offset is
+committed only when the broker has the changelog's records of it (``apps.ack_when_sent``);
+a record that comes again writes its row again (``merging``); recovery never puts an older
+row over a newer (``is_older``). Not covered: the changelog's compaction keeps the last row
+of a key, so a worker that was cut off, comes back and sends what it still had in hand could
+hide newer rows of its successor from a third worker with an empty disk.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+import faust
+
+from walle_connectors.faust.apps import (
+    WorkerOptions,
+    ack_when_sent,
+    make_app,
+    make_table,
+    make_topic,
+)
+from walle_connectors.faust.device_row import is_older_row
+from walle_connectors.faust.merging import KEEP_DEFAULT, Merger
+from walle_connectors.faust.preflight import TopicShape
+from walle_connectors.faust.settings import CloudPipeline
+from walle_stream.errors import EnvelopeError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesApp:
+    """The app with what its pages show."""
+
+    app: Any
+    devices: Any
+    """Faust table: device to row."""
+    merger: Merger
+
+
+TABLES: Final = ("devices", "epochs")
+"""Names of the app's tables."""
+
+
+def changelog_topics(pipeline: CloudPipeline) -> list[str]:
+    """Return the names of the topics that carry the app's tables.
+
+    Args:
+        pipeline: Its name is in theirs.
+    """
+    return [f"{_app_name(pipeline)}-{table}-changelog" for table in TABLES]
+
+
+def _app_name(pipeline: CloudPipeline) -> str:
+    return f"walle-cloud-{pipeline.name}"
+
+
+def make_features_app(
+    pipeline: CloudPipeline, shape: TopicShape, options: WorkerOptions, keep: int = KEEP_DEFAULT
+) -> FeaturesApp:
+    """Make the app; nothing is opened or connected yet.
+
+    Args:
+        pipeline: Names and topics.
+        shape: Of the features' topic, as the broker has it.
+        options: Of the worker.
+        keep: Latest features per device and task that are kept as they are, ≥ 1.
+    """
+    app = make_app(_app_name(pipeline), pipeline.features, shape, options)
+    topic = make_topic(app, pipeline.features.topic, shape)
+    devices = make_table(app, TABLES[0], shape, is_older_row)
+    epochs = make_table(app, TABLES[1], shape, lambda one, other: int(one) < int(other))
+    merger = Merger(devices, epochs, keep)
+
+    @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]
+    async def on_assigned(*_: Any, **__: Any) -> None:
+        merger.forget_confirmed()
+
+    @app.agent(topic, name="merge")  # type: ignore[untyped-decorator]
+    async def merge(stream: faust.Stream[Any]) -> None:
+        async for event in stream.noack().events():
+            message = event.message
+            try:
+                headers: Any = message.headers or ()
+                merger.merge(message.partition, message.key, message.value, headers)
+            except EnvelopeError as error:
+                refuse(message, error)
+            except Exception as error:
+                # Faust would restart the agent behind this record: it would be lost
+                await app.crash(error)
+                raise
+            ack_when_sent(app, event)
+
+    return FeaturesApp(app, devices, merger)
+
+
+def refuse(message: Any, error: EnvelopeError) -> None:
+    """Say that a record was refused; the seam for a topic of dead letters.
+
+    Args:
+        message: Faust's.
+        error: Why.
+    """
+    _log.warning("%s/%d/%d refused: %s", message.topic, message.partition, message.offset, error)

@@ -1,0 +1,174 @@
+"""Ends a worker that has records to process and does not get on.
+
+Faust is known to stop silently after some rebalances: partitions assigned, lag, no
+progress, no error. Nothing is lost by ending then: the next process goes on from the
+committed offsets. ``StallRule`` is the pure rule; ``watch`` observes in the worker's loop
+with a connection of its own, and a thread ends the process, so that a loop which itself
+no longer turns is noticed as well.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from walle_connectors.faust.preflight import connect
+from walle_connectors.faust.settings import KafkaPart
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import CloudStalledError, TunnelError
+
+_log = logging.getLogger(__name__)
+
+PATIENCE_MS_DEFAULT: Final = 60_000
+"""How long there may be lag without progress."""
+
+_ASK_S: Final = 5.0
+
+
+class Place(NamedTuple):
+    """How far a partition is."""
+
+    done: int
+    """Grows with what was read and processed; in what way does not matter."""
+    is_behind: bool
+    """Whether there is more to process."""
+
+
+class StallRule:
+    """Says for how long there was lag without progress. Thread-safe: no state is shared."""
+
+    def __init__(self, patience_ms: int) -> None:
+        """Begin.
+
+        Args:
+            patience_ms: > 0.
+        """
+        self._patience_ms = patience_ms
+        self._done: dict[Any, tuple[int, float]] = {}
+
+    def observe(self, now_ms: float, places: Mapping[Any, Place]) -> str | None:
+        """Take an observation.
+
+        Args:
+            now_ms: Monotonic.
+            places: Of every assigned partition.
+
+        Returns:
+            What is wrong, when a partition was behind for too long without progress.
+        """
+        before, self._done = self._done, {}
+        for name, place in places.items():
+            done, since_ms = before.get(name, (None, now_ms))
+            if done != place.done or not place.is_behind:
+                since_ms = now_ms
+            self._done[name] = (place.done, since_ms)
+        stalled = sorted(
+            str(name)
+            for name, (_, since_ms) in self._done.items()
+            if now_ms - since_ms >= self._patience_ms
+        )
+        if not stalled:
+            return None
+        shown = ", ".join(stalled[:5]) + (", ..." if len(stalled) > len(stalled[:5]) else "")
+        return f"no progress for {self._patience_ms / 1000:g} s with records waiting in {shown}"
+
+
+class Watchdog:
+    """Watches an app; started and stopped with it."""
+
+    def __init__(
+        self,
+        app: Any,
+        part: KafkaPart,
+        patience_ms: int = PATIENCE_MS_DEFAULT,
+        end: Callable[[str], None] | None = None,
+    ) -> None:
+        """Make it; ``run`` observes.
+
+        Args:
+            app: Faust's.
+            part: Broker and topic that are watched.
+            patience_ms: How long there may be lag without progress.
+            end: Ends the process with a reason; replaced in tests.
+        """
+        self._app = app
+        self._part = part
+        self._patience_ms = patience_ms
+        self._end = end or end_process
+        self._rule = StallRule(patience_ms)
+        self._beat_ms = monotonic_ms()
+        self._is_stopped = threading.Event()
+        self.places: dict[Any, Place] = {}
+        """The last observation."""
+
+    async def run(self) -> None:
+        """Observe until cancelled; a coroutine of the worker's loop."""
+        guard = threading.Thread(target=self._guard, name="walle-watchdog", daemon=True)
+        self._beat_ms = monotonic_ms()
+        guard.start()
+        consumer = None
+        try:
+            while True:
+                await asyncio.sleep(self._patience_ms / 1000 / 10)
+                self._beat_ms = monotonic_ms()
+                try:
+                    async with asyncio.timeout(_ASK_S):
+                        if consumer is None:
+                            consumer = await connect(self._part)
+                        self.places = await self._look(consumer)
+                except (KafkaError, TunnelError, OSError, TimeoutError) as error:
+                    # whether there is lag is not known: a broker that is away is no stall
+                    _log.warning("the watchdog cannot ask the broker: %s", error)
+                    self._rule = StallRule(self._patience_ms)
+                    continue
+                reason = self._rule.observe(monotonic_ms(), self.places)
+                if reason is not None:
+                    self._end(reason)
+        finally:
+            self._is_stopped.set()
+            if consumer is not None:
+                await consumer.stop()
+
+    async def _look(self, consumer: Any) -> dict[Any, Place]:
+        # what Faust read and acknowledged is in no public attribute of its consumer
+        mine = self._app.consumer
+        assigned = [tp for tp in mine.assignment() if tp.topic == self._part.topic]
+        if not assigned:
+            return {}
+        asked = [TopicPartition(tp.topic, tp.partition) for tp in assigned]
+        ends = await consumer.end_offsets(asked)
+        recovered = sum(each or 0 for each in self._app.tables.recovery.active_offsets.values())
+        places = {}
+        for tp, end in zip(assigned, map(ends.__getitem__, asked), strict=True):
+            committed = mine._committed_offset[tp] or 0  # noqa: SLF001 - see above
+            read = mine._read_offset[tp] or 0  # noqa: SLF001 - see above
+            position = await mine.position(tp)
+            waiting = len(mine._acked[tp])  # noqa: SLF001 - see above
+            # behind what was fetched, or with fetched records that are not yet committed
+            is_behind = position is None or position < end or committed < read
+            places[tp] = Place(committed + read + waiting + recovered, is_behind)
+        return places
+
+    def _guard(self) -> None:
+        while not self._is_stopped.wait(self._patience_ms / 1000 / 10):
+            silent_ms = monotonic_ms() - self._beat_ms
+            if silent_ms > 2 * self._patience_ms:
+                self._end(f"the event loop did not turn for {silent_ms / 1000:.0f} s")
+
+
+def end_process(reason: str) -> None:
+    """Say why and end at once; a client that is stuck may never close.
+
+    Args:
+        reason: For the line.
+    """
+    error = CloudStalledError(f"{reason}: the process ends, start it again and it goes on")
+    sys.stderr.write(f"walle: {error}\n")
+    sys.stderr.flush()
+    os._exit(error.exit_code)

@@ -1,0 +1,208 @@
+"""The cloud side over a real broker: every feature once, whatever is killed."""
+
+import json
+import os
+import random
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from walle_connectors.faust.device_row import chain_digest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from faust_worker import Cluster, Worker, envelope, send, wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
+    pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
+]
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def address(request):
+    """Of the session's broker; of one that runs already where that fixture is not there."""
+    try:
+        options = request.getfixturevalue("running_broker").any_options()
+    except pytest.FixtureLookupError:
+        given = os.environ.get("WALLE_KAFKA")
+        if not given:
+            pytest.skip("no broker: set WALLE_KAFKA=HOST:PORT")
+        return given
+    found = options["bootstrap_servers"]
+    return found if isinstance(found, str) else found[0]
+
+
+@pytest.fixture
+def cluster(address):
+    made = Cluster(address)
+    yield made
+    made.close()
+
+
+class Truth:
+    """What must be in the table, computed in plain Python from what was sent."""
+
+    def __init__(self, cluster, topic):
+        self.cluster, self.topic = cluster, topic
+        self.devices = {}
+
+    def send(self, device, count=1):
+        digest, sent = self.devices.get(device, (b"", 0))
+        for number in range(sent + 1, sent + count + 1):
+            made = envelope(device, number, hash_of(device))
+            value = json.dumps({"device": device, "n": number}).encode()
+            digest = chain_digest(digest, made, value)
+            send(self.cluster, self.topic, made, value)
+        self.devices[device] = digest, sent + count
+
+    def again(self, device, number):
+        """Deliver a record a second time."""
+        value = json.dumps({"device": device, "n": number}).encode()
+        send(self.cluster, self.topic, envelope(device, number, hash_of(device)), value)
+
+    def wait(self, worker):
+        """Wait until the table has all of it, and compare."""
+        self.cluster.producer.flush()
+        for device, (digest, count) in self.devices.items():
+            row = wait_until(
+                lambda device=device, count=count: at_least(worker, device, count),
+                f"{device}, {count} features",
+                worker,
+            )
+            found = row["incarnations"][0]
+            assert (found["features"], found["last_number"]) == (count, count)
+            assert found["digest"] == digest.hex()
+            assert row["gaps"] == 0
+
+
+def hash_of(device):
+    return sum(device.encode()) % PARTITIONS
+
+
+def at_least(worker, device, count):
+    row = worker.row(device)
+    return row if row and row["incarnations"][0]["features"] >= count else None
+
+
+def test_features_are_looked_up_by_device(cluster, tmp_path):
+    topic = cluster.topic("features")
+    truth = Truth(cluster, topic)
+    with Worker(tmp_path, cluster, topic, "--keep", "2") as worker:
+        truth.send("phone/1 é", 3)
+        worker.wait_ready()
+        cluster.producer.flush()
+        path = "/features/phone%2F1%20%C3%A9"
+        wait_until(lambda: worker.get(path)[0] == 200, "the device", worker)
+        wait_until(
+            lambda: worker.get(path)[1]["incarnations"][0]["features"] == 3, "its features", worker
+        )
+        row = worker.get(path)[1]
+        assert [each["feature"]["n"] for each in row["tasks"]["shop-ipv"]] == [3, 2]
+        assert worker.get(path + "?task=other")[1]["tasks"] == {}
+        assert worker.get("/features/nobody")[0] == 404
+        assert worker.get("/healthz")[1]["counts"]["features"] == 3
+        assert worker.stop() == 0
+        assert "Traceback" not in worker.output()
+
+
+def test_what_is_no_record_or_of_an_older_owner_is_refused_and_the_rest_goes_on(cluster, tmp_path):
+    topic = cluster.topic("features")
+    with Worker(tmp_path, cluster, topic) as worker:
+        cluster.producer.send(topic, key=b"d", value=b"{}", partition=0)
+        cluster.producer.send(topic, key=b"d", value=None, partition=0)
+        send(cluster, topic, envelope("d", 1, 0, epoch=2), b'{"n":1}')
+        send(cluster, topic, envelope("d", 2, 0, epoch=1), b'{"zombie":1}')
+        send(cluster, topic, envelope("e", 1, 1), b'{"n":1}', partition=0)
+        send(cluster, topic, envelope("d", 2, 0, epoch=2), b'{"n":2}')
+        cluster.producer.flush()
+        worker.wait_ready()
+        row = wait_until(lambda: at_least(worker, "d", 2), "both features", worker)
+        assert [each["feature"] for each in row["tasks"]["shop-ipv"]] == [{"n": 2}, {"n": 1}]
+        assert worker.get("/healthz")[1]["counts"]["refused"] == 4
+        assert worker.get("/features/e")[0] == 404
+        assert "epoch 1 of partition 0 is over, 2 was seen" in worker.output()
+        # the fence is in the table, not in the process
+        worker.kill()
+    with Worker(tmp_path, cluster, topic) as worker:
+        send(cluster, topic, envelope("d", 3, 0, epoch=1), b'{"zombie":1}')
+        send(cluster, topic, envelope("d", 3, 0, epoch=2), b'{"n":3}')
+        cluster.producer.flush()
+        worker.wait_ready()
+        row = wait_until(lambda: at_least(worker, "d", 3), "the feature", worker)
+        assert row["tasks"]["shop-ipv"][0]["feature"] == {"n": 3}
+
+
+@pytest.mark.parametrize("is_disk_lost", [False, True])
+def test_killed_in_the_middle_every_feature_is_there_once(cluster, tmp_path, is_disk_lost):
+    chance = random.Random(is_disk_lost)
+    topic = cluster.topic("features")
+    truth = Truth(cluster, topic)
+    devices = [f"d{number}" for number in range(12)]
+    for kill in range(3):
+        # a new disk has to get all from the changelog
+        name = f"disk{kill}" if is_disk_lost else "disk"
+        with Worker(tmp_path, cluster, topic, "--keep", "5", name=name) as worker:
+            for device in devices:
+                truth.send(device, 60)
+                truth.again(device, chance.randint(1, 60))
+            cluster.producer.flush()
+            worker.wait_ready()
+            some = chance.randint(1, 500)
+            wait_until(
+                lambda worker=worker, some=some: merged(worker) >= some, "some features", worker
+            )
+            worker.kill()
+    with Worker(tmp_path, cluster, topic, "--keep", "5", name="last") as worker:
+        worker.wait_ready()
+        truth.wait(worker)
+        assert worker.stop() == 0
+
+
+def merged(worker):
+    shown = worker.get("/healthz")[1]
+    return shown["counts"]["features"] if shown else 0
+
+
+def test_two_workers_share_the_partitions_and_answer_for_each_other(cluster, tmp_path):
+    topic = cluster.topic("features")
+    truth = Truth(cluster, topic)
+    with (
+        Worker(tmp_path, cluster, topic, name="one") as one,
+        Worker(tmp_path, cluster, topic, name="two") as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        for number in range(16):
+            truth.send(f"d{number}", 5)
+        cluster.producer.flush()
+        for worker in (one, two):
+            truth.wait(worker)
+        wait_until(lambda: one.get("/features/nobody")[0] == 404, "an answer of both", one)
+        assert merged(one) > 0
+        assert merged(two) > 0
+        # its partitions go to the other, with their rows
+        assert two.stop() == 0
+        for number in range(16):
+            truth.send(f"d{number}", 5)
+        truth.wait(one)
+
+
+def test_a_topic_that_is_not_there_is_one_line(cluster, tmp_path):
+    with Worker(tmp_path, cluster, f"none-{cluster.run_id}") as worker:
+        assert worker.process.wait(60) == 9
+        assert "is not on" in worker.output()
+        assert len(worker.output().splitlines()) == 1
+
+
+def test_a_broker_that_is_not_there_is_one_line_and_exit_code_12(cluster, tmp_path):
+    overrides = ["spec.tunnel.brokers=127.0.0.1:1"]
+    with Worker(tmp_path, cluster, "any", overrides=overrides) as worker:
+        assert worker.process.wait(60) == 12
+        assert (
+            worker.output().splitlines()[-1].startswith("walle: no broker answers at 127.0.0.1:1")
+        )

@@ -1,0 +1,115 @@
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("faust", reason="the extra `cloud` is not installed")
+
+from faust.types import TP
+
+from walle_connectors.faust.apps import (
+    TrackedTable,
+    WorkerOptions,
+    ack_when_sent,
+    make_app,
+    make_table,
+)
+from walle_connectors.faust.device_row import DeviceRow, encode_row, is_older_row
+from walle_connectors.faust.preflight import TopicShape
+from walle_connectors.faust.settings import KafkaPart
+
+SHAPE = TopicShape(4, 1)
+
+
+@pytest.fixture
+def app(tmp_path):
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    part = KafkaPart(brokers="b:1", topic="t", tls={})
+    yield make_app("a", part, SHAPE, WorkerOptions(data_dir=tmp_path, web_port=1234))
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def test_connections_are_encrypted_where_the_yaml_says_so(app):
+    assert app.conf.broker_credentials.protocol.value == "SSL"
+
+
+def test_pages_are_on_loopback_and_topics_like_the_source(app):
+    assert str(app.conf.canonical_url) == "http://127.0.0.1:1234"
+    assert (app.conf.topic_partitions, app.conf.topic_replication_factor) == (4, 1)
+    assert app.conf.web_bind == "127.0.0.1"
+
+
+def test_tables_are_rocksdb_through_rocksdict(app):
+    table = make_table(app, "rows", SHAPE)
+    assert isinstance(table, TrackedTable)
+    assert table.data.use_rocksdict
+    assert (table.key_serializer, table.value_serializer) == ("raw", "raw")
+
+
+def row(count):
+    return encode_row(DeviceRow(counts=[count]))
+
+
+@pytest.mark.parametrize(
+    ("known", "changelog", "expected"),
+    [(None, [1, 2], 2), (5, [3, 4], 5), (3, [4, 5], 5), (3, [5, 4], 5), (4, [4], 4)],
+)
+def test_recovery_never_goes_back(app, known, changelog, expected):
+    table = make_table(app, "rows", SHAPE, is_older_row)
+    disk = table.data._db_for_partition(2)
+    if known is not None:
+        disk[b"d"] = row(known)
+    place = TP("rows", 2)
+    batch = [
+        SimpleNamespace(
+            message=SimpleNamespace(
+                key=b"d", value=row(count), partition=2, offset=offset, tp=place
+            )
+        )
+        for offset, count in enumerate(changelog)
+    ]
+    table.apply_changelog_batch(batch)
+    assert disk[b"d"] == row(expected)
+    assert table.data.persisted_offset(place) == len(changelog) - 1
+    table.data._dbs.clear()
+
+
+def test_a_record_is_acknowledged_when_the_broker_has_what_it_caused():
+    async def run():
+        first, second = asyncio.Future(), asyncio.Future()
+        table = SimpleNamespace(unsent=[first])
+        app = SimpleNamespace(tables={"t": table})
+        acked = []
+        event = SimpleNamespace(ack=lambda: acked.append(True))
+        ack_when_sent(app, event, second)
+        assert table.unsent == []
+        second.set_result(None)
+        await asyncio.sleep(0)
+        assert acked == []
+        first.set_result(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert acked == [True]
+        ack_when_sent(app, event)  # nothing to wait for
+        assert acked == [True, True]
+
+    asyncio.run(run())
+
+
+def test_a_record_whose_row_cannot_be_sent_is_not_acknowledged_and_ends_the_app():
+    async def run():
+        sent, crashed = asyncio.Future(), []
+
+        async def crash(error):
+            crashed.append(error)
+
+        app = SimpleNamespace(tables={}, crash=crash, add_future=asyncio.ensure_future)
+        ack_when_sent(app, SimpleNamespace(ack=pytest.fail), sent)
+        sent.set_exception(OSError("too large"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [str(each) for each in crashed] == ["too large"]
+
+    asyncio.run(run())

@@ -1,0 +1,140 @@
+import asyncio
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from types import SimpleNamespace
+
+import pytest
+
+from walle_connectors.faust import watchdog
+from walle_connectors.faust.settings import KafkaPart
+from walle_connectors.faust.watchdog import Place, StallRule, Watchdog
+
+
+def test_lag_without_progress_is_noticed_after_the_patience():
+    rule = StallRule(1_000)
+    assert rule.observe(0, {"p0": Place(5, is_behind=True)}) is None
+    assert rule.observe(900, {"p0": Place(5, is_behind=True)}) is None
+    assert "1 s with records waiting in p0" in rule.observe(1_000, {"p0": Place(5, is_behind=True)})
+
+
+def test_progress_begins_the_patience_anew():
+    rule = StallRule(1_000)
+    for now_ms, done in ((0, 5), (900, 6), (1_800, 7)):
+        assert rule.observe(now_ms, {"p0": Place(done, is_behind=True)}) is None
+    assert rule.observe(2_900, {"p0": Place(7, is_behind=True)})
+
+
+def test_without_lag_nothing_has_to_happen():
+    rule = StallRule(1_000)
+    for now_ms in range(0, 10_000, 500):
+        assert rule.observe(now_ms, {"p0": Place(5, is_behind=False)}) is None
+    assert rule.observe(10_400, {"p0": Place(5, is_behind=True)}) is None
+
+
+def test_a_partition_that_was_given_away_is_forgotten():
+    rule = StallRule(1_000)
+    rule.observe(0, {"p0": Place(5, is_behind=True)})
+    rule.observe(500, {})
+    assert rule.observe(1_200, {"p0": Place(5, is_behind=True)}) is None
+
+
+def test_one_partition_that_stands_still_is_enough():
+    rule = StallRule(1_000)
+    for now_ms in (0, 600, 1_200):
+        reason = rule.observe(
+            now_ms, {"a": Place(now_ms, is_behind=True), "b": Place(1, is_behind=True)}
+        )
+    assert reason is not None
+    assert "waiting in b" in reason
+
+
+def test_the_end_is_one_line_and_an_exit_code_of_its_own():
+    code = "from walle_connectors.faust.watchdog import end_process; end_process('no progress')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert done.returncode == 14
+    assert done.stderr == "walle: no progress: the process ends, start it again and it goes on\n"
+
+
+class Stub:
+    """Makes Faust apps that stand at one offset."""
+
+    @classmethod
+    def app(cls, committed, read, position, *, acked=()):
+        tp = watchdog.TopicPartition("t", 0)
+
+        async def where(_):
+            return position
+
+        consumer = SimpleNamespace(
+            assignment=lambda: [tp, watchdog.TopicPartition("changelog", 0)],
+            position=where,
+            _committed_offset=defaultdict(lambda: None, {tp: committed}),
+            _read_offset=defaultdict(lambda: None, {tp: read}),
+            _acked=defaultdict(list, {tp: list(acked)}),
+        )
+        recovery = SimpleNamespace(active_offsets={"a": None, "b": 3})
+        return SimpleNamespace(consumer=consumer, tables=SimpleNamespace(recovery=recovery))
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    """A broker whose partition ends at 10."""
+
+    class Consumer:
+        async def end_offsets(self, asked):
+            return dict.fromkeys(asked, 10)
+
+        async def stop(self):
+            pass
+
+    async def connect(_part):
+        return Consumer()
+
+    monkeypatch.setattr(watchdog, "connect", connect)
+
+
+def run(app, seconds):
+    """Let a watchdog with a patience of 50 ms look at an app; return why it ended it."""
+    reasons = []
+
+    async def watch():
+        task = asyncio.current_task()
+        dog = Watchdog(
+            app,
+            KafkaPart(brokers="b:1", topic="t"),
+            50,
+            lambda reason: (reasons.append(reason), task.cancel()),
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                await dog.run()
+        except (TimeoutError, asyncio.CancelledError):
+            return
+
+    asyncio.run(watch())
+    return reasons
+
+
+def test_a_worker_that_reads_no_further_is_ended(broker):
+    (reason,) = run(Stub.app(committed=5, read=4, position=5), 60)
+    assert "records waiting in TopicPartition(topic='t', partition=0)" in reason
+
+
+def test_a_worker_that_does_not_process_what_it_read_is_ended(broker):
+    assert run(Stub.app(committed=5, read=9, position=10), 60)
+
+
+def test_a_worker_that_is_done_stays(broker):
+    assert run(Stub.app(committed=10, read=9, position=10), 0.3) == []
+
+
+def test_a_broker_that_does_not_answer_is_no_stall(monkeypatch):
+    async def connect(_part):
+        raise watchdog.TunnelError("away")
+
+    monkeypatch.setattr(watchdog, "connect", connect)
+    assert run(Stub.app(committed=5, read=4, position=5), 0.3) == []
