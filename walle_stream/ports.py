@@ -283,23 +283,30 @@ class DeviceTunnel(Uplink, Protocol):
 
 
 class UplinkReceiver(Protocol):
-    """The cloud side of the tunnel's way up. One thread."""
+    """The cloud side of the tunnel's way up. One thread.
 
-    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return frames behind a position, in order, each with its position.
+    What travels up is in order within a lane: a log that is one has lane 0, a topic a
+    lane per partition.
+    """
 
-        Never blocks for new frames; returns an empty sequence when none is
-        there. At least one frame is returned if there is one, whatever its
-        size.
+    def receive(
+        self, positions: Mapping[int, int], max_bytes: int
+    ) -> Sequence[tuple[int, int, bytes]]:
+        """Return frames behind the positions: (lane, position, envelope).
+
+        In order within each lane. Never blocks for new frames; returns an empty
+        sequence when none is there. At least one frame is returned if there is
+        one, whatever its size.
 
         Args:
-            position: The last position that the caller has merged, 0 for none.
+            positions: By lane, the last position that the caller has merged; a lane
+                that is not named begins at its beginning.
             max_bytes: Stop after this many bytes.
         """
         ...
 
-    def release(self, position: int) -> None:
-        """Allow the tunnel to forget frames up to this position (inclusive)."""
+    def release(self, lane: int, position: int) -> None:
+        """Allow the tunnel to forget frames of a lane up to this position (inclusive)."""
         ...
 
 
