@@ -38,7 +38,9 @@ against the classes)::
     │  ├─ StoreMissingError(FileNotFoundError)
     │  └─ TransactionStateError
     └─ TunnelError
+       ├─ BrokerUnreachableError
        ├─ EnvelopeError(ValueError)
+       ├─ TopicError
        └─ TunnelClosedError
 
 Rules: the message names the ids and the values and ends with what the user can
@@ -392,11 +394,42 @@ class TunnelError(WalleError):
     exit_code: ClassVar[int] = 9
 
 
+class BrokerUnreachableError(TunnelError):
+    """No broker answers, or its TLS and ours do not meet; the message says which.
+
+    Start the broker, or correct ``brokers`` and ``tls``; what waits in the outbox is sent
+    when it is back.
+    """
+
+    exit_code: ClassVar[int] = 12
+    is_retryable: ClassVar[bool] = True
+
+
 class EnvelopeError(TunnelError, ValueError):
     """A frame of the tunnel is cut, altered or of an unknown version.
 
     The receiver refuses it; check that both sides run versions that meet.
     """
+
+
+class TopicError(TunnelError):
+    """A topic is missing, has another number of partitions, or settings that do not fit.
+
+    ``walle topics FILE`` says what is expected, with ``--create`` it makes what is missing.
+    """
+
+    exit_code: ClassVar[int] = 13
+
+    def __init__(self, message: str = "", topic: str = "") -> None:
+        """Keep the topic.
+
+        Args:
+            message: The whole line shown to the user.
+            topic: Its name.
+        """
+        super().__init__(message)
+        self.args = (message, topic)
+        self.topic = topic
 
 
 class TunnelClosedError(TunnelError):

@@ -145,7 +145,7 @@ class TunnelSuite(ABC):
         tunnel.send(0, 1, _frame(0, 1, 500))
         sender = Thread(target=tunnel.send, args=(0, 2, _frame(0, 2)))
         sender.start()
-        lane, position, _ = _receive(tunnel, {}, 1 << 20)[0]
+        lane, position, _ = _receive(tunnel, {}, 1)[0]
         tunnel.receiver.release(lane, position)
         sender.join(_WAIT_MS / 1000)
         assert not sender.is_alive()

@@ -1,0 +1,74 @@
+"""How to reach a Kafka cluster: keys of the YAML, and what clients take."""
+
+import re
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from walle_stream.spec.models import PathField, Strict
+
+_ADDRESS: Final = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})$")
+_PORT_MAX: Final = 65_535
+
+RECONNECT_MAX_MS: Final = 1_000
+"""Longest pause between two attempts to connect: a broker that returns is found soon."""
+
+
+def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    for address in addresses:
+        found = _ADDRESS.match(address)
+        if found is None or not 0 < int(found[2]) <= _PORT_MAX:
+            raise ValueError(f"expected HOST:PORT, found {address!r}")
+    return addresses
+
+
+Addresses = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    AfterValidator(_checked),
+]
+"""Of brokers, ``HOST:PORT``; one may stand alone."""
+
+
+class Tls(Strict):
+    """Files in PEM format for TLS; with ``cert`` and ``key`` the client shows itself, too."""
+
+    ca: PathField | None = Field(
+        default=None, description="Authorities that sign the brokers; the system's if left out."
+    )
+    cert: PathField | None = Field(default=None, description="Our certificate (mutual TLS).")
+    key: PathField | None = Field(default=None, description="Its private key.")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("expected `cert` and `key`, or none of them")
+        return self
+
+
+class Connection(Strict):
+    """Keys that every part that talks to Kafka has."""
+
+    brokers: Addresses = Field(min_length=1, description="HOST:PORT of some brokers, or of one.")
+    tls: Tls | None = Field(default=None, description="Encrypt; plain when left out.")
+    client_id: str = Field(
+        default="walle", min_length=1, max_length=200, description="What brokers log us as."
+    )
+
+    def client_options(self) -> dict[str, Any]:
+        """Return keyword arguments for any client of kafka-python."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": list(self.brokers),
+            "client_id": self.client_id,
+            "reconnect_backoff_max_ms": RECONNECT_MAX_MS,
+        }
+        if self.tls is not None:
+            options["security_protocol"] = "SSL"
+            for name, path in (
+                ("ssl_cafile", self.tls.ca),
+                ("ssl_certfile", self.tls.cert),
+                ("ssl_keyfile", self.tls.key),
+            ):
+                if path is not None:
+                    options[name] = str(path)
+        return options
