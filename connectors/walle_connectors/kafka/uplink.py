@@ -9,7 +9,7 @@ never arrive with a hole (who receives drops what is not newer than the last), s
 - when a batch fails for good, the producer is halted in the same moment, before it sends
   what follows, and another one begins with the first record that is not acknowledged;
 - a record that is too large for the topic is left out, told in the log and counted: it
-  stays among the device's own features, and the partition goes on.
+  stays among the device's own features, and another producer goes on behind it.
 """
 
 import logging
@@ -219,7 +219,7 @@ class KafkaUplink:
                 partition=frame.partition,
             )
         except MessageSizeTooLargeError:
-            self._refuse(frame, place)
+            self._refuse(frame, place)  # our own limit: the producer has seen nothing of it
             return True
         except IllegalStateError:
             return False  # it was halted meanwhile
@@ -247,21 +247,23 @@ class KafkaUplink:
     def _on_error(
         self, producer: Any, session: int, frame: _Frame, place: int, error: Exception
     ) -> None:
-        if isinstance(error, _TOO_LARGE):
-            self._refuse(frame, place)
-            return
         with self._condition:
             if session != self._session or self._is_broken:
                 return  # what a halted producer had not sent
             self._is_broken = True
             halt_producer(producer)
+            if isinstance(error, _TOO_LARGE):
+                # kafka-python cuts a batch down to the record that is too large, then fails
+                # all that follow with the same error: only the first is meant
+                self._refuse(frame, place)
             self._condition.notify_all()
-        _log.warning(
-            "partition %d of topic %r refuses records: %s; they are sent again",
-            frame.partition,
-            self._model.topic,
-            _said(error),
-        )
+        if not isinstance(error, _TOO_LARGE):
+            _log.warning(
+                "partition %d of topic %r refuses records: %s; they are sent again",
+                frame.partition,
+                self._model.topic,
+                _said(error),
+            )
 
     def _refuse(self, frame: _Frame, place: int) -> None:
         with self._condition:
