@@ -276,6 +276,14 @@ class Uplink(Protocol):
 class DeviceTunnel(Uplink, Protocol):
     """The device side of a tunnel whose cloud side is another program's."""
 
+    def relax(self) -> None:
+        """Let no sender wait any more, because the run was asked to stop.
+
+        May be called in a signal's handler. What is not sent has no acknowledgement and is
+        sent by the next run; of a partition nothing is sent behind what was not.
+        """
+        ...
+
     @property
     def downlink(self) -> "Downlink":
         """The way down."""

@@ -52,7 +52,12 @@ def _context(connection: Connection) -> ssl.SSLContext | None:
         if path is not None and not path.is_file():
             raise BrokerUnreachableError(f"there is no file {path}: correct `tls.{name}`")
     try:
-        context = ssl.create_default_context(cafile=tls.ca)
+        # as kafka-python makes it: what it takes is not refused here, and the other way round
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if tls.ca is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(tls.ca)
         if tls.cert is not None:
             context.load_cert_chain(tls.cert, tls.key)
     except (OSError, ValueError) as error:

@@ -42,6 +42,10 @@ class KafkaTunnel:
         """Return new acknowledgements; see ``Uplink.acks``."""
         return self._uplink.acks(partition)
 
+    def relax(self) -> None:
+        """Let no sender wait any more; see ``KafkaUplink.relax``."""
+        self._uplink.relax()
+
     @property
     def downlink(self) -> KafkaDownlink:
         """The way down."""

@@ -77,6 +77,8 @@ class KafkaUplink:
         self._unsent: deque[_Frame] = deque()
         self._acks: dict[int, list[int]] = {}
         self._bytes = 0
+        self._is_relaxed = False
+        self._left: set[int] = set()  # partitions whose next frames wait for the next run
         self._session = 0  # counts producers
         self._is_broken = False  # the producer at hand
         self._failure: WalleError | None = None
@@ -99,8 +101,8 @@ class KafkaUplink:
                 lambda: (
                     self._stopped.is_set()
                     or self._failure is not None
-                    or not self._bytes
-                    or self._bytes + len(frame) <= self._max_bytes
+                    or self._is_relaxed
+                    or self._has_room(len(frame))
                 )
             )
             self._check()
@@ -109,12 +111,28 @@ class KafkaUplink:
                     f"the tunnel to topic {self._model.topic!r} is closed: frame {number} of "
                     f"partition {partition} stays in the outbox"
                 )
+            if partition in self._left or not self._has_room(len(frame)):
+                self._left.add(partition)  # what follows must not arrive before it
+                return
             added = _Frame(partition, number, len(frame), records)
             self._bytes += len(frame)
             self._lanes.setdefault(partition, deque()).append(added)
             self._unsent.append(added)
             self._settle(partition)
             self._condition.notify_all()
+
+    def relax(self) -> None:
+        """Let no sender wait any more, because the run ends.
+
+        A frame without room is not sent, nor are those of its partition behind it: they
+        have no acknowledgement, so the next run sends them from the outbox.
+        """
+        with self._condition:
+            self._is_relaxed = True
+            self._condition.notify_all()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return not self._bytes or self._bytes + size_bytes <= self._max_bytes
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return new acknowledgements; see ``Uplink.acks``.

@@ -236,3 +236,20 @@ def test_a_sender_waits_for_room_until_the_tunnel_closes(opened, broker):
     broker.may_answer.set()
     closer.join(WAIT_S)
     assert acks(tunnel, 0, 1) == [1]
+
+
+def test_a_run_that_ends_waits_for_no_room_and_leaves_no_hole(opened, broker):
+    tunnel = opened(max_bytes=10)
+    broker.may_answer.clear()
+    tunnel.send(0, 1, frame(0, 1))
+    sender = Thread(target=tunnel.send, args=(0, 2, frame(0, 2)))
+    sender.start()
+    tunnel.relax()
+    sender.join(WAIT_S)
+    assert not sender.is_alive()
+    broker.may_answer.set()
+    assert acks(tunnel, 0, 1) == [1]
+    tunnel.send(0, 3, frame(0, 3))  # there would be room
+    tunnel.send(1, 1, frame(1, 1))
+    assert acks(tunnel, 1, 1) == [1]
+    assert broker.log[0] == [1]
