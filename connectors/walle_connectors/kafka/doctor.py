@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 from kafka.errors import KafkaError
 
+from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.certificates import certificate_end
 from walle_connectors.kafka.connecting import close_producer, make_producer
 from walle_connectors.kafka.connection import Connection
@@ -22,7 +23,6 @@ from walle_connectors.kafka.topics import (
     BATCH_OVERHEAD_BYTES,
     FoundTopic,
     NeededTopic,
-    admin_client,
     find_topics,
     topic_problem,
 )

@@ -1,23 +1,20 @@
 """Topics: what a pipeline needs of them, what the cluster has, and making what is missing."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
+from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.connection import Connection
-from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_stream.errors import BrokerUnreachableError, TopicError
+from walle_stream.errors import TopicError
 
 BATCH_OVERHEAD_BYTES: Final = 512
 """Room that a batch of one record needs beside it."""
 
-_TIMEOUT_MS: Final = 5_000
 _SETTINGS: Final = ("min.insync.replicas", "max.message.bytes", "retention.ms", "cleanup.policy")
 
 
@@ -159,39 +156,6 @@ def create_topics(
                 raise TopicError(
                     f"topic {each.name!r} ({each.key}) cannot be made: {error}", each.name
                 ) from error
-
-
-@contextmanager
-def admin_client(connection: Connection) -> Iterator[Any]:
-    """Give a client for administration.
-
-    Args:
-        connection: Which brokers.
-
-    Yields:
-        kafka-python's client.
-
-    Raises:
-        BrokerUnreachableError: No broker answers.
-        TopicError: The cluster refuses what it is asked.
-    """
-    probe_brokers(connection)
-    options = connection.client_options()
-    try:
-        admin = KafkaAdminClient(
-            **options, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
-        )
-    except KafkaError as error:
-        raise BrokerUnreachableError(
-            f"{', '.join(connection.brokers)} accepts connections, but is no Kafka broker that "
-            f"answers ({error}): correct `brokers` and `tls`"
-        ) from error
-    try:
-        yield admin
-    except KafkaError as error:
-        raise TopicError(f"the cluster refuses: {error}: see the access rights") from error
-    finally:
-        admin.close()
 
 
 def _found(topic: dict[str, Any], settings: dict[str, Any]) -> FoundTopic:

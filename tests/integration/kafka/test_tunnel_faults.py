@@ -13,7 +13,8 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from walle_connectors.kafka import CONNECTOR
-from walle_connectors.kafka.topics import NeededTopic, admin_client, create_topics
+from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TopicError, TunnelError

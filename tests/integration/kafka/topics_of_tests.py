@@ -4,7 +4,8 @@ import os
 import secrets
 from contextlib import contextmanager
 
-from walle_connectors.kafka.topics import NeededTopic, admin_client, create_topics
+from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 
 ADDRESS = os.environ.get("WALLE_KAFKA", "")
