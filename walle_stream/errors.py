@@ -41,9 +41,9 @@ against the classes)::
     │  ├─ StoreMissingError(FileNotFoundError)
     │  └─ TransactionStateError
     └─ TunnelError
-       ├─ BrokerUnreachableError
        ├─ CloudStalledError
        ├─ EnvelopeError(ValueError)
+       ├─ TopicError
        └─ TunnelClosedError
 
 Rules: the message names the ids and the values and ends with what the user can
@@ -438,6 +438,26 @@ class EnvelopeError(TunnelError, ValueError):
 
     The receiver refuses it; check that both sides run versions that meet.
     """
+
+
+class TopicError(TunnelError):
+    """A topic is missing, has another number of partitions, or settings that do not fit.
+
+    ``walle topics FILE`` says what is expected, with ``--create`` it makes what is missing.
+    """
+
+    exit_code: ClassVar[int] = 13
+
+    def __init__(self, message: str = "", topic: str = "") -> None:
+        """Keep the topic.
+
+        Args:
+            message: The whole line shown to the user.
+            topic: Its name.
+        """
+        super().__init__(message)
+        self.args = (message, topic)
+        self.topic = topic
 
 
 class TunnelClosedError(TunnelError):

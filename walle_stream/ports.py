@@ -276,6 +276,14 @@ class Uplink(Protocol):
 class DeviceTunnel(Uplink, Protocol):
     """The device side of a tunnel whose cloud side is another program's."""
 
+    def relax(self) -> None:
+        """Let no sender wait any more, because the run was asked to stop.
+
+        May be called in a signal's handler. What is not sent has no acknowledgement and is
+        sent by the next run; of a partition nothing is sent behind what was not.
+        """
+        ...
+
     @property
     def downlink(self) -> "Downlink":
         """The way down."""
@@ -283,23 +291,30 @@ class DeviceTunnel(Uplink, Protocol):
 
 
 class UplinkReceiver(Protocol):
-    """The cloud side of the tunnel's way up. One thread."""
+    """The cloud side of the tunnel's way up. One thread.
 
-    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return frames behind a position, in order, each with its position.
+    What travels up is in order within a lane: a log that is one has lane 0, a topic a
+    lane per partition.
+    """
 
-        Never blocks for new frames; returns an empty sequence when none is
-        there. At least one frame is returned if there is one, whatever its
-        size.
+    def receive(
+        self, positions: Mapping[int, int], max_bytes: int
+    ) -> Sequence[tuple[int, int, bytes]]:
+        """Return frames behind the positions: (lane, position, envelope).
+
+        In order within each lane. Never blocks for new frames; returns an empty
+        sequence when none is there. At least one frame is returned if there is
+        one, whatever its size.
 
         Args:
-            position: The last position that the caller has merged, 0 for none.
+            positions: By lane, the last position that the caller has merged; a lane
+                that is not named begins at its beginning.
             max_bytes: Stop after this many bytes.
         """
         ...
 
-    def release(self, position: int) -> None:
-        """Allow the tunnel to forget frames up to this position (inclusive)."""
+    def release(self, lane: int, position: int) -> None:
+        """Allow the tunnel to forget frames of a lane up to this position (inclusive)."""
         ...
 
 

@@ -32,8 +32,8 @@ class CloudStore(CallStore, Protocol):
     """Where the cloud side keeps features. One thread, the cloud actor's."""
 
     @property
-    def position(self) -> int:
-        """The tunnel's position up to which frames are merged; 0 for none."""
+    def positions(self) -> Mapping[int, int]:
+        """By lane of the tunnel, the position up to which frames are merged."""
         ...
 
     @property
@@ -41,11 +41,11 @@ class CloudStore(CallStore, Protocol):
         """What was merged since the store was made."""
         ...
 
-    def merge(self, frames: Sequence[tuple[int, bytes]]) -> Any:
-        """Merge frames and remember their position in one write batch; blocks.
+    def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> Any:
+        """Merge frames and remember their positions in one write batch; blocks.
 
         Args:
-            frames: (position, envelope), ascending, behind ``position``.
+            frames: (lane, position, envelope), ascending within a lane, behind its position.
         """
         ...
 
@@ -98,7 +98,7 @@ class CloudActor(Actor):
 
     def on_start(self) -> None:
         """Let the tunnel forget what was merged before a death."""
-        self._receiver.release(self._store.position)
+        self._release()
 
     def on_message(self, message: Any) -> Any:
         """Answer ``Drain`` and ``Send``.
@@ -122,7 +122,11 @@ class CloudActor(Actor):
     def on_idle(self) -> None:
         """Merge what has arrived, let the tunnel forget it, then see to the calls."""
         store, receiver = self._store, self._receiver
-        while frames := receiver.receive(store.position, MERGE_MAX_BYTES):
+        while frames := receiver.receive(store.positions, MERGE_MAX_BYTES):
             store.merge(frames)
-            receiver.release(store.position)
+            self._release()
         self._calls.step()
+
+    def _release(self) -> None:
+        for lane, position in self._store.positions.items():
+            self._receiver.release(lane, position)

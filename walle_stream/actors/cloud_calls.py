@@ -114,7 +114,10 @@ class CloudCalls:
         while in_hand and in_hand[0][2].done():
             number, call, future = in_hand.popleft()
             device_id = call.call.device_id
-            partition = partition_of(device_id, self._partition_count)
+            partition = call.partition
+            if partition < 0:
+                # it waits since before calls said where they came from
+                partition = partition_of(device_id, self._partition_count)
             crash_point("reply.before")
             self._sender.send(partition, device_id, REPLY_KIND, future.result())
             crash_point("reply.after")

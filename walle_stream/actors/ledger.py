@@ -125,6 +125,7 @@ def _record_with(record: FeatureRecord, feature: bytes, encoding: bytes) -> Feat
         record.sequence_number,
         feature,
         encoding,
+        record.event_time_ms,
     )
 
 

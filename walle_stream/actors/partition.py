@@ -227,8 +227,16 @@ class PartitionHost:
         calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
         results = self._run_tasks(runs, calls, head.counters, turn.dead_letters) if runs else []
         records = [
-            FeatureRecord(run.device_id, run.task, self._plan.versions[run.task], number, *emit)
-            for run, number, emit in machine.complete(results)
+            FeatureRecord(
+                run.device_id,
+                run.task,
+                self._plan.versions[run.task],
+                number,
+                feature,
+                encoding,
+                run.clock_ms,
+            )
+            for run, number, (feature, encoding) in machine.complete(results)
         ]
         self._count(head, records)
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]

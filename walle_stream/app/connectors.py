@@ -58,12 +58,25 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
             KeyError: No connector of that name is installed.
             SpecFileError: What the name stands for is no connector.
         """
+        return self._model_of(name, ("model", "tunnel_model"))
+
+    def of_tunnel(self, name: str) -> type[BaseModel]:
+        """Return the model of a connector's keys under ``spec.tunnel``.
+
+        Raises:
+            KeyError: No connector of that name is installed.
+            SpecFileError: What the name stands for is no connector.
+        """
+        return self._model_of(name, ("tunnel_model", "model"))
+
+    def _model_of(self, name: str, attributes: tuple[str, ...]) -> type[BaseModel]:
         if ":" not in name and name not in connector_names():
             raise KeyError(name)
-        model = getattr(load_connector(name), "model", None)
-        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        connector = load_connector(name)
+        found = [getattr(connector, each) for each in attributes if hasattr(connector, each)]
+        if not (found and isinstance(found[0], type) and issubclass(found[0], BaseModel)):
             raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
-        return model
+        return found[0]
 
     def __iter__(self) -> Any:
         """Iterate over the names of installed connectors."""

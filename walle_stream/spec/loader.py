@@ -301,7 +301,9 @@ class _Loading:
         base: Key = ("spec", part)
         model: type[BaseModel] | None = None
         try:
-            model = self._models[name]
+            # a connector may be a source and a tunnel, with keys of its own for each
+            find = getattr(self._models, "of_tunnel", None) if part == "tunnel" else None
+            model = (find or self._models.__getitem__)(name)
         except KeyError:
             if part != "tunnel" or name != _DEFAULT_TUNNEL:
                 message = f"there is no connector {name!r}{suggest(name, self._models)}"

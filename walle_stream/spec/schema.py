@@ -31,18 +31,21 @@ def json_schema(connector_models: Mapping[str, type[BaseModel]]) -> dict[str, An
     """
     models: list[type[BaseModel]] = [Pipeline, Task]
     models += [model for model in connector_models.values() if model not in models]
+    of_tunnel = getattr(connector_models, "of_tunnel", connector_models.__getitem__)
+    tunnels = {name: of_tunnel(name) for name in connector_models}
+    models += tunnels.values()
     references, schema = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)],
         title="walle_stream definitions",
     )
     definitions: dict[str, Any] = schema["$defs"]
-    for part in ("SourceSpec", "TunnelSpec"):
+    for part, found in (("SourceSpec", connector_models), ("TunnelSpec", tunnels)):
         shared = definitions[part]
         definitions[part] = {
             "description": shared.get("description", ""),
             "anyOf": [
                 _with_connector(definitions, shared, name, references[model, "validation"])
-                for name, model in connector_models.items()
+                for name, model in found.items()
             ]
             or [shared],
         }

@@ -3,19 +3,41 @@
 Subclass ``TunnelSuite`` and give ``open_tunnel``; a tunnel here is an object
 with ``send``/``acks``/``close`` (``Uplink``), ``receiver`` (``UplinkReceiver``),
 ``downlink`` (``Downlink``) and ``downlink_sender`` (``DownlinkSender``).
+
+What is sent are real envelopes, what is compared are the records in them: a tunnel
+may carry a frame as it is or cut it into records and put them together otherwise.
+Neither way promises that what was sent is there at once, so the cases wait for it.
 """
 
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from threading import Thread
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Final
 
 import pytest
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TunnelClosedError
-from walle_stream.wire.envelope import decode_downlink
+from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
+from walle_stream.wire.envelope import (
+    UplinkEnvelope,
+    decode_downlink,
+    decode_uplink,
+    encode_uplink,
+)
+from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
 
-_MANY = 200
+PARTITIONS: Final = 5
+"""Partitions that the cases send from."""
+
+_WAIT_MS: Final = 60_000
+_POLL_S: Final = 0.01
+_INCARNATION: Final = "0123456789abcdef"
+_MANY: Final = 200
+
+type _Sent = tuple[int, int, str, int, str]  # partition, epoch, device, number, "n" or question
 
 
 class TunnelSuite(ABC):
@@ -30,93 +52,138 @@ class TunnelSuite(ABC):
             max_bytes: Bound of the frames not yet released.
         """
 
-    def test_frames_arrive_in_the_order_of_their_sending(self, tmp_path: Path) -> None:
-        """Order per partition, and every frame once."""
+    def test_records_arrive_in_the_order_of_their_sending(self, tmp_path: Path) -> None:
+        """Order per partition, and every record once."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        for number in range(_MANY):
-            tunnel.send(number % 3, number, b"%d" % number)
-        frames = self._drain(tunnel)
+        for number in range(1, _MANY + 1):
+            tunnel.send(number % 3, number, _frame(number % 3, number))
+        found = _drain(tunnel, _MANY)
         for partition in range(3):
-            own = [int(frame) for frame in frames if int(frame) % 3 == partition]
-            assert own == sorted(own)
-        assert len(frames) == _MANY
+            own = [record[3] for record in found if record[0] == partition]
+            assert own == [n for n in range(1, _MANY + 1) if n % 3 == partition]
+        tunnel.close()
+
+    def test_what_a_frame_says_of_its_records_arrives(self, tmp_path: Path) -> None:
+        """Sender, epoch, device, task, event time, encoding: nothing is lost on the way."""
+        tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
+        records = [
+            FeatureRecord("gerät", "ipv", "3", 7, b'{"a":[1,{"b":null}]}', b"\x00\xff", 1_700),
+            FeatureRecord("gerät", "intent", "1", 8, b"{}", b"", -1),
+            FeatureRecord("b", "ipv", "3", 1, b'{"c":0.25}', b"e", 2**41),
+        ]
+        for number, epoch in enumerate((3, 2**40), 1):
+            body = encode_body(records, "zstd")
+            envelope = UplinkEnvelope(4, epoch, _INCARNATION, number, body)
+            tunnel.send(4, number, encode_uplink(envelope))
+        frames = _frames(tunnel, 6)
+        assert {(each.partition, each.incarnation) for each in frames} == {(4, _INCARNATION)}
+        found = [(each.epoch, one) for each in frames for one in decode_body(each.body)]
+        assert found == [(epoch, record) for epoch in (3, 2**40) for record in records]
+        tunnel.close()
+
+    def test_calls_travel_beside_features(self, tmp_path: Path) -> None:
+        """Their own frames and numbers; of one partition in the order of sending."""
+        tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
+        calls = [CloudCall("a", n, "t", "1", "ask", b'{"q":%d}' % n) for n in (1, 2)]
+        [body] = encode_calls(calls, "zstd")
+        tunnel.send(1, 1, _frame(1, 1))
+        tunnel.send(1, 2, encode_uplink(UplinkEnvelope(1, 1, _INCARNATION, 2, body)))
+        tunnel.send(1, 3, _frame(1, 2))
+        found = _drain(tunnel, 4)
+        assert [record[3:] for record in found] == [(1, "1"), (1, "ask"), (2, "ask"), (2, "2")]
         tunnel.close()
 
     def test_every_frame_is_acknowledged_once(self, tmp_path: Path) -> None:
-        """An acknowledgement names the partition's own frames."""
+        """An acknowledgement names the partition's own frames, in their order."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(10):
-            tunnel.send(number % 2, number, b"x")
-        assert sorted(tunnel.acks(0)) == [0, 2, 4, 6, 8]
+            tunnel.send(number % 2, number, _frame(number % 2, number + 1))
+        assert _acks(tunnel, 0, 5) == [0, 2, 4, 6, 8]
+        assert _acks(tunnel, 1, 5) == [1, 3, 5, 7, 9]
         assert list(tunnel.acks(0)) == []
-        assert sorted(tunnel.acks(1)) == [1, 3, 5, 7, 9]
+        tunnel.close()
+
+    def test_a_frame_without_records_is_acknowledged(self, tmp_path: Path) -> None:
+        """There is nothing to carry, and nobody waits for it for ever."""
+        tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
+        empty = encode_uplink(UplinkEnvelope(0, 1, _INCARNATION, 1, encode_body([], "zstd")))
+        tunnel.send(0, 1, empty)
+        tunnel.send(0, 2, _frame(0, 1))
+        assert _acks(tunnel, 0, 2) == [1, 2]
         tunnel.close()
 
     def test_what_was_acknowledged_survives_a_new_opening(self, tmp_path: Path) -> None:
-        """Frames not released come again, behind the position asked for."""
+        """Records not released come again, behind the positions asked for."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        for number in range(5):
-            tunnel.send(0, number, b"%d" % number)
-        first = tunnel.receiver.receive(0, 1 << 20)
+        for number in range(1, 6):
+            tunnel.send(0, number, _frame(0, number))
+            assert _acks(tunnel, 0, 1) == [number]
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        assert tunnel.receiver.receive(0, 1 << 20) == first
-        assert tunnel.receiver.receive(first[2][0], 1 << 20) == first[3:]
+        assert [record[3] for record in _drain(tunnel, 5)] == [1, 2, 3, 4, 5]
+        lane, position, _ = _receive(tunnel, {}, 1)[0]
+        rest = 5 - len(_records(_receive(tunnel, {}, 1)[:1]))
+        found = _drain(tunnel, rest, {lane: position})
+        assert [record[3] for record in found] == list(range(6 - rest, 6))
         tunnel.close()
 
     def test_positions_go_on_after_everything_was_released(self, tmp_path: Path) -> None:
         """A reader that remembers its position misses nothing."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        tunnel.send(0, 1, b"old")
-        position = tunnel.receiver.receive(0, 1 << 20)[-1][0]
-        tunnel.receiver.release(position)
+        tunnel.send(0, 1, _frame(0, 1))
+        lane, position, _ = _receive(tunnel, {}, 1 << 20)[-1]
+        tunnel.receiver.release(lane, position)
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        tunnel.send(0, 2, b"new")
-        assert [frame for _, frame in tunnel.receiver.receive(position, 1 << 20)] == [b"new"]
+        tunnel.send(0, 2, _frame(0, 2))
+        assert [record[3] for record in _drain(tunnel, 1, {lane: position})] == [2]
         tunnel.close()
 
-    def test_a_sender_waits_while_too_much_is_unreleased(self, tmp_path: Path) -> None:
+    def test_a_sender_waits_while_too_much_is_on_its_way(self, tmp_path: Path) -> None:
         """Back-pressure in bytes; one frame larger than the bound still passes."""
         tunnel = self.open_tunnel(tmp_path / "t", 100)
-        tunnel.send(0, 1, b"x" * 500)
-        sender = Thread(target=tunnel.send, args=(0, 2, b"y"))
+        tunnel.send(0, 1, _frame(0, 1, 500))
+        sender = Thread(target=tunnel.send, args=(0, 2, _frame(0, 2)))
         sender.start()
-        position, frame = tunnel.receiver.receive(0, 1 << 20)[0]
-        assert len(frame) == 500  # noqa: PLR2004 - as sent
-        tunnel.receiver.release(position)
-        sender.join(30)
+        lane, position, _ = _receive(tunnel, {}, 1)[0]
+        tunnel.receiver.release(lane, position)
+        sender.join(_WAIT_MS / 1000)
         assert not sender.is_alive()
-        assert [frame for _, frame in tunnel.receiver.receive(position, 1 << 20)] == [b"y"]
+        assert [record[3] for record in _drain(tunnel, 1, {lane: position})] == [2]
         tunnel.close()
 
     def test_a_closed_tunnel_refuses_and_wakes_waiting_senders(self, tmp_path: Path) -> None:
         """Nobody waits for ever on a tunnel that is gone."""
         tunnel = self.open_tunnel(tmp_path / "t", 100)
-        tunnel.send(0, 1, b"x" * 500)
         refused: list[TunnelClosedError] = []
 
         def send() -> None:
             try:
-                tunnel.send(0, 2, b"y")
+                # more than a tunnel that only counts what is not acknowledged gets through
+                for number in range(1, 1 << 30):
+                    tunnel.send(0, number, _frame(0, number, 500))
             except TunnelClosedError as error:
                 refused.append(error)
 
         sender = Thread(target=send)
         sender.start()
+        _acks(tunnel, 0, 1)
         tunnel.close()
-        sender.join(30)
+        sender.join(_WAIT_MS / 1000)
         assert len(refused) == 1
         with pytest.raises(TunnelClosedError):
-            tunnel.send(0, 3, b"z")
+            tunnel.send(0, 3, _frame(0, 3))
 
     def test_a_read_gives_at_least_one_frame_and_respects_the_bound(self, tmp_path: Path) -> None:
         """Bounded in bytes, but never stuck on a large frame."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        for number in range(10):
-            tunnel.send(0, number, b"x" * 100)
-        assert len(tunnel.receiver.receive(0, 1)) == 1
-        assert len(tunnel.receiver.receive(0, 250)) == 3  # noqa: PLR2004 - the third passes it
+        for number in range(1, 11):
+            tunnel.send(0, number, _frame(0, number, 1_000))
+            _acks(tunnel, 0, 1)
+        assert len(_records(_receive(tunnel, {}, 1))) == 1
+        assert len(_drain(tunnel, 10)) == 10  # noqa: PLR2004 - all that was sent
+        found = _receive(tunnel, {}, 2_500)
+        assert 1 <= len(_records(found)) < 5  # noqa: PLR2004 - the bound and one more, not all
         tunnel.close()
 
     def test_messages_reach_their_partition_numbered_per_device(self, tmp_path: Path) -> None:
@@ -129,22 +196,87 @@ class TunnelSuite(ABC):
         numbers.append(tunnel.downlink_sender.send(3, "a", "k", b"3"))
         tunnel.downlink_sender.send(4, "c", "k", b"4")
         assert numbers == [1, 1, 2]
-        messages = tunnel.downlink.receive(3, 0, 1 << 20)
+        messages = _wait(lambda: _full(tunnel.downlink.receive(3, 0, 1 << 20), 3))
         found = [decode_downlink(data) for _, data in messages]
         assert [(m.device_id, m.sequence_number, m.payload) for m in found] == [
             ("a", 1, b"1"),
             ("b", 1, b"2"),
             ("a", 2, b"3"),
         ]
+        assert {m.kind for m in found} == {"k"}
         tunnel.downlink.release(3, messages[1][0])
         assert tunnel.downlink.receive(3, messages[1][0], 1 << 20) == messages[2:]
         tunnel.close()
 
-    def _drain(self, tunnel: Any) -> list[bytes]:
-        found: list[bytes] = []
-        position = 0
-        while frames := tunnel.receiver.receive(position, 64):
-            found.extend(frame for _, frame in frames)
-            position = frames[-1][0]
-            tunnel.receiver.release(position)
-        return found
+
+def _frame(partition: int, number: int, size: int = 1) -> bytes:
+    # of one record, whose number is the frame's
+    text = json.dumps({"n": str(number), "x": "x" * size})
+    device = f"d{partition}"
+    record = FeatureRecord(device, "t", "1", number, text.encode(), b"", number)
+    body = encode_body([record], "none")
+    return encode_uplink(UplinkEnvelope(partition, 1, _INCARNATION, number, body))
+
+
+def _records(frames: Iterable[tuple[int, int, bytes]]) -> list[_Sent]:
+    found: list[_Sent] = []
+    for _, _, data in frames:
+        frame = decode_uplink(data)
+        calls = decode_calls(frame.body)
+        head = frame.partition, frame.epoch
+        if calls is None:
+            for record in decode_body(frame.body):
+                what = str(json.loads(record.feature).get("n"))
+                found.append((*head, record.device_id, record.sequence_number, what))
+        else:
+            found += [(*head, call.device_id, call.number, call.service) for call in calls]
+    return found
+
+
+def _wait[T](look: Callable[[], T]) -> T:
+    # until something is found, or the deadline has passed
+    deadline_ms = monotonic_ms() + _WAIT_MS
+    tick = Event()
+    while not (found := look()) and monotonic_ms() < deadline_ms:
+        tick.wait(_POLL_S)
+    return found
+
+
+def _full[T](found: Sequence[T], count: int) -> Sequence[T]:
+    return found if len(found) >= count else ()
+
+
+def _receive(
+    tunnel: Any, positions: dict[int, int], max_bytes: int
+) -> Sequence[tuple[int, int, bytes]]:
+    return _wait(lambda: tunnel.receiver.receive(positions, max_bytes))
+
+
+def _collect(
+    tunnel: Any, count: int, positions: dict[int, int] | None = None
+) -> list[tuple[int, int, bytes]]:
+    found: list[tuple[int, int, bytes]] = []
+    positions = dict(positions or {})
+    while len(_records(found)) < count and (frames := _receive(tunnel, positions, 64)):
+        found += frames
+        positions |= {lane: position for lane, position, _ in frames}
+    return found
+
+
+def _drain(tunnel: Any, count: int, positions: dict[int, int] | None = None) -> list[_Sent]:
+    return _records(_collect(tunnel, count, positions))
+
+
+def _frames(tunnel: Any, count: int) -> list[UplinkEnvelope]:
+    return [decode_uplink(data) for _, _, data in _collect(tunnel, count)]
+
+
+def _acks(tunnel: Any, partition: int, count: int) -> list[int]:
+    found: list[int] = []
+
+    def look() -> bool:
+        found.extend(tunnel.acks(partition))
+        return len(found) >= count
+
+    _wait(look)
+    return found

@@ -37,6 +37,8 @@ class OpenCall(msgspec.Struct, array_like=True):
     incarnation: str
     """Of the caller's data directory."""
     call: CloudCall
+    partition: int = -1
+    """Of the sender, where the reply goes; -1 in rows of before."""
 
 
 _calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])

@@ -1,9 +1,11 @@
 """The body of an uplink frame: the features of one commit of one partition.
 
-Layout version 3, behind the header of ``wire.payload``: a MessagePack array with an
+Layout version 4, behind the header of ``wire.payload``: a MessagePack array with an
 array per feature::
 
-    [device id, task, version of the task, sequence number, feature, encoding]
+    [device id, task, version of the task, sequence number, feature, encoding, event time]
+
+Version 3, which outboxes of before hold, has no event time.
 
 Names are not interned: compression does that, and one call of the encoder costs less
 than any layout made in Python. (``wire.frame_v1`` was such a layout, version 2 are calls.)
@@ -19,10 +21,10 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.frame_v1 import BODY_VERSION_1, decode_records_1
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
-BODY_VERSION: Final = 3
+BODY_VERSION: Final = 4
 """Version of the body's layout."""
 
-_FIRST: Final = bytes([BODY_VERSION_1])
+_READ: Final = (BODY_VERSION, 3, BODY_VERSION_1)
 
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
@@ -40,6 +42,8 @@ class FeatureRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
     """JSON object."""
     encoding: bytes
     """Fixed-size encoding beside the feature; may be empty."""
+    event_time_ms: int = -1
+    """Of the event that woke the task, on the device's clock; -1 where it is not known."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -87,10 +91,10 @@ def decode_body(body: bytes) -> list[FeatureRecord]:
     Raises:
         EnvelopeError: They are cut, altered or of another version.
     """
-    is_first = body[:1] == _FIRST
-    payload = unpack_payload(BODY_VERSION_1 if is_first else BODY_VERSION, body)
+    version = body[0] if body[:1] and body[0] in _READ else BODY_VERSION
+    payload = unpack_payload(version, body)
     try:
-        if is_first:
+        if version == BODY_VERSION_1:
             return [FeatureRecord(*fields) for fields in decode_records_1(payload)]
         return _decode(payload)
     except (msgspec.DecodeError, ValueError) as error:

@@ -2,7 +2,8 @@ r"""The cloud side's feature table, with what it has seen, in one RocksDB.
 
 Keys, integers big-endian::
 
-    \x00 position | counts | format        single rows
+    \x00 position | counts | format        single rows; position: of the tunnel's lane 0
+    \x00 lane u32 lane                     position of another lane, u64
     \x01 INCARNATION u32 partition         highest epoch, u64
     \x02 DEVICE                            DeviceSeen, MessagePack
     \x03 DEVICE                            DeviceSeen of its calls, MessagePack
@@ -26,7 +27,7 @@ from walle_stream.faults import crash_point
 from walle_stream.store.rocks import map_rocks_errors, open_rocks
 from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
-from walle_stream.wire.envelope import decode_uplink
+from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
 
 FORMAT_VERSION: Final = b"1"
@@ -35,6 +36,7 @@ FORMAT_VERSION: Final = b"1"
 _U64: Final = Struct(">Q")
 _FEATURE: Final = Struct(">IQ")
 _U32: Final = Struct(">I")
+_LANE: Final = b"\x00lane"
 _CACHE_DEVICES: Final = 50_000
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -71,17 +73,17 @@ class FeatureStore:
                 raise FormatVersionError(
                     f"{path} has format {version!r}, this version reads {FORMAT_VERSION!r}"
                 )
-            stored = self._database.get(b"\x00position")
-            self.position = int(_U64.unpack(stored)[0]) if stored else 0
+            self.positions: dict[int, int] = self._positions()
+            """By lane, up to where the tunnel's frames are merged; none where nothing was."""
             counts = self._database.get(b"\x00counts")
             self.stats = _decode_counts(counts) if counts else MergeCounts()
             self._fence = Fence(self._epochs())
 
-    def merge(self, frames: Sequence[tuple[int, bytes]]) -> MergeCounts:
+    def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> MergeCounts:
         """Merge frames in one write batch; blocks.
 
         Args:
-            frames: (position, envelope) from the tunnel, ascending.
+            frames: (lane, position, envelope) from the tunnel, ascending within a lane.
 
         Returns:
             The cumulative counts.
@@ -93,8 +95,9 @@ class FeatureStore:
         counts = msgspec.structs.replace(self.stats)
         touched: dict[str, DeviceSeen] = {}
         callers: dict[str, DeviceSeen] = {}
-        position = self.position
-        for position, data in frames:  # noqa: B007 - the last one is written below
+        positions: dict[int, int] = {}
+        for lane, position, data in frames:
+            positions[lane] = position
             counts.frames += 1
             try:
                 envelope = decode_uplink(data)
@@ -113,18 +116,20 @@ class FeatureStore:
             if calls is None:
                 self._merge_records(batch, records, envelope.incarnation, touched, counts)
             else:
-                self._merge_calls(batch, calls, envelope.incarnation, callers, counts)
+                self._merge_calls(batch, calls, envelope, callers, counts)
         for device_id, seen in touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
         for device_id, seen in callers.items():
             batch.put(b"\x03" + device_id.encode(), _encode(seen))
-        batch.put(b"\x00position", _U64.pack(position))
+        for lane, position in positions.items():
+            batch.put(_lane_key(lane), _U64.pack(position))
         batch.put(b"\x00counts", _encode(counts))
         crash_point("cloud.before")
         with map_rocks_errors(self._path):
             self._database.write(batch)
         crash_point("cloud.after")
-        self.position, self.stats = position, counts
+        self.positions.update(positions)
+        self.stats = counts
         if len(self._seen) > _CACHE_DEVICES:
             self._seen.clear()
         return counts
@@ -221,7 +226,7 @@ class FeatureStore:
         self,
         batch: WriteBatch,
         calls: list[CloudCall],
-        incarnation: str,
+        envelope: UplinkEnvelope,
         callers: dict[str, DeviceSeen],
         counts: MergeCounts,
     ) -> None:
@@ -234,14 +239,15 @@ class FeatureStore:
                 seen = callers[call.device_id] = (
                     _decode_seen(stored) if stored else DeviceSeen([], [])
                 )
-            verdict, _ = seen.judge(incarnation, call.number)
+            verdict, _ = seen.judge(envelope.incarnation, call.number)
             if verdict is Verdict.SEEN:
                 counts.duplicates_dropped += 1
                 continue
             if verdict is Verdict.GAP:
                 counts.gaps += 1
             counts.calls += 1
-            batch.put(b"\x04" + _U64.pack(counts.calls), _encode(OpenCall(incarnation, call)))
+            row = OpenCall(envelope.incarnation, call, envelope.partition)
+            batch.put(b"\x04" + _U64.pack(counts.calls), _encode(row))
 
     def _device(self, device_id: str) -> DeviceSeen:
         seen = self._seen.get(device_id)
@@ -250,6 +256,19 @@ class FeatureStore:
                 stored = self._database.get(b"\x02" + device_id.encode())
             seen = self._seen[device_id] = _decode_seen(stored) if stored else DeviceSeen([], [])
         return seen
+
+    def _positions(self) -> dict[int, int]:
+        positions = {}
+        stored = self._database.get(_lane_key(0))
+        if stored:
+            positions[0] = int(_U64.unpack(stored)[0])
+        iterator = self._database.iter()
+        iterator.seek(_LANE)
+        while iterator.valid() and iterator.key().startswith(_LANE):
+            lane = int(_U32.unpack(iterator.key()[len(_LANE) :])[0])
+            positions[lane] = int(_U64.unpack(iterator.value())[0])
+            iterator.next()
+        return positions
 
     def _epochs(self) -> dict[tuple[str, int], int]:
         epochs = {}
@@ -261,3 +280,8 @@ class FeatureStore:
             epochs[key[1:-4].decode(), partition] = int(_U64.unpack(iterator.value())[0])
             iterator.next()
         return epochs
+
+
+def _lane_key(lane: int) -> bytes:
+    # lane 0 has the place of the only position that there was before
+    return _LANE + _U32.pack(lane) if lane else b"\x00position"

@@ -1,12 +1,19 @@
-"""Apache Kafka: ``source`` reads a topic of raw events, ``replay`` writes and records one.
+"""Apache Kafka: raw events of a topic, and the tunnel: features and calls up, answers down.
 
-``connection`` is what all parts share. Nothing here imports kafka-python before it is
-needed, since it is an extra.
+``connection`` is what all parts share. ``source`` reads a topic, ``replay`` writes and
+records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
+the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames and frames
+of records. ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra:
+nothing here imports it before it is needed.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from walle_connectors.kafka.source import KafkaSource, KafkaSourceModel
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+
+if TYPE_CHECKING:
+    from walle_connectors.kafka.tunnel import KafkaCloudEnd, KafkaTunnel
 
 
 class KafkaConnector:
@@ -14,6 +21,7 @@ class KafkaConnector:
 
     name: Final = "kafka"
     model: Final = KafkaSourceModel
+    tunnel_model: Final = KafkaTunnelModel
 
     def open(self, model: KafkaSourceModel) -> KafkaSource:
         """Return the source of a definition; no broker is asked yet.
@@ -22,6 +30,30 @@ class KafkaConnector:
             model: Validated keys.
         """
         return KafkaSource(model)
+
+    def open_device(self, model: KafkaTunnelModel, max_bytes: int) -> "KafkaTunnel":
+        """Open the devices' end of a tunnel; blocks for some seconds at most.
+
+        Args:
+            model: Validated keys.
+            max_bytes: Bound of the frames without acknowledgement.
+
+        Raises:
+            TopicError: A broker answers, but a topic is missing.
+        """
+        from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
+
+        return KafkaTunnel(model, max_bytes)
+
+    def open_cloud(self, model: KafkaTunnelModel) -> "KafkaCloudEnd":
+        """Open the cloud's end of a tunnel, where the cloud side is not Faust.
+
+        Args:
+            model: Validated keys.
+        """
+        from walle_connectors.kafka.tunnel import KafkaCloudEnd  # noqa: PLC0415 - an extra
+
+        return KafkaCloudEnd(model)
 
 
 CONNECTOR: Final = KafkaConnector()

@@ -1,61 +1,74 @@
-"""How a broker is reached: the keys that source and tunnel have in common."""
+"""How to reach a Kafka cluster: keys of the YAML, and what clients take."""
 
+import re
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from walle_stream.spec.models import PathField, Strict
 
+_ADDRESS: Final = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})$")
 _PORT_MAX: Final = 65_535
 
+RECONNECT_MAX_MS: Final = 1_000
+"""Longest pause between two attempts to connect: a broker that returns is found soon."""
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+
+def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    for address in addresses:
+        found = _ADDRESS.match(address)
+        if found is None or not 0 < int(found[2]) <= _PORT_MAX:
+            raise ValueError(f"expected HOST:PORT, found {address!r}")
+    return addresses
 
 
-def _address(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not (host and port.isascii() and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
-        raise ValueError(f"expected host:port, found {text!r}")
-    return text
+Addresses = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    AfterValidator(_checked),
+]
+"""Of brokers, ``HOST:PORT``; one may stand alone."""
 
 
 class Tls(Strict):
-    """Certificates; all of them are optional, a key needs its certificate."""
+    """Files in PEM format for TLS; with ``cert`` and ``key`` the client shows itself, too."""
 
     ca: PathField | None = Field(
-        default=None, description="PEM of who signed the brokers' certificates."
+        default=None, description="Authorities that sign the brokers; the system's if left out."
     )
-    cert: PathField | None = Field(default=None, description="PEM of our certificate: mutual TLS.")
-    key: PathField | None = Field(default=None, description="PEM of its private key.")
+    cert: PathField | None = Field(default=None, description="Our certificate (mutual TLS).")
+    key: PathField | None = Field(default=None, description="Its private key.")
 
     @model_validator(mode="after")
-    def _has_both(self) -> Self:
+    def _both_or_none(self) -> Self:
         if (self.cert is None) != (self.key is None):
-            raise ValueError("`cert` and `key` go together")
+            raise ValueError("expected `cert` and `key`, or none of them")
         return self
 
 
 class Connection(Strict):
-    """Where the brokers are, and who we are."""
+    """Keys that every part that talks to Kafka has."""
 
-    brokers: Annotated[
-        tuple[Annotated[str, AfterValidator(_address)], ...], BeforeValidator(_as_list)
-    ] = Field(min_length=1, description="host:port of some brokers; also one text.")
-    tls: Tls | None = Field(default=None, description="Left out: plain text.")
+    brokers: Addresses = Field(min_length=1, description="HOST:PORT of some brokers, or of one.")
+    tls: Tls | None = Field(default=None, description="Encrypt; plain when left out.")
     client_id: str = Field(
-        default="walle", min_length=1, max_length=200, description="Shown in the brokers' logs."
+        default="walle", min_length=1, max_length=200, description="What brokers log us as."
     )
 
     def client_options(self) -> dict[str, Any]:
-        """Return the keyword arguments that every client of kafka-python takes."""
+        """Return keyword arguments for any client of kafka-python."""
         options: dict[str, Any] = {
             "bootstrap_servers": list(self.brokers),
             "client_id": self.client_id,
-            "security_protocol": "PLAINTEXT",
+            "reconnect_backoff_max_ms": RECONNECT_MAX_MS,
         }
         if self.tls is not None:
-            files = {"cafile": self.tls.ca, "certfile": self.tls.cert, "keyfile": self.tls.key}
             options["security_protocol"] = "SSL"
-            options |= {f"ssl_{name}": str(path) for name, path in files.items() if path}
+            for name, path in (
+                ("ssl_cafile", self.tls.ca),
+                ("ssl_certfile", self.tls.cert),
+                ("ssl_keyfile", self.tls.key),
+            ):
+                if path is not None:
+                    options[name] = str(path)
         return options

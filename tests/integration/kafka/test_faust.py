@@ -1,7 +1,6 @@
 """The cloud side over a real broker: every feature once, whatever is killed."""
 
 import json
-import os
 import random
 import sys
 from importlib.util import find_spec
@@ -21,20 +20,6 @@ pytestmark = [
 ]
 
 PARTITIONS = 4
-
-
-@pytest.fixture(scope="module")
-def address(request):
-    """Of the session's broker; of one that runs already where that fixture is not there."""
-    try:
-        options = request.getfixturevalue("running_broker").any_options()
-    except pytest.FixtureLookupError:
-        given = os.environ.get("WALLE_KAFKA")
-        if not given:
-            pytest.skip("no broker: set WALLE_KAFKA=HOST:PORT")
-        return given
-    found = options["bootstrap_servers"]
-    return found if isinstance(found, str) else found[0]
 
 
 @pytest.fixture
@@ -137,7 +122,7 @@ def test_what_is_no_record_or_of_an_older_owner_is_refused_and_the_rest_goes_on(
         assert row["tasks"]["shop-ipv"][0]["feature"] == {"n": 3}
 
 
-@pytest.mark.parametrize("is_disk_lost", [False, True])
+@pytest.mark.parametrize("is_disk_lost", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_killed_in_the_middle_every_feature_is_there_once(cluster, tmp_path, is_disk_lost):
     chance = random.Random(is_disk_lost)
     topic = cluster.topic("features")

@@ -1,7 +1,6 @@
 """The cloud-only baseline over a real broker: the same features as the naive truth."""
 
 import importlib.util
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,15 +33,7 @@ SHOP = SimulatorModel(
 
 
 @pytest.fixture(scope="module")
-def cluster(request):
-    """Of the session's broker; of one that runs already where that fixture is not there."""
-    try:
-        found = request.getfixturevalue("running_broker").any_options()["bootstrap_servers"]
-        address = found if isinstance(found, str) else found[0]
-    except pytest.FixtureLookupError:
-        address = os.environ.get("WALLE_KAFKA")
-        if not address:
-            pytest.skip("no broker: set WALLE_KAFKA=HOST:PORT")
+def cluster(address):
     made = Cluster(address)
     yield made
     made.close()

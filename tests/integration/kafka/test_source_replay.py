@@ -73,7 +73,7 @@ def test_what_is_wrong_is_one_line(address, topics, tmp_path):
     with pytest.raises(SourceError, match="there is no topic 'absent'"):
         walle(tmp_path / "x.jsonl", "--record", "--topic", "absent", "--brokers", address)
     assert not (tmp_path / "x.jsonl").exists()
-    with pytest.raises(SpecFileError, match="expected host:port"):
+    with pytest.raises(SpecFileError, match="expected HOST:PORT"):
         walle(file, "--topic", name, "--brokers", "nowhere")
     with file.open("a") as more:
         more.write('{"id": 1}\n')

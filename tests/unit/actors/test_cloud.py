@@ -54,7 +54,7 @@ def test_a_message_goes_down_to_its_devices_partition(tmp_path, tunnel):
 
 def test_a_cloud_that_fails_closes_the_tunnel(tunnel):
     class Full:
-        position = 0
+        positions = {}  # noqa: RUF012 - as a store has it
         stats = None
         failed = Event()
 

@@ -78,7 +78,7 @@ def test_what_was_not_released_counts_after_a_new_opening(tmp_path):
 def test_the_cloud_side_releases_what_it_had_merged_before_a_death(tmp_path):
     tunnel = fill(tmp_path / "t", 9)
     store = FeatureStore(tmp_path / "f")
-    store.merge(tunnel.receive_up(0, 1 << 20))
+    store.merge(tunnel.receiver.receive({}, 1 << 20))
     tunnel.close()
     tunnel = EmbeddedTunnel(tmp_path / "t", 1 << 20)
     CloudActor(store, tunnel.receiver, tunnel.downlink_sender, 1, tunnel.close).on_start()

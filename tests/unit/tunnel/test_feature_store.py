@@ -1,4 +1,7 @@
+import msgspec
+
 from walle_connectors.embedded import CONNECTOR
+from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
@@ -16,18 +19,18 @@ def held(store):
 
 def test_features_are_held_by_device_and_number(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(1, frame(("b", 1), ("a", 1))), (2, frame(("a", 2)))])
+    store.merge([(0, 1, frame(("b", 1), ("a", 1))), (0, 2, frame(("a", 2)))])
     assert held(store) == [("a", 1), ("a", 2), ("b", 1)]
-    assert (store.position, store.stats.features, store.stats.devices) == (2, 3, 2)
+    assert (store.positions, store.stats.features, store.stats.devices) == ({0: 2}, 3, 2)
     store.close()
 
 
 def test_what_comes_twice_is_dropped_also_after_reopening(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(1, frame(("a", 1), ("a", 2)))])
+    store.merge([(0, 1, frame(("a", 1), ("a", 2)))])
     store.close()
     store = CONNECTOR.open_features(tmp_path / "c")
-    stats = store.merge([(2, frame(("a", 1), ("a", 2), ("a", 3)))])
+    stats = store.merge([(0, 2, frame(("a", 1), ("a", 2), ("a", 3)))])
     assert held(store) == [("a", 1), ("a", 2), ("a", 3)]
     assert (stats.features, stats.duplicates_dropped) == (3, 2)
     store.close()
@@ -35,8 +38,8 @@ def test_what_comes_twice_is_dropped_also_after_reopening(tmp_path):
 
 def test_an_older_owner_is_refused_and_a_gap_is_counted(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(1, frame(("a", 1), epoch=5))])
-    stats = store.merge([(2, frame(("a", 2), epoch=4)), (3, frame(("a", 3), epoch=5))])
+    store.merge([(0, 1, frame(("a", 1), epoch=5))])
+    stats = store.merge([(0, 2, frame(("a", 2), epoch=4)), (0, 3, frame(("a", 3), epoch=5))])
     assert held(store) == [("a", 1), ("a", 3)]
     assert (stats.frames_refused, stats.gaps) == (1, 1)
     store.close()
@@ -44,14 +47,46 @@ def test_an_older_owner_is_refused_and_a_gap_is_counted(tmp_path):
 
 def test_a_reinstalled_device_is_not_swallowed(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(1, frame(("a", 1), ("a", 2)))])
-    store.merge([(2, frame(("a", 1), incarnation="bb" * 8))])
+    store.merge([(0, 1, frame(("a", 1), ("a", 2)))])
+    store.merge([(0, 2, frame(("a", 1), incarnation="bb" * 8))])
     assert held(store) == [("a", 1), ("a", 2), ("a", 1)]
     store.close()
 
 
 def test_garbage_is_counted_and_does_not_stop_the_rest(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    stats = store.merge([(1, b"garbage"), (2, frame(("a", 1)))])
-    assert (held(store), stats.frames_refused, store.position) == ([("a", 1)], 1, 2)
+    stats = store.merge([(0, 1, b"garbage"), (0, 2, frame(("a", 1)))])
+    assert (held(store), stats.frames_refused, store.positions) == ([("a", 1)], 1, {0: 2})
+    store.close()
+
+
+def test_lanes_have_their_own_positions_also_after_reopening(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(3, 7, frame(("a", 1), partition=3)), (0, 2, frame(("b", 1)))])
+    store.merge([(3, 9, frame(("a", 2), partition=3))])
+    assert store.positions == {0: 2, 3: 9}
+    store.close()
+    store = CONNECTOR.open_features(tmp_path / "c")
+    assert store.positions == {0: 2, 3: 9}
+    store.close()
+
+
+def test_the_only_position_of_a_table_of_before_is_that_of_lane_0(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    assert store.positions == {}
+    store._database[b"\x00position"] = (41).to_bytes(8)
+    store.close()
+    store = CONNECTOR.open_features(tmp_path / "c")
+    assert store.positions == {0: 41}
+    store.close()
+
+
+def test_a_call_keeps_the_partition_that_it_came_with(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    [body] = encode_calls([CloudCall("a", 1, "t", "1", "ask", b"{}")], "none")
+    store.merge([(5, 1, encode_uplink(UplinkEnvelope(5, 1, "aa" * 8, 1, body)))])
+    [(_, call)] = store.open_calls(0, 9)
+    assert (call.partition, call.call.device_id) == (5, "a")
+    store._database[b"\x04" + (1).to_bytes(8)] = msgspec.msgpack.encode(["aa" * 8, call.call])
+    assert store.open_calls(0, 9)[0][1].partition == -1
     store.close()

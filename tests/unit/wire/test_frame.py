@@ -27,6 +27,7 @@ records = st.lists(
         st.integers(0, 2**64 - 1),
         st.binary(max_size=200),
         st.binary(max_size=130),
+        st.integers(-1, 2**63 - 1),
     ),
     max_size=20,
 )
@@ -118,7 +119,8 @@ def test_a_commit_that_is_too_large_for_a_frame_becomes_several(monkeypatch):
         b"\x90\x90",
         msgspec.msgpack.encode([["d", "t", "1", -1, b"", b""]]),
         msgspec.msgpack.encode([["d", "t", "1", 1, b""]]),
-        msgspec.msgpack.encode([["d", "t", "1", 1, b"", b"", 1]]),
+        msgspec.msgpack.encode([["d", "t", "1", 1, b"", b"", 1, 1]]),
+        msgspec.msgpack.encode([["d", "t", "1", 1, b"", b"", "1"]]),
         msgspec.msgpack.encode([["d", "t", "1", 1, "text", b""]]),
         msgspec.msgpack.encode([[b"\xff", "t", "1", 1, b"", b""]]),
         msgspec.msgpack.encode({"d": 1}),
@@ -151,3 +153,17 @@ def test_a_frame_of_the_first_layout_is_read():
     for size in range(len(payload)):
         with pytest.raises(EnvelopeError, match="malformed"):
             decode_body(pack_payload(1, payload[:size], "none"))
+
+
+# written by version 3 of the layout, as outboxes may still hold it; must be read for ever
+STORED_3 = {
+    "zstd": "03024f0000006fde732328b52ffd204fb5010074029396a26430a3697076a13100c4077b226e223a307dc4046565656501313102327dc404656565650500200b1807360359dcdb1c03",
+    "none": "03004f000000625b09169396a26430a3697076a13100c4077b226e223a307dc4046565656596a26430a3697076a13101c4077b226e223a317dc4046565656596a26431a3697076a13102c4077b226e223a327dc40465656565",
+}
+
+
+@pytest.mark.parametrize("stored", STORED_3.values(), ids=STORED_3)
+def test_a_stored_frame_of_version_3_is_read_without_event_times(stored):
+    assert decode_body(bytes.fromhex(stored)) == [
+        FeatureRecord(f"d{n // 2}", "ipv", "1", n, b'{"n":%d}' % n, b"eeee", -1) for n in range(3)
+    ]

@@ -1,7 +1,11 @@
 """Records of a broker: what comes back, what is refused, and records of before."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.record import RecordEnvelope, decode_record, encode_record
@@ -102,3 +106,58 @@ def test_a_record_without_key_or_value_is_refused():
 def test_a_feature_that_is_no_json_cannot_travel_as_messagepack():
     with pytest.raises(EnvelopeError, match="no JSON"):
         encode_record(ENVELOPE, b"{", "msgpack")
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+envelopes = st.builds(
+    RecordEnvelope,
+    device_id=texts,
+    incarnation=st.binary(min_size=8, max_size=8).map(bytes.hex),
+    partition=st.integers(0, 2**32 - 1),
+    epoch=st.integers(0, 2**63 - 1),
+    sequence_number=st.integers(0, 2**63 - 1),
+    task=texts,
+    task_version=texts,
+    event_time_ms=st.integers(-(2**62), 2**62),
+    encoding=st.binary(max_size=20),
+    service=texts,
+    trace_parent=texts,
+)
+
+
+@given(envelopes, values, st.sampled_from(["json", "msgpack"]))
+def test_any_record_comes_back(envelope, value, value_format):
+    record = encode_record(envelope, msgspec.json.encode(value), value_format)
+    found, given_back = decode_record(*record)
+    assert found == envelope
+    assert msgspec.json.decode(given_back) == value
+
+
+@given(envelopes, st.data())
+def test_hostile_records_are_refused_or_read_as_json(envelope, data):
+    key, value, headers = encode_record(envelope, VALUE, "msgpack")
+    names = [name for name, _ in headers]
+    changed = data.draw(st.dictionaries(st.sampled_from(names), st.none() | st.binary(max_size=30)))
+    altered = bytearray(value)
+    for _ in range(data.draw(st.integers(0, 3))):
+        altered[data.draw(st.integers(0, len(altered) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(altered[: data.draw(st.integers(0, len(altered)))])
+    with suppress(EnvelopeError):
+        found, text = decode_record(key, cut, [*headers, *changed.items()])
+        assert found.device_id == envelope.device_id
+        if dict([*headers, *changed.items()])["ct"] == b"msgpack":
+            msgspec.json.decode(text)
+
+
+def test_deep_nesting_is_refused_not_followed():
+    key, _, headers = encode_record(ENVELOPE, b"{}", "msgpack")
+    with pytest.raises(EnvelopeError, match="no MessagePack"):
+        decode_record(key, b"\x91" * 100_000, headers)
+    with pytest.raises(EnvelopeError, match="no JSON"):
+        encode_record(ENVELOPE, b"[" * 100_000, "msgpack")

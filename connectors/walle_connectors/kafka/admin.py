@@ -1,0 +1,47 @@
+"""The client for administration, with errors of our own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kafka.errors import KafkaError
+
+from kafka import KafkaAdminClient
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.probe import probe_brokers
+from walle_stream.errors import BrokerUnreachableError, TopicError
+
+_TIMEOUT_MS: Final = 5_000
+
+
+@contextmanager
+def admin_client(connection: Connection) -> Iterator[Any]:
+    """Give a client for administration.
+
+    Args:
+        connection: Which brokers.
+
+    Yields:
+        kafka-python's client.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: The cluster refuses what it is asked.
+    """
+    probe_brokers(connection)
+    options = connection.client_options()
+    try:
+        admin = KafkaAdminClient(
+            **options, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
+        )
+    except KafkaError as error:
+        raise BrokerUnreachableError(
+            f"{', '.join(connection.brokers)} accepts connections, but is no Kafka broker that "
+            f"answers ({error}): correct `brokers` and `tls`"
+        ) from error
+    try:
+        yield admin
+    except KafkaError as error:
+        raise TopicError(f"the cluster refuses: {error}: see the access rights") from error
+    finally:
+        admin.close()

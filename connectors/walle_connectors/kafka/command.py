@@ -1,0 +1,130 @@
+"""``walle topics`` and ``walle doctor``: what a pipeline needs of a cluster, and what it has."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from walle_stream.errors import SpecFileError
+
+
+def add(commands: Any) -> None:
+    """Add the commands to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    topics = commands.add_parser("topics", help="show a pipeline's Kafka topics, or make them")
+    topics.add_argument("--create", action="store_true", help="make those that are missing")
+    topics.add_argument(
+        "--replicas",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="of each partition, with --create (default: the cluster's)",
+    )
+    topics.set_defaults(run=run_topics)
+    doctor = commands.add_parser(
+        "doctor", help="check brokers, TLS, clocks and topics of a pipeline over Kafka"
+    )
+    doctor.set_defaults(run=run_doctor)
+    for parser in (topics, doctor):
+        parser.add_argument("file", type=Path, metavar="FILE", help="pipeline YAML")
+        parser.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="override the YAML"
+        )
+        parser.add_argument("--json", action="store_true", help="a JSON object per line")
+
+
+def run_topics(options: argparse.Namespace) -> int:
+    """Say of each topic what is needed and found; make what is missing, if asked to.
+
+    Args:
+        options: As parsed.
+
+    Returns:
+        0 when all topics are as needed, else the exit code of ``TopicError``.
+
+    Raises:
+        SpecFileError: The definition is wrong.
+        BrokerUnreachableError: No broker answers.
+        TopicError: The cluster refuses.
+    """
+    _need_extra()
+    from walle_connectors.kafka.pipeline import kafka_parts  # noqa: PLC0415 - an extra
+    from walle_connectors.kafka.topics import (  # noqa: PLC0415 - an extra
+        create_topics,
+        find_topics,
+        topic_problem,
+    )
+    from walle_stream.errors import TopicError  # noqa: PLC0415 - beside them
+
+    code = 0
+    for part in kafka_parts(options.file, options.set):
+        found = find_topics(part.connection, part.topics)
+        missing = [each for each in part.topics if found[each.name] is None]
+        if missing and options.create:
+            create_topics(part.connection, missing, options.replicas)
+            found |= find_topics(part.connection, missing)
+        for each in part.topics:
+            topic, problem = found[each.name], topic_problem(each, found[each.name])
+            is_new = options.create and each in missing
+            code = TopicError.exit_code if problem else code
+            have = f"{topic.partitions} partitions, {topic.replicas} replicas" if topic else ""
+            line = problem or f"topic {each.name!r} ({each.key}): {have}"
+            _say(
+                options,
+                f"{line}, made now" if is_new and not problem else line,
+                {
+                    "topic": each.name,
+                    "key": each.key,
+                    "partitions": topic.partitions if topic else None,
+                    "needed_partitions": each.partitions,
+                    "replicas": topic.replicas if topic else None,
+                    "made": is_new,
+                    "problem": problem,
+                },
+            )
+    return code
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Run the checks, a line each.
+
+    Args:
+        options: As parsed.
+
+    Returns:
+        0 when none failed, else the exit code of the first that did.
+
+    Raises:
+        SpecFileError: The definition is wrong.
+    """
+    _need_extra()
+    from walle_connectors.kafka.doctor import examine  # noqa: PLC0415 - an extra
+    from walle_connectors.kafka.pipeline import kafka_parts  # noqa: PLC0415 - an extra
+
+    code = 0
+    for check in examine(kafka_parts(options.file, options.set)):
+        code = code or check.exit_code
+        _say(
+            options,
+            f"{check.level:<5} {check.what}: {check.text}",
+            {"level": check.level, "what": check.what, "text": check.text},
+        )
+    return code
+
+
+def _say(options: argparse.Namespace, line: str, fields: dict[str, Any]) -> None:
+    sys.stdout.write((json.dumps(fields, ensure_ascii=False) if options.json else line) + "\n")
+    sys.stdout.flush()
+
+
+def _need_extra() -> None:
+    try:
+        import kafka  # noqa: F401, PLC0415 - is it there?
+    except ImportError as error:
+        raise SpecFileError(
+            "kafka-python is not installed: pip install 'walle-stream[kafka]'"
+        ) from error

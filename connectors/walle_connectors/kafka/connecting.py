@@ -1,0 +1,115 @@
+"""Making and ending clients of kafka-python so that a broker may be down meanwhile."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event
+from typing import Any, Final
+
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from kafka import KafkaProducer
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.probe import probe_brokers
+from walle_stream.errors import BrokerUnreachableError, TopicError
+
+_log = logging.getLogger(__name__)
+
+BOOTSTRAP_MS: Final = 5_000
+"""Longest time that a client has for its first answer."""
+
+_PAUSE_S: Final = 0.1
+_PAUSE_MAX_S: Final = 2.0
+_REMIND_EVERY: Final = 30  # attempts, about a minute
+
+# as good as for ever: the outbox keeps what is sent, there is nobody to give it back to
+_DELIVERY_MS: Final = 2**31 - 1
+
+
+def connect[C](
+    connection: Connection, make: Callable[[], C], stopped: Event, purpose: str
+) -> C | None:
+    """Make a client as soon as a broker answers; blocks.
+
+    Args:
+        connection: Which brokers.
+        make: Makes it.
+        stopped: Ends the waiting.
+        purpose: For the log.
+
+    Returns:
+        The client; None when it was stopped before.
+    """
+    pause_s, attempts, said = _PAUSE_S, 0, ""
+    while not stopped.is_set():
+        try:
+            probe_brokers(connection)
+            client = make()
+        except (BrokerUnreachableError, TopicError, KafkaError) as error:
+            if str(error) != said or attempts % _REMIND_EVERY == 0:
+                said = str(error)
+                _log.warning("%s waits: %s", purpose, said or type(error).__name__)
+            attempts += 1
+            stopped.wait(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+            continue
+        if attempts:
+            _log.info("%s goes on: a broker answers", purpose)
+        return client
+    return None
+
+
+def make_producer(connection: Connection, codec: str, linger_ms: int, max_bytes: int) -> Any:
+    """Make an idempotent producer that waits for all replicas; blocks.
+
+    Args:
+        connection: Which brokers.
+        codec: Of batches.
+        linger_ms: Longest wait for more records of a batch.
+        max_bytes: Largest record.
+
+    Raises:
+        KafkaError: No broker answers in time.
+    """
+    return KafkaProducer(
+        **connection.client_options(),
+        metrics_enabled=False,
+        acks="all",
+        enable_idempotence=True,
+        compression_type=None if codec == "none" else codec,
+        linger_ms=linger_ms,
+        batch_size=min(max_bytes, 256 * 1024),
+        max_request_size=max_bytes,
+        max_block_ms=2_000,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=_DELIVERY_MS,
+        allow_auto_create_topics=False,
+        bootstrap_timeout_ms=BOOTSTRAP_MS,
+    )
+
+
+def halt_producer(producer: Any) -> None:
+    """Let a producer send nothing any more; never blocks, may be called in its callbacks.
+
+    Whatever it had not sent fails, in any case after this returns. kafka-python has no
+    public way: ``close`` waits for what cannot be sent, and from a callback for itself.
+    """
+    producer._sender.force_close()  # noqa: SLF001 - see above
+
+
+def close_producer(producer: Any, timeout_s: float) -> None:
+    """Close a producer, whether or not a broker answers; blocks.
+
+    Args:
+        producer: The producer.
+        timeout_s: For what it has not sent; then it is dropped.
+    """
+    try:
+        producer.close(timeout=timeout_s)
+    except KafkaTimeoutError:
+        halt_producer(producer)
+        with suppress(KafkaError):
+            # `close` would wait for them once more
+            producer._accumulator.abort_incomplete_batches()  # noqa: SLF001 - see above
+        with suppress(KafkaError):
+            producer.close(timeout=1)

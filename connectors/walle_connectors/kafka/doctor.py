@@ -1,0 +1,212 @@
+"""What ``walle doctor`` looks at: a line per check, and nothing is changed.
+
+Only the broker's clock needs a topic of its own, for a moment: no answer of Kafka's
+protocol tells the time, a record's append time does.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+from kafka.errors import KafkaError
+
+from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.certificates import certificate_end
+from walle_connectors.kafka.connecting import close_producer, make_producer
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.pipeline import KafkaPart
+from walle_connectors.kafka.probe import probe_brokers
+from walle_connectors.kafka.topics import (
+    BATCH_OVERHEAD_BYTES,
+    FoundTopic,
+    NeededTopic,
+    find_topics,
+    topic_problem,
+)
+from walle_stream.clock import wall_ms
+from walle_stream.errors import BrokerUnreachableError, TopicError, TunnelError, WalleError
+
+EXPIRES_SOON: Final = timedelta(days=30)
+"""Certificates that expire within it are warned of."""
+
+CLOCK_MAX_MS: Final = 1_000
+"""Largest difference between our clock and a broker's."""
+
+_RETENTION_MIN_MS: Final = 24 * 3_600_000
+_SAFE_REPLICAS: Final = 2
+
+type Level = Literal["ok", "warn", "fail"]
+"""Of a check: ``fail`` is what a run would fail of, or lose data by."""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What was looked at, and how it is."""
+
+    level: Level
+    what: str
+    """``brokers``, ``tls``, ``clock``, ``topic NAME``, ..."""
+    text: str
+    """One line; for a ``fail`` with what to do."""
+    exit_code: int = 0
+
+
+def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
+    """Look at everything; blocks.
+
+    Args:
+        parts: Of one pipeline; what they share is looked at once.
+
+    Yields:
+        Checks, as they are done.
+    """
+    seen: dict[str, bool] = {}
+    for part in parts:
+        key = repr(sorted(part.connection.client_options().items()))
+        if key not in seen:
+            checks = list(_connection(part.connection))
+            seen[key] = all(check.exit_code == 0 for check in checks)
+            yield from checks
+        if seen[key]:
+            yield from _topics(part)
+
+
+def _connection(connection: Connection) -> Iterator[Check]:
+    addresses = ", ".join(connection.brokers)
+    tls = connection.tls
+    for name, path in (("ca", tls.ca), ("cert", tls.cert)) if tls else ():
+        if path is not None:
+            yield _file(f"tls.{name}", lambda path=path: certificate_end(path))  # type: ignore[misc]
+    try:
+        ends = probe_brokers(connection)
+        with admin_client(connection) as admin:
+            cluster = admin.describe_cluster()
+    except WalleError as error:
+        yield Check("fail", "brokers", str(error), error.exit_code)
+        return
+    count = len(cluster["brokers"])
+    yield Check("ok", "brokers", f"{addresses}: {count} in the cluster")
+    if ends is not None:
+        yield _expiry("tls", "the broker's certificate", ends)
+    elif tls is None:
+        yield Check("warn", "tls", "what travels is not encrypted: set `tls`")
+    yield _clock(connection)
+
+
+def _file(what: str, read: Callable[[], datetime]) -> Check:
+    try:
+        return _expiry(what, "it", read())
+    except (OSError, ValueError) as error:
+        text = f"{error}: correct `{what}`"
+        return Check("fail", what, text, BrokerUnreachableError.exit_code)
+
+
+def _expiry(what: str, whose: str, ends: datetime) -> Check:
+    left = ends - datetime.now(UTC)
+    day = ends.date().isoformat()
+    if left <= timedelta():
+        text = f"{whose} has expired on {day}: make another"
+        return Check("fail", what, text, BrokerUnreachableError.exit_code)
+    if left <= EXPIRES_SOON:
+        return Check("warn", what, f"{whose} expires on {day}, in {left.days} days: make another")
+    return Check("ok", what, f"{whose} is valid until {day}")
+
+
+def _clock(connection: Connection) -> Check:
+    name = f"walle-doctor-{secrets.token_hex(6)}"
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    try:
+        with admin_client(connection) as admin:
+            admin.create_topics(
+                {name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}},
+                wait_for_metadata=True,
+            )
+            try:
+                before_ms, broker_ms, after_ms = _append(connection, name)
+            finally:
+                admin.delete_topics([name])
+    except (WalleError, KafkaError) as error:
+        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {error}")
+    # the append is somewhere between our two readings
+    ahead_ms = max(broker_ms - after_ms, before_ms - broker_ms, 0)
+    if ahead_ms > CLOCK_MAX_MS:
+        text = f"the broker's clock and ours are {ahead_ms} ms apart: set both by NTP"
+        return Check("fail", "clock", text, TunnelError.exit_code)
+    return Check(
+        "ok", "clock", f"the broker's and ours are at most {after_ms - before_ms} ms apart"
+    )
+
+
+def _append(connection: Connection, name: str) -> tuple[int, int, int]:
+    producer: Any = make_producer(connection, "none", 0, 1_024)
+    try:
+        producer.send(name, b"", partition=0).get(timeout=10)  # what comes first waits for more
+        before_ms = wall_ms()
+        told = producer.send(name, b"", partition=0).get(timeout=10)
+        return before_ms, int(told.timestamp), wall_ms()
+    finally:
+        with suppress(KafkaError):
+            close_producer(producer, 1)
+
+
+def _topics(part: KafkaPart) -> Iterator[Check]:
+    try:
+        found = find_topics(part.connection, part.topics)
+    except WalleError as error:
+        yield Check("fail", "topics", str(error), error.exit_code)
+        return
+    for needed in part.topics:
+        topic = found.get(needed.name)
+        problem = topic_problem(needed, topic)
+        if topic is None or problem:
+            yield Check("fail", f"topic {needed.name}", problem, TopicError.exit_code)
+        else:
+            yield from _settings(needed, topic)
+
+
+def _settings(needed: NeededTopic, found: FoundTopic) -> Iterator[Check]:
+    what = f"topic {needed.name}"
+    problems = list(_problems(needed, found))
+    for level, text in problems:
+        yield Check(level, what, text, TopicError.exit_code if level == "fail" else 0)
+    if not problems:
+        retention_ms = int(found.settings.get("retention.ms", -1))
+        kept = f"{retention_ms // 3_600_000} h" if retention_ms >= 0 else "for ever"
+        yield Check(
+            "ok",
+            what,
+            f"{found.partitions} partitions, {found.replicas} replicas, kept {kept}",
+        )
+
+
+def _problems(needed: NeededTopic, found: FoundTopic) -> Iterator[tuple[Level, str]]:
+    settings = found.settings
+    if found.leaderless:
+        yield "fail", f"{found.leaderless} partitions have no leader: look at the brokers"
+    least = int(settings.get("min.insync.replicas", 1))
+    if least > found.replicas:
+        yield (
+            "fail",
+            f"min.insync.replicas is {least} of {found.replicas} replicas: nothing is acknowledged",
+        )
+    elif found.replicas < _SAFE_REPLICAS:
+        yield "warn", "one replica: what is acknowledged is lost with its broker's disk"
+    elif least < _SAFE_REPLICAS:
+        yield (
+            "warn",
+            "min.insync.replicas is 1: what one broker acknowledged can be lost with it; set 2",
+        )
+    largest = int(settings.get("max.message.bytes", 0))
+    if needed.max_bytes and 0 < largest < needed.max_bytes + BATCH_OVERHEAD_BYTES:
+        text = (
+            f"max.message.bytes is {largest}, spec.tunnel.maxBytes {needed.max_bytes}: larger "
+            f"records are not sent; set at least {needed.max_bytes + BATCH_OVERHEAD_BYTES}"
+        )
+        yield "warn", text
+    retention_ms = int(settings.get("retention.ms", -1))
+    if 0 <= retention_ms < _RETENTION_MIN_MS:
+        yield "warn", f"retention.ms is {retention_ms}: who reads may be away for less than a day"
+    if "compact" in settings.get("cleanup.policy", ""):
+        yield "fail", "cleanup.policy compacts: of each device only the last record stays"

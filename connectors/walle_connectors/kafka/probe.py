@@ -1,0 +1,106 @@
+"""Why a broker cannot be reached: an attempt whose failure says what is wrong.
+
+Clients of Kafka try again for ever and say little; before one is made, and when
+somebody asks (``walle doctor``), a connection is opened and closed here.
+"""
+
+import socket
+import ssl
+from datetime import UTC, datetime
+from typing import Final
+
+from walle_connectors.kafka.connection import Connection
+from walle_stream.errors import BrokerUnreachableError
+
+PROBE_TIMEOUT_S: Final = 3.0
+"""Longest wait for one broker's answer."""
+
+_ALERT_WAIT_S: Final = 0.2  # TLS 1.3: a broker refuses our certificate after the handshake
+_CLOSED: Final = "it closed the connection during the TLS handshake: is its listener TLS?"
+
+
+def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) -> datetime | None:
+    """Open a connection to the first broker that answers, and close it; blocks.
+
+    Args:
+        connection: Which brokers, and the TLS.
+        timeout_s: For each.
+
+    Returns:
+        When the broker's certificate expires; None without TLS, or when it cannot be told.
+
+    Raises:
+        BrokerUnreachableError: None answers as it should; says why for each.
+    """
+    context = _context(connection)
+    reasons = []
+    for address in connection.brokers:
+        try:
+            return _probe(address, context, timeout_s)
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address}: {_reason(error)}")
+    raise BrokerUnreachableError(
+        f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
+    )
+
+
+def _context(connection: Connection) -> ssl.SSLContext | None:
+    tls = connection.tls
+    if tls is None:
+        return None
+    for name, path in (("ca", tls.ca), ("cert", tls.cert), ("key", tls.key)):
+        if path is not None and not path.is_file():
+            raise BrokerUnreachableError(f"there is no file {path}: correct `tls.{name}`")
+    try:
+        # as kafka-python makes it: what it takes is not refused here, and the other way round
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if tls.ca is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(tls.ca)
+        if tls.cert is not None:
+            context.load_cert_chain(tls.cert, tls.key)
+    except (OSError, ValueError) as error:
+        raise BrokerUnreachableError(
+            f"the files of `tls` cannot be read ({_reason(error)}): they must be in PEM format, "
+            "`key` that of `cert`"
+        ) from error
+    return context
+
+
+def _probe(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    with socket.create_connection((host, int(port)), timeout_s) as plain:
+        if context is None:
+            return None
+        with context.wrap_socket(plain, server_hostname=host) as encrypted:
+            certificate = encrypted.getpeercert() or {}
+            encrypted.settimeout(_ALERT_WAIT_S)
+            try:
+                if encrypted.recv(1) == b"":
+                    raise ConnectionResetError(_CLOSED)
+            except TimeoutError:
+                pass  # nothing to say: we are welcome
+    ends = certificate.get("notAfter")
+    if not isinstance(ends, str):
+        return None
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(ends), UTC)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message or error.reason}"
+    if isinstance(error, ssl.SSLEOFError):
+        return _CLOSED
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        is_ours = "alert" in reason or "certificate" in reason
+        return f"it refuses us: {reason}" if is_ours else f"TLS failed: {reason}"
+    for kind, words in _WORDS.items():
+        if isinstance(error, kind):
+            return words
+    return getattr(error, "strerror", None) or str(error)
+
+
+_WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name is not known"}

@@ -1,0 +1,172 @@
+"""Topics: what a pipeline needs of them, what the cluster has, and making what is missing."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from kafka.admin import ConfigResource
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.errors import TopicError
+
+BATCH_OVERHEAD_BYTES: Final = 512
+"""Room that a batch of one record needs beside it."""
+
+_SETTINGS: Final = ("min.insync.replicas", "max.message.bytes", "retention.ms", "cleanup.policy")
+
+
+class NeededTopic(msgspec.Struct, frozen=True):
+    """What a pipeline needs."""
+
+    name: str
+    key: str
+    """Where the YAML names it."""
+    partitions: int = 0
+    """0: any number."""
+    max_bytes: int = 0
+    """Largest record."""
+
+
+class FoundTopic(msgspec.Struct, frozen=True):
+    """What the cluster has."""
+
+    partitions: int
+    replicas: int
+    settings: dict[str, str]
+    """Of those that matter here, by their names."""
+    leaderless: int = 0
+    """Partitions that nobody leads at the moment."""
+
+
+def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTopic]:
+    """Return what a tunnel needs.
+
+    Args:
+        model: Of the tunnel.
+        partitions: Of the pipeline; 0 when it is not known.
+    """
+    needed = [NeededTopic(model.topic, "spec.tunnel.topic", partitions, model.max_bytes)]
+    if model.down_topic:
+        down = NeededTopic(model.down_topic, "spec.tunnel.downTopic", partitions, model.max_bytes)
+        needed.append(down)
+    return needed
+
+
+def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> None:
+    """Check that topics are there, with the partitions that are needed; blocks.
+
+    Args:
+        connection: Which brokers.
+        needed: The topics.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: One is missing or has another number of partitions.
+    """
+    found = find_topics(connection, needed)
+    for each in needed:
+        problem = topic_problem(each, found.get(each.name))
+        if problem:
+            raise TopicError(problem, each.name)
+
+
+def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
+    """Return what is wrong with a topic, in one line; empty when nothing is.
+
+    Args:
+        needed: What it should be.
+        found: What it is; None when it is not there.
+    """
+    if found is None:
+        return f"topic {needed.name!r} ({needed.key}) does not exist: walle topics FILE --create"
+    if needed.partitions and found.partitions != needed.partitions:
+        return (
+            f"topic {needed.name!r} ({needed.key}) has {found.partitions} partitions, the pipeline "
+            f"{needed.partitions}: set spec.runtime.partitions={found.partitions}, or name "
+            "another topic"
+        )
+    return ""
+
+
+def find_topics(
+    connection: Connection, needed: Sequence[NeededTopic]
+) -> dict[str, FoundTopic | None]:
+    """Ask the cluster about topics; blocks.
+
+    Args:
+        connection: Which brokers.
+        needed: The topics.
+
+    Returns:
+        By name; None for one that is not there.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: It refuses to tell.
+    """
+    names = list(dict.fromkeys(each.name for each in needed))
+    with admin_client(connection) as admin:
+        there = {
+            topic["name"]: topic
+            for topic in admin.describe_topics(names)
+            if not topic["error_code"]
+        }
+        settings: dict[str, dict[str, Any]] = {}
+        if there:
+            resources = [ConfigResource("TOPIC", name, list(_SETTINGS)) for name in there]
+            settings = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {
+        name: _found(there[name], settings.get(name, {})) if name in there else None
+        for name in names
+    }
+
+
+def create_topics(
+    connection: Connection, needed: Sequence[NeededTopic], replicas: int = -1
+) -> None:
+    """Make topics; one that is there already is left as it is; blocks.
+
+    Args:
+        connection: Which brokers.
+        needed: The topics; each with its number of partitions.
+        replicas: Of each partition; -1 for the cluster's default.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: The cluster refuses.
+    """
+    with admin_client(connection) as admin:
+        for each in needed:
+            options: dict[str, Any] = {
+                "num_partitions": each.partitions or -1,
+                "replication_factor": replicas,
+                "configs": {},
+            }
+            if each.max_bytes:
+                size = each.max_bytes + BATCH_OVERHEAD_BYTES
+                options["configs"]["max.message.bytes"] = str(size)
+            try:
+                admin.create_topics({each.name: options}, wait_for_metadata=True)
+            except TopicAlreadyExistsError:
+                continue  # somebody else was quicker
+            except KafkaError as error:
+                raise TopicError(
+                    f"topic {each.name!r} ({each.key}) cannot be made: {error}", each.name
+                ) from error
+
+
+def _found(topic: dict[str, Any], settings: dict[str, Any]) -> FoundTopic:
+    partitions = topic["partitions"]
+    return FoundTopic(
+        partitions=len(partitions),
+        replicas=min((len(each["replica_nodes"]) for each in partitions), default=0),
+        settings={
+            name: str(settings[name]["value"])
+            for name in _SETTINGS
+            if settings.get(name, {}).get("value") is not None
+        },
+        leaderless=sum(each["leader_id"] < 0 for each in partitions),
+    )

@@ -1,0 +1,88 @@
+"""The tunnel over Kafka: the devices' end, and the cloud's."""
+
+import logging
+from collections.abc import Iterable
+
+from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
+from walle_connectors.kafka.receiver import KafkaReceiver
+from walle_connectors.kafka.topics import check_topics, tunnel_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.kafka.uplink import KafkaUplink
+from walle_stream.errors import BrokerUnreachableError
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaTunnel:
+    """The devices' end; implements ``DeviceTunnel``. Thread-safe."""
+
+    def __init__(self, model: KafkaTunnelModel, max_bytes: int) -> None:
+        """Check the topics and begin to connect; blocks for some seconds at most.
+
+        Args:
+            model: Topics and connection.
+            max_bytes: Bound of the frames without acknowledgement.
+
+        Raises:
+            TopicError: A broker answers, but a topic is missing.
+        """
+        try:
+            check_topics(model, tunnel_topics(model))
+        except BrokerUnreachableError as error:
+            # a device is often without a network: the outbox keeps what is to be sent
+            _log.warning("%s; frames wait in the outbox meanwhile", error)
+        self._uplink = KafkaUplink(model, max_bytes)
+        self._downlink = KafkaDownlink(model)
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        """Send a frame; see ``Uplink.send``."""
+        self._uplink.send(partition, number, frame)
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements; see ``Uplink.acks``."""
+        return self._uplink.acks(partition)
+
+    def relax(self) -> None:
+        """Let no sender wait any more; see ``KafkaUplink.relax``."""
+        self._uplink.relax()
+
+    @property
+    def downlink(self) -> KafkaDownlink:
+        """The way down."""
+        return self._downlink
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the frames without acknowledgement."""
+        return self._uplink.waiting_bytes
+
+    @property
+    def refused_records(self) -> int:
+        """Records that were left out, as they were too large for the topic."""
+        return self._uplink.refused_records
+
+    def close(self) -> None:
+        """Close both ways; waiting senders get ``TunnelClosedError``."""
+        self._uplink.close()
+        self._downlink.close()
+
+
+class KafkaCloudEnd:
+    """The cloud's end: what comes up, and the sender of what goes down."""
+
+    def __init__(self, model: KafkaTunnelModel) -> None:
+        """Connect with the first use.
+
+        Args:
+            model: Topics and connection.
+        """
+        self.receiver = KafkaReceiver(model)
+        """The way up."""
+        self.downlink_sender = KafkaDownlinkSender(model) if model.down_topic else None
+        """The way down; None without ``downTopic``."""
+
+    def close(self) -> None:
+        """Close both ways."""
+        self.receiver.close()
+        if self.downlink_sender is not None:
+            self.downlink_sender.close()

@@ -1,0 +1,47 @@
+"""Keys under ``spec.tunnel`` of the connector ``kafka``."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, StringConstraints
+
+from walle_connectors.kafka.connection import Connection
+from walle_stream.spec.scalars import SizeBytes
+
+type Codec = Literal["zstd", "lz4", "gzip", "snappy", "none"]
+"""What batches of records are compressed with."""
+
+TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
+"""As brokers allow it."""
+
+_MIB: Final = 1024 * 1024
+
+
+class KafkaTunnelModel(Connection):
+    """Where features and calls go, and where answers come from.
+
+    Both topics have as many partitions as the source, or ``spec.runtime.partitions``: what
+    a partition sends goes to the partition of its number, and so do the answers.
+    """
+
+    topic: TopicName = Field(description="For features and calls; one record each.")
+    down_topic: TopicName | None = Field(
+        default=None, description="For messages to devices; nothing comes down without it."
+    )
+    format: Literal["json", "msgpack"] = Field(
+        default="json", description="What features travel as."
+    )
+    codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
+    linger_ms: Annotated[int, Field(strict=True, ge=0, le=60_000)] = Field(
+        default=0, description="Longest wait for more records of a batch."
+    )
+    max_bytes: SizeBytes = Field(
+        default=_MIB,
+        ge=1024,
+        le=64 * _MIB,
+        description="Largest record; the topic's max.message.bytes must be as large.",
+    )
+    trace: bool = Field(
+        default=False,
+        strict=True,
+        description="Add a W3C trace context, the same for every delivery of a record.",
+    )

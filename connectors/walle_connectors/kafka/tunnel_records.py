@@ -1,0 +1,199 @@
+"""Frames as records of a topic, and records as frames again.
+
+On the way up a frame is one record per feature or call (``wire.record``); the cloud
+side gets frames again, of records that follow each other and have one sender, owner
+and kind. How they are cut need not be how they were sent.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
+from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink, encode_uplink
+from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+from walle_stream.wire.record import (
+    Headers,
+    RecordEnvelope,
+    ValueFormat,
+    decode_record,
+    encode_record,
+)
+
+_log = logging.getLogger(__name__)
+
+FRAME_MAX_BYTES: Final = 1024 * 1024
+"""Values beyond this go into the next frame of the cloud side."""
+
+
+class TopicRecord(NamedTuple):
+    """One record on its way up."""
+
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+def frame_to_records(
+    frame: bytes, value_format: ValueFormat = "json", *, has_trace: bool = False
+) -> list[TopicRecord]:
+    """Cut a frame into records.
+
+    Args:
+        frame: An envelope of ``walle_stream.wire``.
+        value_format: What features travel as.
+        has_trace: Whether records get a trace context.
+
+    Returns:
+        One per feature or call, in the frame's order.
+
+    Raises:
+        EnvelopeError: It is none.
+    """
+    envelope = decode_uplink(frame)
+    calls = decode_calls(envelope.body)
+    if calls is not None:
+        return [
+            _record(envelope, call.question, value_format, has_trace, _call_fields(call))
+            for call in calls
+        ]
+    return [
+        _record(envelope, each.feature, value_format, has_trace, _feature_fields(each))
+        for each in decode_body(envelope.body)
+    ]
+
+
+def trace_parent(idempotency_key: str) -> str:
+    """Return a trace context (W3C Trace Context, level 1) that a repeated record has again.
+
+    Args:
+        idempotency_key: Of the record.
+    """
+    digest = blake2b(idempotency_key.encode(), digest_size=24).hexdigest()
+    return f"00-{digest[:32]}-{digest[32:]}-01"
+
+
+def records_to_frames(records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+    """Put records of one partition of the topic together to frames.
+
+    Args:
+        records: As kafka-python's consumer gives them, in order.
+
+    Yields:
+        (position, envelope): the position is one behind the last record's offset. What
+        cannot be read becomes a frame that no receiver takes, so that it is counted there.
+    """
+    group: list[tuple[RecordEnvelope, bytes]] = []
+    head: tuple[Any, ...] = ()
+    position = size_bytes = 0
+    for record in records:
+        try:
+            found = decode_record(record.key, record.value, record.headers)
+        except EnvelopeError as error:
+            _log.warning(
+                "record %s/%d@%d is refused: %s",
+                record.topic,
+                record.partition,
+                record.offset,
+                error,
+            )
+            found = None
+        sender = _sender(found[0]) if found else ()
+        if group and (sender != head or size_bytes > FRAME_MAX_BYTES):
+            yield position, _frame(group)
+            group, size_bytes = [], 0
+        position = record.offset + 1
+        if found:
+            head = sender
+            group.append(found)
+            size_bytes += len(found[1]) + len(found[0].encoding)
+        else:
+            yield position, b""
+    if group:
+        yield position, _frame(group)
+
+
+def _feature_fields(record: FeatureRecord) -> dict[str, Any]:
+    return {
+        "device_id": record.device_id,
+        "sequence_number": record.sequence_number,
+        "task": record.task,
+        "task_version": record.task_version,
+        "event_time_ms": record.event_time_ms,
+        "encoding": record.encoding,
+    }
+
+
+def _call_fields(call: CloudCall) -> dict[str, Any]:
+    return {
+        "device_id": call.device_id,
+        "sequence_number": call.number,
+        "task": call.task,
+        "task_version": call.task_version,
+        "event_time_ms": -1,
+        "service": call.service,
+    }
+
+
+def _record(
+    envelope: UplinkEnvelope,
+    value: bytes,
+    value_format: ValueFormat,
+    has_trace: bool,
+    fields: dict[str, Any],
+) -> TopicRecord:
+    head = RecordEnvelope(
+        incarnation=envelope.incarnation,
+        partition=envelope.partition,
+        epoch=envelope.epoch,
+        **fields,
+    )
+    if has_trace:
+        head.trace_parent = trace_parent(head.idempotency_key)
+    try:
+        return TopicRecord(*encode_record(head, value, value_format))
+    except EnvelopeError:
+        # a guest made it: what it is the cloud side sees; here it would stop the partition
+        return TopicRecord(*encode_record(head, value))
+
+
+def _sender(envelope: RecordEnvelope) -> tuple[Any, ...]:
+    is_call = bool(envelope.service)
+    return envelope.incarnation, envelope.partition, envelope.epoch, is_call
+
+
+def _frame(group: Sequence[tuple[RecordEnvelope, bytes]]) -> bytes:
+    first = group[0][0]
+    if first.service:
+        calls = [
+            CloudCall(
+                each.device_id,
+                each.sequence_number,
+                each.task,
+                each.task_version,
+                each.service,
+                value,
+            )
+            for each, value in group
+        ]
+        body = b"".join(encode_calls(calls, "none"))
+    else:
+        records = [
+            FeatureRecord(
+                each.device_id,
+                each.task,
+                each.task_version,
+                each.sequence_number,
+                value,
+                each.encoding,
+                each.event_time_ms,
+            )
+            for each, value in group
+        ]
+        body = encode_body(records, "none")
+    number = first.sequence_number  # of frames only their sender knows the number
+    return encode_uplink(
+        UplinkEnvelope(first.partition, first.epoch, first.incarnation, number, body)
+    )

@@ -1,0 +1,319 @@
+"""The device side of the way up: frames in, records of a topic out, acknowledgements back.
+
+One thread makes the producer, hands records to it and makes another when it failed;
+senders only put frames into a queue that is bounded in bytes. A device's records must
+never arrive with a hole (who receives drops what is not newer than the last), so:
+
+- the records of a partition go to one partition of the topic, by one idempotent producer,
+  which has one batch of it on the way at a time;
+- when a batch fails for good, the producer is halted in the same moment, before it sends
+  what follows, and another one begins with the first record that is not acknowledged;
+- a record that is too large for the topic is left out, told in the log and counted: it
+  stays among the device's own features, and another producer goes on behind it.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from threading import Condition, Event, Thread
+from typing import Any, Final
+
+from kafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
+
+from walle_connectors.kafka.connecting import (
+    close_producer,
+    connect,
+    halt_producer,
+    make_producer,
+)
+from walle_connectors.kafka.topics import check_topics, tunnel_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records
+from walle_stream.errors import TopicError, TunnelClosedError, TunnelError, WalleError
+
+_log = logging.getLogger(__name__)
+
+CLOSE_S: Final = 2.0
+"""How long closing waits for what is on its way."""
+
+_AGAIN_S: Final = 0.5  # before another producer, when one failed
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+class _Frame:
+    # records that are not acknowledged yet, by their place; gone when none is left
+
+    __slots__ = ("number", "partition", "pending", "size_bytes")
+
+    def __init__(
+        self, partition: int, number: int, size_bytes: int, records: list[TopicRecord]
+    ) -> None:
+        self.partition = partition
+        self.number = number
+        self.size_bytes = size_bytes
+        self.pending = dict(enumerate(records))
+
+
+class KafkaUplink:
+    """Implements ``Uplink``. Thread-safe."""
+
+    def __init__(self, model: KafkaTunnelModel, max_bytes: int) -> None:
+        """Begin to connect; a broker that is down is waited for.
+
+        Args:
+            model: Topic and connection.
+            max_bytes: Bound of the frames without acknowledgement; senders wait beyond it.
+        """
+        self._model = model
+        self._max_bytes = max_bytes
+        self._condition = Condition()
+        self._stopped = Event()
+        self._lanes: dict[int, deque[_Frame]] = {}  # not acknowledged, by partition
+        self._unsent: deque[_Frame] = deque()
+        self._acks: dict[int, list[int]] = {}
+        self._bytes = 0
+        self._is_relaxed = False
+        self._left: set[int] = set()  # partitions whose next frames wait for the next run
+        self._session = 0  # counts producers
+        self._is_broken = False  # the producer at hand
+        self._failure: WalleError | None = None
+        self.refused_records = 0
+        """Records that were too large for the topic."""
+        self._thread = Thread(target=self._run, name="walle-kafka-uplink", daemon=True)
+        self._thread.start()
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        """Queue a frame; see ``Uplink.send``.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+            TopicError: The topic has no such partition.
+            EnvelopeError: The frame is none.
+        """
+        records = frame_to_records(frame, self._model.format, has_trace=self._model.trace)
+        with self._condition:
+            self._condition.wait_for(
+                lambda: (
+                    self._stopped.is_set()
+                    or self._failure is not None
+                    or self._is_relaxed
+                    or self._has_room(len(frame))
+                )
+            )
+            self._check()
+            if self._stopped.is_set():
+                raise TunnelClosedError(
+                    f"the tunnel to topic {self._model.topic!r} is closed: frame {number} of "
+                    f"partition {partition} stays in the outbox"
+                )
+            if partition in self._left or not self._has_room(len(frame)):
+                self._left.add(partition)  # what follows must not arrive before it
+                return
+            added = _Frame(partition, number, len(frame), records)
+            self._bytes += len(frame)
+            self._lanes.setdefault(partition, deque()).append(added)
+            self._unsent.append(added)
+            self._settle(partition)
+            self._condition.notify_all()
+
+    def relax(self) -> None:
+        """Let no sender wait any more, because the run ends.
+
+        A frame without room is not sent, nor are those of its partition behind it: they
+        have no acknowledgement, so the next run sends them from the outbox.
+        """
+        with self._condition:
+            self._is_relaxed = True
+            self._condition.notify_all()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return not self._bytes or self._bytes + size_bytes <= self._max_bytes
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements; see ``Uplink.acks``.
+
+        Raises:
+            TopicError: The topic has no such partition.
+        """
+        with self._condition:
+            self._check()
+            return self._acks.pop(partition, ())
+
+    def close(self) -> None:
+        """Wait a little for what is on its way, then close; see ``Uplink.close``."""
+        with self._condition:
+            self._stopped.set()
+            self._condition.notify_all()
+        self._thread.join()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the frames without acknowledgement."""
+        return self._bytes
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - senders must learn of it, whatever it is
+            _log.exception("the tunnel %r failed", self._model.topic)
+            with self._condition:
+                self._failure = TunnelError(f"the tunnel failed: {_said(error)}: see the log")
+                self._condition.notify_all()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            producer = connect(
+                self._model, self._make_producer, self._stopped, f"the tunnel {self._model.topic!r}"
+            )
+            if producer is None:
+                return
+            with self._condition:
+                self._session += 1
+                self._is_broken = False
+                self._unsent = deque(
+                    frame for lane in self._lanes.values() for frame in lane if frame.pending
+                )
+            try:
+                self._pump(producer, self._session)
+            except KafkaError as error:
+                _log.warning("the tunnel %r begins anew: %s", self._model.topic, _said(error))
+                halt_producer(producer)
+            finally:
+                close_producer(producer, CLOSE_S)
+            self._stopped.wait(_AGAIN_S)
+
+    def _make_producer(self) -> Any:
+        model = self._model
+        # a client asks for a missing topic without a pause
+        check_topics(model, tunnel_topics(model)[:1])
+        producer = make_producer(model, model.codec, model.linger_ms, model.max_bytes)
+        try:
+            # so that sending never waits for it
+            producer.partitions_for(model.topic)
+        except KafkaError as error:
+            close_producer(producer, 0)
+            raise TopicError(
+                f"topic {model.topic!r} cannot be found ({_said(error)}): walle topics FILE "
+                "--create makes it",
+                model.topic,
+            ) from error
+        return producer
+
+    def _pump(self, producer: Any, session: int) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(
+                    lambda: self._unsent or self._is_broken or self._stopped.is_set()
+                )
+                if self._is_broken or not self._unsent:
+                    return
+                frame = self._unsent.popleft()
+                pending = list(frame.pending.items())
+            for place, record in pending:
+                if not self._hand_over(producer, session, frame, place, record):
+                    return
+
+    def _hand_over(
+        self, producer: Any, session: int, frame: _Frame, place: int, record: TopicRecord
+    ) -> bool:
+        # no lock is held: the producer's own are taken here, and ours in its callbacks
+        try:
+            future = producer.send(
+                self._model.topic,
+                record.value,
+                record.key,
+                record.headers,
+                partition=frame.partition,
+            )
+        except MessageSizeTooLargeError:
+            self._refuse(frame, place)  # our own limit: the producer has seen nothing of it
+            return True
+        except IllegalStateError:
+            return False  # it was halted meanwhile
+        except ValueError as error:
+            with self._condition:
+                self._failure = TopicError(
+                    f"topic {self._model.topic!r} has no partition {frame.partition} ({error}): "
+                    "it must have as many as the pipeline, see walle topics",
+                    self._model.topic,
+                )
+                self._condition.notify_all()
+            return False
+        future.add_callback(self._on_ack, frame, place)
+        future.add_errback(self._on_error, producer, session, frame, place)
+        return True
+
+    # Callbacks, in the producer's thread
+
+    def _on_ack(self, frame: _Frame, place: int, _metadata: Any) -> None:
+        with self._condition:
+            frame.pending.pop(place, None)
+            if not frame.pending:
+                self._settle(frame.partition)
+
+    def _on_error(
+        self, producer: Any, session: int, frame: _Frame, place: int, error: Exception
+    ) -> None:
+        with self._condition:
+            if session != self._session or self._is_broken:
+                return  # what a halted producer had not sent
+            self._is_broken = True
+            halt_producer(producer)
+            if isinstance(error, _TOO_LARGE):
+                # kafka-python cuts a batch down to the record that is too large, then fails
+                # all that follow with the same error: only the first is meant
+                self._refuse(frame, place)
+            self._condition.notify_all()
+        if not isinstance(error, _TOO_LARGE):
+            _log.warning(
+                "partition %d of topic %r refuses records: %s; they are sent again",
+                frame.partition,
+                self._model.topic,
+                _said(error),
+            )
+
+    def _refuse(self, frame: _Frame, place: int) -> None:
+        with self._condition:
+            record = frame.pending.pop(place, None)
+            if record is None:
+                return
+            self.refused_records += 1
+            headers = dict(record.headers)
+            _log.error(
+                "device %s, task %s, number %s: a record of %d bytes is too large for topic %r and "
+                "is not sent; it stays in the device's own features: raise max.message.bytes of "
+                "the topic and spec.tunnel.maxBytes (%d)",
+                record.key.decode(),
+                headers["task"].decode(),
+                headers["n"].decode(),
+                len(record.value),
+                self._model.topic,
+                self._model.max_bytes,
+            )
+            self._settle(frame.partition)
+
+    def _settle(self, partition: int) -> None:
+        # acknowledged up to the first frame that is not: contiguous
+        lane = self._lanes[partition]
+        while lane and not lane[0].pending:
+            frame = lane.popleft()
+            self._bytes -= frame.size_bytes
+            self._acks.setdefault(partition, []).append(frame.number)
+        self._condition.notify_all()
+
+
+def _said(error: Exception) -> str:
+    text = str(error)
+    name = type(error).__name__
+    return text if name in text else f"{name}: {text}"

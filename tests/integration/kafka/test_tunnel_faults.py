@@ -1,0 +1,274 @@
+"""What goes wrong between a device and a real Apache Kafka, and what is lost: nothing."""
+
+import json
+import logging
+import socket
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from kafka import KafkaProducer, TopicPartition
+from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.topics import NeededTopic, create_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import TopicError, TunnelError
+from walle_stream.wire.envelope import (
+    UplinkEnvelope,
+    decode_downlink,
+    decode_uplink,
+    encode_uplink,
+)
+from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+
+sys.path.insert(0, str(Path(__file__).parent))
+from topics_of_tests import fresh_model
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.kafka,
+]
+
+WAIT_MS = 60_000
+
+
+def until(look):
+    deadline_ms, tick = monotonic_ms() + WAIT_MS, Event()
+    while not (found := look()):
+        assert monotonic_ms() < deadline_ms, "it did not happen in time"
+        tick.wait(0.02)
+    return found
+
+
+def frame(number, sizes=(2,), partition=0):
+    records = [
+        FeatureRecord("d", "t", "1", number + place, json.dumps("x" * size).encode(), b"", number)
+        for place, size in enumerate(sizes)
+    ]
+    body = encode_body(records, "zstd")
+    return encode_uplink(UplinkEnvelope(partition, 1, "ab" * 8, number, body))
+
+
+def received(model, count):
+    found, positions = [], {}
+    with closing(CONNECTOR.open_cloud(model)) as cloud:
+        while len(found) < count:
+            for lane, position, data in until(lambda: cloud.receiver.receive(positions, 1 << 20)):
+                positions[lane] = position
+                found += [each.sequence_number for each in decode_body(decode_uplink(data).body)]
+    return found
+
+
+def acknowledged(tunnel, count, partition=0):
+    found = []
+    until(lambda: found.extend(tunnel.acks(partition)) or len(found) >= count)
+    return found
+
+
+class Forwarder:
+    """An address that leads to the broker from the moment it is opened."""
+
+    def __init__(self, broker=""):
+        self._broker = broker
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+
+    def open(self, stack):
+        self._server = stack.enter_context(socket.create_server(("127.0.0.1", self.port)))
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                inner, _ = self._server.accept()
+            except OSError:
+                return
+            outer = socket.create_connection(tuple(self._broker.rsplit(":", 1)))
+            for pair in ((inner, outer), (outer, inner)):
+                Thread(target=self._copy, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _copy(source, target):
+        try:
+            while data := source.recv(65_536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        finally:
+            source.close()
+
+
+def test_a_broker_that_is_down_at_the_start_is_waited_for(address, caplog):
+    forwarder = Forwarder(address)
+    with ExitStack() as stack:
+        model = stack.enter_context(fresh_model(address))
+        absent = model.model_copy(update={"brokers": (f"127.0.0.1:{forwarder.port}",)})
+        tunnel = stack.enter_context(closing(CONNECTOR.open_device(absent, 1 << 20)))
+        for number in range(1, 6):
+            tunnel.send(0, number, frame(number))
+        assert list(tunnel.acks(0)) == []
+        assert f"127.0.0.1:{forwarder.port}: Connection refused" in caplog.text
+        forwarder.open(stack)
+        assert acknowledged(tunnel, 5) == [1, 2, 3, 4, 5]
+        assert received(model, 5) == [1, 2, 3, 4, 5]
+
+
+def test_a_tunnel_without_a_broker_closes_at_once():
+    forwarder = Forwarder()
+    model = KafkaTunnelModel(brokers=f"127.0.0.1:{forwarder.port}", topic="t", down_topic="t-down")
+    tunnel = CONNECTOR.open_device(model, 1 << 20)
+    tunnel.send(0, 1, frame(1))
+    assert not tunnel.downlink.receive(0, 0, 100)
+    closer = Thread(target=tunnel.close)
+    closer.start()
+    closer.join(30)
+    assert not closer.is_alive()
+
+
+def test_a_missing_topic_is_told_at_the_start(address):
+    with fresh_model(address) as model:
+        lacking = model.model_copy(update={"topic": f"{model.topic}-no"})
+        with pytest.raises(TopicError, match="does not exist: walle topics FILE --create"):
+            CONNECTOR.open_device(lacking, 1 << 20)
+
+
+def test_a_partition_that_the_topic_lacks_ends_the_run(address):
+    with (
+        fresh_model(address, partitions=2) as model,
+        closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel,
+    ):
+        tunnel.send(2, 1, frame(1, partition=2))
+
+        def failed():
+            try:
+                tunnel.acks(2)
+            except TopicError as error:
+                return error
+            return None
+
+        assert "has no partition 2" in str(until(failed))
+
+
+@pytest.mark.parametrize("limit", ["topic", "pipeline"])
+def test_a_record_that_is_too_large_is_told_and_the_partition_goes_on(address, limit, caplog):
+    caplog.set_level(logging.ERROR, "walle_connectors")
+    # as plain text, so that what the broker measures is what was made
+    with fresh_model(address, codec="none", max_bytes=20_000) as model:
+        larger = model.model_copy(update={"max_bytes": 1 << 20}) if limit == "topic" else model
+        with closing(CONNECTOR.open_device(larger, 1 << 20)) as tunnel:
+            tunnel.send(0, 1, frame(1, [10, 50_000, 10, 10]))
+            tunnel.send(0, 2, frame(5, [10]))
+            assert acknowledged(tunnel, 2) == [1, 2]
+            assert tunnel.refused_records == 1
+        assert received(model, 4) == [1, 3, 4, 5]
+    [line] = [each.getMessage() for each in caplog.records if "too large" in each.getMessage()]
+    assert "device d, task t, number 2" in line
+    assert "max.message.bytes" in line
+
+
+def test_many_frames_of_all_partitions_arrive_once_each_in_order(address):
+    with (
+        fresh_model(address, linger_ms=2) as model,
+        closing(CONNECTOR.open_device(model, 64_000)) as tunnel,
+    ):
+        for number in range(1, 301):
+            for partition in range(5):
+                tunnel.send(partition, number, frame(2 * number - 1, [200, 200], partition))
+        for partition in range(5):
+            assert acknowledged(tunnel, 300, partition) == list(range(1, 301))
+        found = received(model, 3_000)
+    assert sorted(found) == sorted(list(range(1, 601)) * 5)
+
+
+def test_foreign_bytes_in_the_topic_are_counted_and_passed_over(address):
+    with fresh_model(address) as model, closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
+        with closing(raw_producer(model)) as producer:
+            producer.send(model.topic, b"\xff", b"k", partition=0).get(30)
+            producer.send(model.down_topic, b"\xff", b"k", partition=0).get(30)
+        tunnel.send(0, 1, frame(1))
+        with closing(CONNECTOR.open_cloud(model)) as cloud:
+            found = until(lambda: len(got := cloud.receiver.receive({}, 1 << 20)) > 1 and got)
+            assert [(position, bool(data)) for _, position, data in found] == [
+                (1, False),
+                (2, True),
+            ]
+            cloud.downlink_sender.send(0, "d", "k", b"{}")
+        messages = until(lambda: len(got := tunnel.downlink.receive(0, 0, 1 << 20)) > 1 and got)
+        assert [position for position, _ in messages] == [1, 2]
+        assert decode_downlink(messages[1][1]).payload == b"{}"
+
+
+def raw_producer(model):
+    return KafkaProducer(**model.client_options())
+
+
+def delete_before(model, topic, offset):
+    with admin_client(model) as admin:
+        admin.delete_records({TopicPartition(topic, 0): offset})
+
+
+def test_what_retention_deleted_is_told_and_reading_goes_on(address, caplog):
+    with fresh_model(address) as model, closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
+        for number in range(1, 7):
+            tunnel.send(0, number, frame(number))
+        acknowledged(tunnel, 6)
+        delete_before(model, model.topic, 4)
+        with closing(CONNECTOR.open_cloud(model)) as cloud:
+            found = until(lambda: cloud.receiver.receive({0: 2}, 1 << 20))
+        assert [position for _, position, _ in found][-1] == 6
+        assert "records 2 to 3 of partition 0 were deleted before they were read" in caplog.text
+
+
+def test_a_topic_that_was_made_anew_ends_the_reader(address):
+    with fresh_model(address) as model, closing(CONNECTOR.open_cloud(model)) as cloud:
+
+        def failed():
+            try:
+                cloud.receiver.receive({0: 99}, 1 << 20)
+            except TopicError as error:
+                return error
+            return None
+
+        assert "the topic was made anew" in str(until(failed))
+
+
+def test_numbers_of_messages_begin_anew_where_the_topic_has_forgotten_them(address):
+    with fresh_model(address) as model:
+        with closing(CONNECTOR.open_cloud(model)) as cloud:
+            assert [cloud.downlink_sender.send(0, "d", "k", b"1") for _ in range(3)] == [1, 2, 3]
+        with closing(CONNECTOR.open_cloud(model)) as cloud:
+            assert cloud.downlink_sender.send(0, "d", "k", b"4") == 4
+        delete_before(model, model.down_topic, 2)
+        with closing(CONNECTOR.open_cloud(model)) as cloud:
+            assert cloud.downlink_sender.send(0, "d", "k", b"5") == 1
+        with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
+            messages = until(lambda: len(got := tunnel.downlink.receive(0, 0, 1 << 20)) > 2 and got)
+        found = [decode_downlink(data) for _, data in messages]
+        assert [each.sequence_number for each in found] == [3, 4, 1]
+        assert found[0].incarnation == found[1].incarnation != found[2].incarnation
+
+
+def test_a_message_that_is_too_large_is_refused_and_the_next_is_sent(address):
+    with (
+        fresh_model(address, max_bytes=2_000) as model,
+        closing(CONNECTOR.open_cloud(model)) as cloud,
+    ):
+        with pytest.raises(TunnelError, match=r"3000 bytes for device 'd' .* spec.tunnel.maxBytes"):
+            cloud.downlink_sender.send(0, "d", "k", b"x" * 3_000)
+        assert cloud.downlink_sender.send(0, "d", "k", b"{}") == 1
+        with pytest.raises(TopicError, match="has no partition 77"):
+            cloud.downlink_sender.send(77, "d", "k", b"{}")
+
+
+def test_topics_are_made_once(address):
+    with fresh_model(address) as model:
+        needed = [NeededTopic(model.topic, "test", 9)]
+        create_topics(model, needed)  # is there: left as it is
+        with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
+            tunnel.send(0, 1, frame(1))
+            assert acknowledged(tunnel, 1) == [1]

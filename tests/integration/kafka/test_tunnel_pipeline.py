@@ -1,0 +1,140 @@
+"""A whole pipeline over a real Apache Kafka, and the commands that look at its topics."""
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from walle_connectors.embedded import CONNECTOR as EMBEDDED
+from walle_connectors.kafka import CONNECTOR, command
+from walle_connectors.kafka.admin import admin_client
+
+sys.path.insert(0, str(Path(__file__).parent))
+from topics_of_tests import fresh_model
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.kafka,
+]
+
+SCRIPT = Path(__file__).parents[3] / "configs" / "shop.py"
+TASK = {
+    "apiVersion": "walle/v1",
+    "kind": "Task",
+    "metadata": {"name": "shop-ipv"},
+    "spec": {
+        "version": "1",
+        "script": str(SCRIPT),
+        "triggers": [{"sequence": ["page_exit"]}],
+        "pages": ["item"],
+    },
+}
+
+
+def written(folder, tunnel, partitions=5):
+    pipeline = {
+        "apiVersion": "walle/v1",
+        "kind": "Pipeline",
+        "metadata": {"name": "shop-kafka"},
+        "spec": {
+            "source": {"connector": "simulator", "seed": 7, "devices": 10, "sessions": 2},
+            "runtime": {"partitions": partitions},
+            "tunnel": tunnel,
+            "tasks": [{"task": "shop-ipv"}],
+        },
+    }
+    file = folder / "p.yaml"
+    file.write_text(yaml.safe_dump_all([pipeline, TASK]))
+    return file
+
+
+def keys_of(model, **changes):
+    return {
+        "connector": "walle_connectors.kafka:CONNECTOR",
+        "brokers": list(model.brokers),
+        "topic": model.topic,
+        "downTopic": model.down_topic,
+        **changes,
+    }
+
+
+def run(file, data_dir):
+    command = [sys.executable, "-m", "walle_stream.cli", "run", str(file), "--data-dir"]
+    done = subprocess.run([*command, str(data_dir)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def features(model, folder, count):
+    store = EMBEDDED.open_features(folder)
+    with closing(store), closing(CONNECTOR.open_cloud(model)) as cloud:
+        while store.stats.features < count:
+            store.merge(cloud.receiver.receive(store.positions, 1 << 20))
+        assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)
+        return list(store.scan())
+
+
+def test_what_waited_for_a_broker_is_what_an_embedded_run_makes(address, tmp_path):
+    run(written(tmp_path, {"connector": "embedded"}), tmp_path / "embedded")
+    store = EMBEDDED.open_features(tmp_path / "embedded" / "cloud", read_only=True)
+    with closing(store):
+        wanted = list(store.scan())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    with fresh_model(address) as model:
+        run(written(tmp_path, keys_of(model, brokers=nobody)), tmp_path / "kafka")
+        run(written(tmp_path, keys_of(model)), tmp_path / "kafka")
+        assert features(model, tmp_path / "table", len(wanted)) == wanted
+
+
+def called(capsys, *arguments):
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    options = parser.parse_args([*map(str, arguments), "--json"])
+    code = options.run(options)
+    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_topics_are_shown_made_and_found(address, tmp_path, capsys):
+    with fresh_model(address) as model:
+        file = written(tmp_path, keys_of(model, topic=f"{model.topic}-new"))
+        code, lines = called(capsys, "topics", file)
+        assert (code, [bool(line["problem"]) for line in lines]) == (13, [True, False])
+        try:
+            code, lines = called(capsys, "topics", file, "--create")
+            assert (code, [line["made"] for line in lines]) == (0, [True, False])
+            assert [line["partitions"] for line in lines] == [5, 5]
+            code, lines = called(capsys, "topics", file, "--create")
+            assert (code, [line["made"] for line in lines]) == (0, [False, False])
+        finally:
+            with admin_client(model) as admin:
+                admin.delete_topics([f"{model.topic}-new"])
+
+
+def test_another_number_of_partitions_is_told(address, tmp_path, capsys):
+    with fresh_model(address) as model:
+        code, [line, _] = called(capsys, "topics", written(tmp_path, keys_of(model), 6), "--create")
+        assert (code, line["needed_partitions"], line["partitions"]) == (13, 6, 5)
+        assert "set spec.runtime.partitions=5" in line["problem"]
+
+
+def test_doctor_looks_at_everything(address, tmp_path, capsys):
+    with fresh_model(address) as model:
+        code, lines = called(capsys, "doctor", written(tmp_path, keys_of(model)))
+        assert code == 0, lines
+        assert [line["what"] for line in lines][:3] == ["brokers", "tls", "clock"]
+        assert {line["what"] for line in lines[3:]} == {
+            f"topic {model.topic}",
+            f"topic {model.down_topic}",
+        }
+        code, lines = called(
+            capsys, "doctor", written(tmp_path, keys_of(model, brokers="127.0.0.1:1"))
+        )
+        assert (code, [line["level"] for line in lines]) == (12, ["fail"])
+        code, lines = called(capsys, "doctor", written(tmp_path, keys_of(model, topic="walle-no")))
+        assert (code, [line["level"] for line in lines].count("fail")) == (13, 1)

@@ -1,0 +1,57 @@
+"""What is said of topics: missing, wrong, and settings that lose data."""
+
+import pytest
+
+from walle_connectors.kafka.doctor import _settings
+from walle_connectors.kafka.topics import FoundTopic, NeededTopic, topic_problem, tunnel_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+
+NEEDED = NeededTopic("t", "spec.tunnel.topic", 4, 1_000_000)
+GOOD = {
+    "min.insync.replicas": "2",
+    "max.message.bytes": "1048588",
+    "retention.ms": "604800000",
+    "cleanup.policy": "delete",
+}
+
+
+def test_a_tunnel_needs_its_topics():
+    model = KafkaTunnelModel(brokers="h:1", topic="up", max_bytes=2048)
+    assert tunnel_topics(model, 3) == [NeededTopic("up", "spec.tunnel.topic", 3, 2048)]
+    both = tunnel_topics(KafkaTunnelModel(brokers="h:1", topic="up", down_topic="down"))
+    assert [(each.name, each.key) for each in both] == [
+        ("up", "spec.tunnel.topic"),
+        ("down", "spec.tunnel.downTopic"),
+    ]
+
+
+def test_what_is_missing_or_has_other_partitions_is_told():
+    assert "does not exist: walle topics FILE --create" in topic_problem(NEEDED, None)
+    found = FoundTopic(3, 3, GOOD)
+    assert "has 3 partitions, the pipeline 4: set spec.runtime" in topic_problem(NEEDED, found)
+    assert topic_problem(NEEDED, FoundTopic(4, 3, {})) == ""
+    assert topic_problem(NeededTopic("t", "k"), found) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicas", "level", "words"),
+    [
+        ({}, 3, "ok", "4 partitions, 3 replicas, kept 168 h"),
+        ({"retention.ms": "-1"}, 3, "ok", "kept for ever"),
+        ({}, 1, "fail", "min.insync.replicas is 2 of 1"),
+        ({"min.insync.replicas": "1"}, 1, "warn", "one replica"),
+        ({"min.insync.replicas": "1"}, 3, "warn", "set 2"),
+        ({"max.message.bytes": "1000000"}, 3, "warn", "set at least 1000512"),
+        ({"retention.ms": "60000"}, 3, "warn", "less than a day"),
+        ({"cleanup.policy": "compact,delete"}, 3, "fail", "compacts"),
+    ],
+)
+def test_settings_are_judged(changes, replicas, level, words):
+    [check] = _settings(NEEDED, FoundTopic(4, replicas, GOOD | changes))
+    assert (check.level, words in check.text) == (level, True)
+    assert check.exit_code == (13 if level == "fail" else 0)
+
+
+def test_partitions_without_a_leader_are_told():
+    [check] = _settings(NEEDED, FoundTopic(4, 3, GOOD, leaderless=2))
+    assert (check.level, "2 partitions have no leader" in check.text) == ("fail", True)

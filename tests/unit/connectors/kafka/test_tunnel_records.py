@@ -1,0 +1,121 @@
+"""Frames become records and frames again."""
+
+import re
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walle_connectors.kafka import tunnel_records
+from walle_connectors.kafka.tunnel_records import frame_to_records, records_to_frames, trace_parent
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
+from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink, encode_uplink
+from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+
+INCARNATION = "ab" * 8
+
+
+def frame(records, epoch=1, partition=2):
+    return encode_uplink(
+        UplinkEnvelope(partition, epoch, INCARNATION, 1, encode_body(records, "zstd"))
+    )
+
+
+def feature(number, device="d", value=b"{}"):
+    return FeatureRecord(device, "t", "1", number, value, b"", 5)
+
+
+def topic_of(frames, value_format="json"):
+    found = [each for data in frames for each in frame_to_records(data, value_format)]
+    return [
+        SimpleNamespace(
+            key=key, value=value, headers=headers, offset=offset, topic="t", partition=2
+        )
+        for offset, (key, value, headers) in enumerate(found)
+    ]
+
+
+def decoded(frames):
+    return [
+        (each.epoch, decode_body(each.body)) for each in (decode_uplink(data) for _, data in frames)
+    ]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+values = st.dictionaries(texts, st.integers(-(2**31), 2**31) | texts | st.none(), max_size=3)
+records = st.lists(
+    st.builds(
+        FeatureRecord,
+        texts,
+        texts,
+        texts,
+        st.integers(0, 2**63 - 1),
+        values.map(msgspec.json.encode),
+        st.binary(max_size=20),
+        st.integers(-1, 2**62),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(records, st.sampled_from(["json", "msgpack"]))
+def test_what_was_cut_is_put_together(given, value_format):
+    [(position, data)] = records_to_frames(topic_of([frame(given)], value_format))
+    assert position == len(given)
+    assert decoded([(position, data)]) == [(1, given)]
+
+
+def test_records_of_another_epoch_begin_another_frame():
+    topic = topic_of([frame([feature(1)]), frame([feature(2)]), frame([feature(3)], epoch=2)])
+    frames = list(records_to_frames(topic))
+    assert [position for position, _ in frames] == [2, 3]
+    assert decoded(frames) == [(1, [feature(1), feature(2)]), (2, [feature(3)])]
+
+
+def test_frames_of_the_cloud_side_are_bounded(monkeypatch):
+    monkeypatch.setattr(tunnel_records, "FRAME_MAX_BYTES", 100)
+    topic = topic_of([frame([feature(n, value=b'"%s"' % (b"x" * 60)) for n in range(5)])])
+    assert [position for position, _ in records_to_frames(topic)] == [2, 4, 5]
+
+
+def test_calls_have_frames_of_their_own():
+    call = CloudCall("d", 1, "t", "1", "ask", b'{"q":1}')
+    body = b"".join(encode_calls([call], "none"))
+    asked = encode_uplink(UplinkEnvelope(2, 1, INCARNATION, 9, body))
+    frames = list(records_to_frames(topic_of([frame([feature(1)]), asked, frame([feature(2)])])))
+    bodies = [decode_uplink(data).body for _, data in frames]
+    assert [decode_calls(each) for each in bodies] == [None, [call], None]
+
+
+def test_what_cannot_be_read_is_a_frame_that_is_refused_and_the_rest_goes_on(caplog):
+    topic = topic_of([frame([feature(1), feature(2), feature(3)])])
+    topic[1].headers = []
+    frames = list(records_to_frames(topic))
+    assert [(position, bool(data)) for position, data in frames] == [
+        (1, True),
+        (2, False),
+        (3, True),
+    ]
+    assert "record t/2@1 is refused" in caplog.text
+    with pytest.raises(EnvelopeError):
+        decode_uplink(frames[1][1])
+
+
+def test_a_feature_that_is_no_json_travels_as_it_is():
+    [(_, value, headers)] = frame_to_records(frame([feature(1, value=b"{oops")]), "msgpack")
+    assert (value, dict(headers)["ct"]) == (b"{oops", b"json")
+
+
+def test_a_trace_context_is_the_same_for_a_repeated_record():
+    first, again = (
+        dict(frame_to_records(frame([feature(1)], epoch), has_trace=True)[0].headers)
+        for epoch in (1, 9)
+    )
+    assert first["traceparent"] == again["traceparent"]
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", first["traceparent"].decode())
+    assert trace_parent("a") != trace_parent("b")
+    assert "traceparent" not in dict(frame_to_records(frame([feature(1)]))[0].headers)

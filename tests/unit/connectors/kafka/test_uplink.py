@@ -1,0 +1,255 @@
+"""The uplink with a broker that refuses what a case says: order, holes, too large records."""
+
+from collections import deque
+from threading import Condition, Event, Thread
+
+import pytest
+from kafka.errors import IllegalStateError, MessageSizeTooLargeError, OutOfOrderSequenceNumberError
+from kafka.future import Future
+
+from walle_connectors.kafka import uplink
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.kafka.uplink import KafkaUplink
+from walle_stream.errors import TopicError, TunnelClosedError, TunnelError
+from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
+from walle_stream.wire.frame import FeatureRecord, encode_body
+
+WAIT_S = 30
+PARTITIONS = 4
+
+
+class Broker:
+    """What stands in the topic, and what is to go wrong."""
+
+    def __init__(self):
+        self.log = {partition: [] for partition in range(PARTITIONS)}
+        self.errors = {}  # by (partition, number of the record): raised once each
+        self.too_large = set()
+        self.producers = 0
+        self.may_answer = Event()
+        self.may_answer.set()
+
+
+class Producer:
+    """As kafka-python's: one batch of a partition at a time, callbacks in its own thread."""
+
+    def __init__(self, broker):
+        self.broker = broker
+        broker.producers += 1
+        self.is_halted = False
+        self.fatal = IllegalStateError("Producer is closed forcefully.")
+        self.queue = deque()
+        self.condition = Condition()
+        self.thread = Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def send(self, _topic, _value, _key, headers, partition):
+        number = int(dict(headers)["n"])
+        if partition >= PARTITIONS:
+            raise ValueError(f"Unrecognized partition {partition}")
+        if number in self.broker.too_large:
+            raise MessageSizeTooLargeError("too large")
+        future = Future()
+        with self.condition:
+            if self.is_halted:
+                raise IllegalStateError("closed")
+            self.queue.append((partition, number, future))
+            self.condition.notify_all()
+        return future
+
+    def work(self):
+        while True:
+            with self.condition:
+                self.condition.wait_for(lambda: self.queue or self.is_halted)
+                if self.is_halted:
+                    rest = list(self.queue)
+                    break
+                partition, number, future = self.queue.popleft()
+            self.broker.may_answer.wait(WAIT_S)
+            error = self.broker.errors.pop((partition, number), None)
+            if error is None:
+                self.broker.log[partition].append(number)
+                future.success(None)
+            else:
+                future.failure(error)
+                if isinstance(error, MessageSizeTooLargeError):
+                    # as kafka-python: all that follow fail with the same
+                    self.fatal = error
+        for _, _, future in rest:
+            future.failure(self.fatal)
+
+    def halt(self):
+        self.is_halted = True
+        with self.condition:
+            self.condition.notify_all()
+
+    def close(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.queue or self.is_halted, WAIT_S)
+        self.halt()
+        self.thread.join(WAIT_S)
+
+
+@pytest.fixture
+def broker():
+    return Broker()
+
+
+@pytest.fixture
+def opened(broker, monkeypatch):
+    monkeypatch.setattr(uplink, "check_topics", lambda *_: None)
+    monkeypatch.setattr(uplink, "_AGAIN_S", 0)
+    monkeypatch.setattr(uplink, "connect", lambda _c, _make, _stopped, _what: Producer(broker))
+    monkeypatch.setattr(uplink, "halt_producer", Producer.halt)
+    monkeypatch.setattr(uplink, "close_producer", lambda producer, _timeout: producer.close())
+    made = []
+
+    def make(max_bytes=1 << 20, **keys):
+        made.append(KafkaUplink(KafkaTunnelModel(brokers="h:1", topic="t", **keys), max_bytes))
+        return made[-1]
+
+    yield make
+    broker.may_answer.set()
+    for each in made:
+        each.close()
+
+
+def frame(partition, *numbers):
+    records = [FeatureRecord(f"d{partition}", "t", "1", n, b"{}", b"", n) for n in numbers]
+    body = encode_body(records, "none")
+    return encode_uplink(UplinkEnvelope(partition, 1, "ab" * 8, numbers[0], body))
+
+
+def acks(tunnel, partition, count):
+    found = []
+    with tunnel._condition:
+        assert tunnel._condition.wait_for(
+            lambda: found.extend(tunnel._acks.pop(partition, ())) or len(found) >= count, WAIT_S
+        )
+    return found
+
+
+def without_repeats(log):
+    # as a receiver takes it: nothing that is not newer than the last
+    taken = []
+    for number in log:
+        if number > (taken[-1] if taken else 0):
+            taken.append(number)
+    return taken
+
+
+def test_a_frame_is_acknowledged_when_its_last_record_is(opened, broker):
+    tunnel = opened()
+    broker.may_answer.clear()
+    tunnel.send(1, 7, frame(1, 1, 2, 3))
+    assert list(tunnel.acks(1)) == []
+    broker.may_answer.set()
+    assert acks(tunnel, 1, 1) == [7]
+    assert broker.log[1] == [1, 2, 3]
+    assert tunnel.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("failing", [(1,), (4,), (2, 5), (9,)])
+def test_after_a_failure_nothing_is_missing_and_nothing_out_of_order(opened, broker, failing):
+    for number in failing:
+        broker.errors[0, number] = OutOfOrderSequenceNumberError("gone")
+    tunnel = opened()
+    for number in range(3):
+        first = 3 * number + 1
+        tunnel.send(0, number, frame(0, first, first + 1, first + 2))
+        tunnel.send(1, number, frame(1, first, first + 1, first + 2))
+    assert acks(tunnel, 0, 3) == [0, 1, 2]
+    assert acks(tunnel, 1, 3) == [0, 1, 2]
+    for partition in (0, 1):
+        assert without_repeats(broker.log[partition]) == list(range(1, 10))
+    assert broker.producers == 1 + len(failing)
+
+
+def test_acknowledgements_are_contiguous(opened, broker):
+    broker.errors[0, 1] = OutOfOrderSequenceNumberError("gone")
+    tunnel = opened()
+    for number in (1, 2, 3):
+        tunnel.send(0, number, frame(0, number))
+    assert acks(tunnel, 0, 3) == [1, 2, 3]
+    assert broker.log[0][0] == 1
+
+
+@pytest.mark.parametrize("how", ["client", "broker"])
+def test_a_record_that_is_too_large_is_told_and_left_out(opened, broker, caplog, how):
+    if how == "client":
+        broker.too_large.add(2)
+    else:
+        broker.errors[0, 2] = MessageSizeTooLargeError("too large")
+    tunnel = opened()
+    tunnel.send(0, 1, frame(0, 1, 2, 3))
+    tunnel.send(1, 1, frame(1, 7, 8))
+    assert acks(tunnel, 0, 1) == [1]
+    assert acks(tunnel, 1, 1) == [1]
+    assert without_repeats(broker.log[0]) == [1, 3]
+    assert without_repeats(broker.log[1]) == [7, 8]
+    assert tunnel.refused_records == 1
+    [line] = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    for words in ("device d0", "task t", "number 2", "max.message.bytes", "spec.tunnel.maxBytes"):
+        assert words in line
+
+
+def test_a_partition_that_the_topic_lacks_ends_the_tunnel(opened):
+    tunnel = opened()
+    tunnel.send(PARTITIONS, 1, frame(PARTITIONS, 1))
+    with tunnel._condition:
+        assert tunnel._condition.wait_for(lambda: tunnel._failure is not None, WAIT_S)
+    with pytest.raises(TopicError, match=f"'t' has no partition {PARTITIONS}"):
+        tunnel.acks(0)
+    with pytest.raises(TopicError):
+        tunnel.send(0, 1, frame(0, 1))
+
+
+def test_whatever_ends_the_thread_is_told_to_senders(opened, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(uplink, "connect", fail)
+    tunnel = opened()
+    tunnel._thread.join(WAIT_S)
+    with pytest.raises(TunnelError, match="a bug"):
+        tunnel.send(0, 1, frame(0, 1))
+
+
+def test_a_sender_waits_for_room_until_the_tunnel_closes(opened, broker):
+    tunnel = opened(max_bytes=10)
+    broker.may_answer.clear()
+    tunnel.send(0, 1, frame(0, 1))
+    refused = []
+
+    def send():
+        try:
+            tunnel.send(0, 2, frame(0, 2))
+        except TunnelClosedError as error:
+            refused.append(error)
+
+    sender = Thread(target=send)
+    sender.start()
+    closer = Thread(target=tunnel.close)
+    closer.start()
+    sender.join(WAIT_S)
+    assert "frame 2 of partition 0 stays in the outbox" in str(refused[0])
+    broker.may_answer.set()
+    closer.join(WAIT_S)
+    assert acks(tunnel, 0, 1) == [1]
+
+
+def test_a_run_that_ends_waits_for_no_room_and_leaves_no_hole(opened, broker):
+    tunnel = opened(max_bytes=10)
+    broker.may_answer.clear()
+    tunnel.send(0, 1, frame(0, 1))
+    sender = Thread(target=tunnel.send, args=(0, 2, frame(0, 2)))
+    sender.start()
+    tunnel.relax()
+    sender.join(WAIT_S)
+    assert not sender.is_alive()
+    broker.may_answer.set()
+    assert acks(tunnel, 0, 1) == [1]
+    tunnel.send(0, 3, frame(0, 3))  # there would be room
+    tunnel.send(1, 1, frame(1, 1))
+    assert acks(tunnel, 1, 1) == [1]
+    assert broker.log[0] == [1]
