@@ -26,16 +26,16 @@ units() {
 
 units "$@" >"$log" 2>&1 &
 units=$!
-lane "$py" -m pytest -p no:cacheprovider -m "not slow" tests/integration/kafka "$@" \
+lane "$py" -m pytest -p no:cacheprovider -m "not slow" tests/integration/kafka tests/chaos "$@" \
     >"$kafka_log" 2>&1 &
 kafka=$!
 lane "$py" -m pytest -p no:cacheprovider -m "not slow" \
-    tests/integration tests/property tests/chaos --ignore=tests/integration/kafka "$@"
+    tests/integration tests/property --ignore=tests/integration/kafka "$@"
 failed=$?
 wait $units || failed=1
 echo "== the second lane: unit and conformance tests; then the other Python"
 cat "$log"
 wait $kafka || failed=1
-echo "== the third lane: a real Kafka"
+echo "== the third lane: a real Kafka, and kills"
 cat "$kafka_log"
 [ "$failed" -eq 0 ]

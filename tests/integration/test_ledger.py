@@ -69,15 +69,15 @@ def records_of(frame):
     data = zstandard.ZstdDecompressor().decompress(frame[ENVELOPE.size + BODY.size :])
     assert len(data) == size
     return [
-        (tuple(head), feature, encoding)
-        for *head, feature, encoding in msgspec.msgpack.decode(data)
+        ((*head, time_ms), feature, encoding)
+        for *head, feature, encoding, time_ms in msgspec.msgpack.decode(data)
     ]
 
 
 def framed_bytes(records):
     """What records would cost in a frame of their own, by the documented layout."""
     data = msgspec.msgpack.encode(
-        [[*head, feature, encoding] for head, feature, encoding in records]
+        [[*head, feature, encoding, time_ms] for (*head, time_ms), feature, encoding in records]
     )
     return ENVELOPE.size + BODY.size + len(zstandard.ZstdCompressor(level=1).compress(data))
 

@@ -43,6 +43,7 @@ def test_defaults(load, text):
         "sync": False,
         "cache_size_bytes": 64 * MIB,
         "journal_events": 20_000,
+        "snapshots": None,
     }
 
 

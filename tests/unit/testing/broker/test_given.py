@@ -57,6 +57,8 @@ def test_a_machine_with_nothing_says_what_each_lacked(monkeypatch, tmp_path):
 
         return make
 
+    monkeypatch.delenv("WALLE_KAFKA_PROVIDER", raising=False)
+    monkeypatch.delenv("WALLE_KAFKA", raising=False)
     monkeypatch.setattr(
         providers, "_KINDS", {"container": lacking("no docker"), "jdk": lacking("no java")}
     )
