@@ -37,7 +37,7 @@ from walle_stream.app.status import (
     write_status,
 )
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
-from walle_stream.errors import ClusterError, WalleError
+from walle_stream.errors import ClusterError, SpecFileError, WalleError
 from walle_stream.store.datadir import DataDir
 from walle_stream.vm.pool import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
@@ -102,11 +102,18 @@ class RayRun:
             What was done.
 
         Raises:
+            SpecFileError: The pipeline cannot run under Ray.
             WalleError: A part failed for good; what was committed stays.
         """
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
         assembly, options = self._assembly, self._options
+        if assembly.is_placed or not assembly.has_cloud:
+            raise SpecFileError(
+                f"pipeline {assembly.name!r} has a source or a tunnel that places or merges by "
+                "itself (Kafka), which the runtime ray cannot do yet: run it with --runtime local, "
+                "in as many processes as you like"
+            )
         check_cluster()  # before the data directory is made
         with ExitStack() as stack:
             directory = assembly.open_directory(stack, options.data_dir)
