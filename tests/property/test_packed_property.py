@@ -21,6 +21,7 @@ from walle_stream.testing.source_log import (
     offsets_of,
     read_out,
 )
+from walle_stream.types import TIME_MAX_MS
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, encode_file_head
 from walle_stream.wire.event_builder import BlockBuilder
 
@@ -28,7 +29,7 @@ PARTITIONS = 3
 MARKER = bytes(range(12))
 
 values = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=4)
-times = st.integers(0, 2**62) | st.integers(0, 50)
+times = st.integers(0, TIME_MAX_MS) | st.integers(0, 50)
 events = st.builds(
     Event,
     device_id=st.sampled_from(["a", "b", "ü", "d" * 40]) | st.text("xyz", min_size=1),

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from contextlib import contextmanager
 
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -15,7 +16,6 @@ class Topics:
 
     def __init__(self, address):
         self.address = address
-        self._admin = KafkaAdminClient(bootstrap_servers=address)
         self._producer = KafkaProducer(
             bootstrap_servers=address, acks="all", enable_idempotence=True
         )
@@ -23,15 +23,18 @@ class Topics:
 
     def make(self, partitions=4, name=None, **settings):
         name = name or f"source-{uuid.uuid4().hex[:12]}"
-        self._admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
+        with self._admin() as admin:
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
         self._made.append(name)
         return name
 
     def delete(self, name):
-        self._admin.delete_topics([name])
+        with self._admin() as admin:
+            admin.delete_topics([name])
 
     def delete_before(self, name, partition, offset):
-        self._admin.delete_records({TopicPartition(name, partition): offset})
+        with self._admin() as admin:
+            admin.delete_records({TopicPartition(name, partition): offset})
 
     def write(self, name, rows):
         """Write (key, value, partition or None, timestamp or None); dictionaries become JSON."""
@@ -47,7 +50,16 @@ class Topics:
         self._producer.flush(FLUSH_S)
 
     def close(self, *, keeps=False):
-        for name in [] if keeps else self._made:
-            self._admin.delete_topics([name], raise_errors=False)
+        if self._made and not keeps:
+            with self._admin() as admin:
+                admin.delete_topics(self._made, raise_errors=False)
         self._producer.close()
-        self._admin.close()
+
+    @contextmanager
+    def _admin(self):
+        # each time another one: tests kill the broker, and a client that saw that stays confused
+        client = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            yield client
+        finally:
+            client.close()
