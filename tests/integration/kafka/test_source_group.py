@@ -79,7 +79,7 @@ def test_what_was_not_committed_when_it_was_revoked_is_committed_then(address, t
 
 
 def test_a_host_that_does_not_come_back_loses_what_it_had(address, topic):
-    keys = {"pollInterval": "1s", "sessionTimeout": "6s"}
+    keys = {"pollInterval": "4s", "sessionTimeout": "6s"}
     ledger = Ledger()
     first = Host("one", ledger, live(address, topic, **keys))
     while not first.numbers:
