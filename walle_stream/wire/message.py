@@ -13,14 +13,11 @@ The rules of change are those of ``wire.record``.
 from collections.abc import Iterable
 from typing import Final
 
-from walle_stream.errors import EnvelopeError
 from walle_stream.wire.envelope import DownlinkEnvelope
-from walle_stream.wire.record import Headers
+from walle_stream.wire.headers import Headers, read_headers
 
 MESSAGE_VERSION: Final = 1
 """Version of the envelope."""
-
-_DIGITS_MAX: Final = 19
 
 
 def encode_message(envelope: DownlinkEnvelope) -> tuple[bytes, bytes, Headers]:
@@ -50,22 +47,6 @@ def decode_message(
     Raises:
         EnvelopeError: Something is missing, altered or of another version.
     """
-    found = dict(headers)
-    version = found.get("v")
-    if version != b"%d" % MESSAGE_VERSION:
-        raise EnvelopeError(
-            f"a message has envelope version {(version or b'none').decode(errors='replace')}, "
-            f"this side reads {MESSAGE_VERSION}: use the version of walle_stream that wrote it"
-        )
-    if key is None or value is None:
-        raise EnvelopeError(f"a message has no {'key' if key is None else 'value'}")
-    try:
-        incarnation, number, kind = ((found.get(name) or b"").decode() for name in _NAMES)
-        if not (number.isascii() and number.isdecimal() and len(number) <= _DIGITS_MAX):
-            raise EnvelopeError(f"a message's header 'n' is no number: {number[:40]!r}")
-        return DownlinkEnvelope(key.decode(), int(number), incarnation, kind, value)
-    except UnicodeDecodeError as error:
-        raise EnvelopeError(f"a message's key or header is no text: {error}") from error
-
-
-_NAMES: Final = ("inc", "n", "kind")
+    device, payload, found = read_headers("message", MESSAGE_VERSION, key, value, headers)
+    number = found.number("n", is_signed=False)
+    return DownlinkEnvelope(device, number, found.text("inc"), found.text("kind"), payload)

@@ -27,18 +27,13 @@ from typing import Final, Literal
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.headers import Headers, read_headers
 
 RECORD_VERSION: Final = 1
 """Version of the envelope."""
 
 type ValueFormat = Literal["json", "msgpack"]
 """How a record's value is written."""
-
-type Headers = list[tuple[str, bytes]]
-"""As clients of Kafka take them."""
-
-
-_DIGITS_MAX: Final = 19
 
 
 class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
@@ -118,52 +113,26 @@ def decode_record(
     Raises:
         EnvelopeError: Something is missing, altered or of another version.
     """
-    found = dict(headers)
-    version = found.get("v")
-    if version != b"%d" % RECORD_VERSION:
-        raise EnvelopeError(
-            f"a record has envelope version {(version or b'none').decode(errors='replace')}, this "
-            f"side reads {RECORD_VERSION}: use the version of walle_stream that wrote it"
-        )
-    if key is None or value is None:
-        raise EnvelopeError(f"a record has no {'key' if key is None else 'value'}")
-    try:
-        envelope = RecordEnvelope(
-            device_id=key.decode(),
-            incarnation=_text(found, "inc"),
-            partition=_number(found, "p"),
-            epoch=_number(found, "ep"),
-            sequence_number=_number(found, "n"),
-            task=_text(found, "task"),
-            task_version=_text(found, "tv"),
-            event_time_ms=_number(found, "t"),
-            encoding=found.get("enc") or b"",
-            service=(found.get("svc") or b"").decode(),
-            trace_parent=(found.get("traceparent") or b"").decode(),
-        )
-        value_format = _text(found, "ct")
-    except UnicodeDecodeError as error:
-        raise EnvelopeError(f"a record's key or header is no text: {error}") from error
+    device, value, found = read_headers("record", RECORD_VERSION, key, value, headers)
+    envelope = RecordEnvelope(
+        device_id=device,
+        incarnation=found.text("inc"),
+        partition=found.number("p"),
+        epoch=found.number("ep"),
+        sequence_number=found.number("n"),
+        task=found.text("task"),
+        task_version=found.text("tv"),
+        event_time_ms=found.number("t"),
+        encoding=found.get("enc"),
+        service=found.text("svc", ""),
+        trace_parent=found.text("traceparent", ""),
+    )
+    value_format = found.text("ct")
     if value_format == "msgpack":
         return envelope, _to_json(value)
     if value_format != "json":
         raise EnvelopeError(f"a record's value has the unknown format {value_format!r}")
     return envelope, value
-
-
-def _text(headers: dict[str, bytes | None], name: str) -> str:
-    value = headers.get(name)
-    if value is None:
-        raise EnvelopeError(f"a record lacks the header {name!r}")
-    return value.decode()
-
-
-def _number(headers: dict[str, bytes | None], name: str) -> int:
-    text = _text(headers, name)
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
-        raise EnvelopeError(f"a record's header {name!r} is no number: {text[:40]!r}")
-    return int(text)
 
 
 def _to_msgpack(value: bytes) -> bytes:

@@ -14,8 +14,8 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+from walle_stream.wire.headers import Headers
 from walle_stream.wire.record import (
-    Headers,
     RecordEnvelope,
     ValueFormat,
     decode_record,

@@ -40,7 +40,9 @@ def test_messages_of_version_1_are_read_whatever_else_they_have():
         ("n", b"one", "'n' is no number"),
         ("n", b"-1", "'n' is no number"),
         ("n", b"9" * 30, "'n' is no number"),
-        ("n", None, "'n' is no number"),
+        ("n", None, "lacks the header 'n'"),
+        ("inc", None, "lacks the header 'inc'"),
+        ("kind", None, "lacks the header 'kind'"),
         ("kind", b"\xff", "no text"),
     ],
 )

@@ -1,0 +1,105 @@
+"""What all records of a broker's topics have in common: a device as key, headers as text.
+
+``wire.record`` (up) and ``wire.message`` (down) say which headers there are.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from walle_stream.errors import EnvelopeError
+
+type Headers = list[tuple[str, bytes]]
+"""As clients of Kafka take them."""
+
+_DIGITS_MAX: Final = 19
+
+
+class FoundHeaders:
+    """Headers of one record; not trusted."""
+
+    def __init__(self, what: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
+        """Keep them.
+
+        Args:
+            what: What the record is, for messages.
+            headers: Of one name the last counts.
+        """
+        self._what = what
+        self._found = dict(headers)
+
+    def get(self, name: str) -> bytes:
+        """Return a header as it is, empty where there is none."""
+        return self._found.get(name) or b""
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a header as text.
+
+        Args:
+            name: The header.
+            default: Where there is none; None where there must be one.
+
+        Raises:
+            EnvelopeError: It is missing, or no text.
+        """
+        value = self._found.get(name)
+        if value is None:
+            if default is None:
+                raise EnvelopeError(f"a {self._what} lacks the header {name!r}")
+            return default
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise EnvelopeError(f"a {self._what}'s header {name!r} is no text: {error}") from error
+
+    def number(self, name: str, *, is_signed: bool = True) -> int:
+        """Return a header as an integer of 64 bits.
+
+        Args:
+            name: The header.
+            is_signed: Whether it may be below 0.
+
+        Raises:
+            EnvelopeError: It is missing, or no such number.
+        """
+        text = self.text(name)
+        digits = text.removeprefix("-") if is_signed else text
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
+            raise EnvelopeError(f"a {self._what}'s header {name!r} is no number: {text[:40]!r}")
+        return int(text)
+
+
+def read_headers(
+    what: str,
+    version: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+) -> tuple[str, bytes, FoundHeaders]:
+    """Check what every record must have.
+
+    Args:
+        what: What the record is, for messages.
+        version: The one version of its envelope that this side reads.
+        key: Not trusted, as the rest.
+        value: The record's.
+        headers: The record's.
+
+    Returns:
+        The device, the value, and the headers to read on.
+
+    Raises:
+        EnvelopeError: It is of another version, or something is missing or no text.
+    """
+    found = FoundHeaders(what, headers)
+    given = found.get("v")
+    if given != b"%d" % version:
+        raise EnvelopeError(
+            f"a {what} has envelope version {(given or b'none').decode(errors='replace')}, this "
+            f"side reads {version}: use the version of walle_stream that wrote it"
+        )
+    if key is None or value is None:
+        raise EnvelopeError(f"a {what} has no {'key' if key is None else 'value'}")
+    try:
+        return key.decode(), value, found
+    except UnicodeDecodeError as error:
+        raise EnvelopeError(f"a {what}'s key is no text: {error}") from error
