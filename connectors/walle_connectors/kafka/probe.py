@@ -32,25 +32,35 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
     Raises:
         BrokerUnreachableError: None answers as it should; says why for each.
     """
-    context = _context(connection)
+    context = tls_context(connection)
     reasons = []
     for address in connection.brokers:
         try:
-            return _probe(address, context, timeout_s)
+            return probe_broker(address, context, timeout_s)
         except (OSError, ValueError) as error:
-            reasons.append(f"{address}: {_reason(error)}")
+            reasons.append(f"{address}: {failure_reason(error)}")
     raise BrokerUnreachableError(
         f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
     )
 
 
-def _context(connection: Connection) -> ssl.SSLContext | None:
+def tls_context(connection: Connection) -> ssl.SSLContext | None:
+    """Return what TLS connections are made with, None without TLS.
+
+    Args:
+        connection: Whose files.
+
+    Raises:
+        BrokerUnreachableError: A file is missing, or cannot be used.
+    """
     tls = connection.tls
     if tls is None:
         return None
     for name, path in (("ca", tls.ca), ("cert", tls.cert), ("key", tls.key)):
         if path is not None and not path.is_file():
-            raise BrokerUnreachableError(f"there is no file {path}: correct `tls.{name}`")
+            raise BrokerUnreachableError(
+                f"there is no file {path}: correct `tls.{name}`, which cannot be read"
+            )
     try:
         # as kafka-python makes it: what it takes is not refused here, and the other way round
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -62,13 +72,28 @@ def _context(connection: Connection) -> ssl.SSLContext | None:
             context.load_cert_chain(tls.cert, tls.key)
     except (OSError, ValueError) as error:
         raise BrokerUnreachableError(
-            f"the files of `tls` cannot be read ({_reason(error)}): they must be in PEM format, "
-            "`key` that of `cert`"
+            f"the files of `tls` cannot be used, or cannot be read ({failure_reason(error)}): they "
+            "must be in PEM format, `key` that of `cert`"
         ) from error
     return context
 
 
-def _probe(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:
+def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:
+    """Open a connection to one broker, and close it; blocks.
+
+    Args:
+        address: ``HOST:PORT``.
+        context: For TLS.
+        timeout_s: Longest wait.
+
+    Returns:
+        As ``probe_brokers``.
+
+    Raises:
+        SSLError: TLS is refused by either side.
+        SSLEOFError: The broker hung up; an ``SSLError``, too.
+        OSError: It does not answer.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     with socket.create_connection((host, int(port)), timeout_s) as plain:
@@ -78,17 +103,25 @@ def _probe(address: str, context: ssl.SSLContext | None, timeout_s: float) -> da
             certificate = encrypted.getpeercert() or {}
             encrypted.settimeout(_ALERT_WAIT_S)
             try:
-                if encrypted.recv(1) == b"":
-                    raise ConnectionResetError(_CLOSED)
+                is_open = encrypted.recv(1) != b""
             except TimeoutError:
-                pass  # nothing to say: we are welcome
+                is_open = True  # nothing to say: we are welcome
+            except ConnectionError:
+                is_open = False
+            if not is_open:
+                raise ssl.SSLEOFError(_CLOSED)
     ends = certificate.get("notAfter")
     if not isinstance(ends, str):
         return None
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(ends), UTC)
 
 
-def _reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
+    """Say why a probe failed, in words for a person.
+
+    Args:
+        error: What ``probe_broker`` raised.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message or error.reason}"
     if isinstance(error, ssl.SSLEOFError):

@@ -1,20 +1,23 @@
-"""Whether a broker answers, and why not, before a client is made.
+"""Waits until a broker answers, before a client is made.
 
 kafka-python tries until its time is over and then says that it could not; that a
 certificate has expired stands only in its log. So we knock ourselves first.
 """
 
-import socket
 import ssl
 import time
 from typing import Final
 
-from walle_connectors.kafka.connection import Connection, Tls
+from walle_connectors.kafka.connection import Connection
+from walle_connectors.kafka.probe import (
+    PROBE_TIMEOUT_S,
+    failure_reason,
+    probe_broker,
+    tls_context,
+)
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
-_TRY_S: Final = 3.0  # for one broker
-_ALERT_S: Final = 0.2  # TLS 1.3 refuses our certificate only after the handshake
 _PAUSE_S: Final = 0.2
 
 
@@ -29,63 +32,24 @@ def expect_broker(connection: Connection, timeout_ms: int) -> None:
         BrokerUnreachableError: None does in time, or TLS is refused by either side.
     """
     deadline_ms = monotonic_ms() + timeout_ms
-    names = ", ".join(connection.brokers)
+    context = tls_context(connection)
     while True:
         reasons = []
         for broker in connection.brokers:
             try:
-                _knock(broker, connection.tls, min(_TRY_S, timeout_ms / 1000.0))
+                probe_broker(broker, context, min(PROBE_TIMEOUT_S, timeout_ms / 1000.0))
             except ssl.SSLError as error:
                 raise BrokerUnreachableError(
-                    f"broker {broker}: TLS is refused: {_tls_reason(error)}; correct `tls`, or "
+                    f"broker {broker}: TLS is refused: {failure_reason(error)}; correct `tls`, or "
                     "the certificates"
                 ) from error
-            except OSError as error:
-                reasons.append(f"{error.strerror or error}")
+            except (OSError, ValueError) as error:
+                reasons.append(failure_reason(error))
             else:
                 return
         if monotonic_ms() >= deadline_ms:
             raise BrokerUnreachableError(
-                f"no broker answers at {names} within {timeout_ms} ms "
+                f"no broker answers at {', '.join(connection.brokers)} within {timeout_ms} ms "
                 f"({'; '.join(dict.fromkeys(reasons))}): start it, or correct `brokers`"
             )
         time.sleep(_PAUSE_S)
-
-
-def _knock(broker: str, tls: Tls | None, timeout_s: float) -> None:
-    host, _, port = broker.rpartition(":")
-    host = host.strip("[]")
-    with socket.create_connection((host, int(port)), timeout_s) as plain:
-        if tls is None:
-            return
-        with _context(tls).wrap_socket(plain, server_hostname=host) as secured:
-            secured.settimeout(_ALERT_S)
-            try:
-                secured.recv(1)
-            except TimeoutError:
-                return  # it waits for us to speak: accepted
-            except ConnectionError as error:
-                raise ssl.SSLError(f"the broker hung up ({error})") from error
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=tls.ca)
-        if tls.cert is not None:
-            context.load_cert_chain(tls.cert, tls.key)
-    except ssl.SSLError as error:
-        raise BrokerUnreachableError(
-            f"tls: a certificate or key cannot be used ({error.reason or error}): correct `tls`"
-        ) from error
-    except OSError as error:
-        files = ", ".join(str(each) for each in (tls.ca, tls.cert, tls.key) if each)
-        raise BrokerUnreachableError(
-            f"tls: one of {files} cannot be read ({error.strerror}): correct `tls`"
-        ) from error
-    return context
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    return (error.reason or str(error)).lower().replace("_", " ")
