@@ -6,6 +6,7 @@ set -u
 py=$1
 other=$2
 shift 2
+set -- --durations=25 --durations-min=2 "$@" # where the quarter of an hour goes
 log=$(mktemp)
 kafka_log=$(mktemp)
 trap 'rm -f "$log" "$kafka_log"' EXIT

@@ -8,45 +8,29 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from walle_connectors.brokers import Connection
 from walle_connectors.faust.visits import VisitPolicy
 from walle_stream.errors import SpecFileError, TunnelError
 from walle_stream.spec.loader import load_pipeline
-from walle_stream.spec.models import PathField, Task
+from walle_stream.spec.models import Task
 
 _CONNECTOR = "kafka"
 
 
 class _Partial(BaseModel):
-    model_config = ConfigDict(
-        extra="ignore", frozen=True, alias_generator=to_camel, validate_by_name=True
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-class Tls(_Partial):
-    """Files of a TLS connection, PEM; with ``cert`` and ``key`` it is mutual."""
-
-    ca: PathField | None = None
-    cert: PathField | None = None
-    key: PathField | None = None
-
-
-class KafkaPart(_Partial):
+class KafkaPart(Connection):
     """The keys of ``spec.source`` and ``spec.tunnel`` that are read here."""
 
-    brokers: Annotated[
-        tuple[Annotated[str, StringConstraints(min_length=1)], ...], BeforeValidator(_as_list)
-    ] = Field(min_length=1)
+    model_config = ConfigDict(extra="ignore")
+
     topic: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
-    tls: Tls | None = None
     client_id: str = "walle-cloud"
 
 

@@ -1,7 +1,7 @@
 """Apache Kafka: raw events of a topic, and the tunnel: features and calls up, answers down.
 
-``connection`` is what all parts share. ``source`` reads a topic, ``replay`` writes and
-records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
+``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
+and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
 the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames and frames
 of records. ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra:
 nothing here imports it before it is needed.

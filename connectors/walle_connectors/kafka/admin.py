@@ -7,7 +7,7 @@ from typing import Any, Final
 from kafka.errors import KafkaError
 
 from kafka import KafkaAdminClient
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 

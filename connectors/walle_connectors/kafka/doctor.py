@@ -13,10 +13,10 @@ from typing import Any, Final, Literal
 import msgspec
 from kafka.errors import KafkaError
 
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.certificates import certificate_end
 from walle_connectors.kafka.connecting import close_producer, make_producer
-from walle_connectors.kafka.connection import Connection
 from walle_connectors.kafka.pipeline import KafkaPart
 from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.topics import (

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR
-from walle_connectors.kafka.connection import Connection
 from walle_connectors.kafka.topics import NeededTopic, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import SpecFileError

@@ -9,7 +9,7 @@ import ssl
 from datetime import UTC, datetime
 from typing import Final
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_stream.errors import BrokerUnreachableError
 
 PROBE_TIMEOUT_S: Final = 3.0

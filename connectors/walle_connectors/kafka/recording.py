@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_stream.errors import SourceError

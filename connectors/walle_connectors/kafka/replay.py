@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
+from walle_connectors.brokers import Connection
 from walle_connectors.file_stream import READ_ERRORS, FileStream
-from walle_connectors.kafka.connection import Connection
 from walle_connectors.kafka.recording import record
 from walle_connectors.kafka.source.client import source_errors
 from walle_connectors.kafka.source.reaching import expect_broker

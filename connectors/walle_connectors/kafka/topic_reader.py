@@ -15,8 +15,8 @@ from typing import Any, Final
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from kafka import KafkaConsumer, TopicPartition
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import BOOTSTRAP_MS, connect
-from walle_connectors.kafka.connection import Connection
 from walle_stream.errors import TopicError
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import msgspec
 from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.connection import Connection
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import TopicError
 

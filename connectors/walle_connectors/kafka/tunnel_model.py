@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_stream.spec.scalars import SizeBytes
 
 type Codec = Literal["zstd", "lz4", "gzip", "snappy", "none"]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 

@@ -8,7 +8,7 @@ import ssl
 import time
 from typing import Final
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.probe import (
     PROBE_TIMEOUT_S,
     failure_reason,

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.source.reaching import expect_broker
 from walle_stream.errors import BrokerUnreachableError
 

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 from pydantic import ValidationError
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import BrokerUnreachableError

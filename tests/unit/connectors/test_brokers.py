@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from walle_connectors.kafka.connection import Connection
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.source import KafkaSourceModel
 
 

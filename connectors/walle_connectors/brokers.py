@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster: keys of the YAML, and what clients take."""
+"""How every connector reaches a Kafka cluster: keys of the YAML, and what clients take."""
 
 import re
 from typing import Annotated, Any, Final, Self
