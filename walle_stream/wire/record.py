@@ -1,8 +1,8 @@
 """One feature or call as one record of a broker's topic: key, headers, value.
 
 The key is the device, so that a device's records keep their order. The value is the
-feature as the script made it, JSON or MessagePack, readable by anyone; what goes with it
-stands in headers, as text::
+feature as the script made it, in JSON or MessagePack readable by anyone; what goes with
+it stands in headers, as text::
 
     v             version of this envelope
     inc           incarnation of the sender's data directory, 16 hexadecimal digits
@@ -10,7 +10,7 @@ stands in headers, as text::
     n             sequence number of the device, contiguous from 1 per incarnation
     task  tv      task and its version
     t             event time of the waking event, epoch milliseconds
-    ct            format of the value: json or msgpack
+    ct            format of the value: json, msgpack or compact (see ``wire.compact``)
     enc           encoding beside the feature, raw bytes; absent where there is none
     svc           service that is asked; only calls have it, their value is the question
     traceparent   W3C trace context; optional
@@ -21,18 +21,19 @@ something else is a new version, which it refuses. Of one record delivered twice
 ``idempotency_key`` is the same.
 """
 
-from collections.abc import Iterable
-from typing import Final, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
 
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.compact import decode_compact, encode_compact
 from walle_stream.wire.headers import Headers, read_headers
 
 RECORD_VERSION: Final = 1
 """Version of the envelope."""
 
-type ValueFormat = Literal["json", "msgpack"]
+type ValueFormat = Literal["json", "msgpack", "compact"]
 """How a record's value is written."""
 
 
@@ -73,7 +74,8 @@ def encode_record(
         Key, value, headers.
 
     Raises:
-        EnvelopeError: The value is no JSON and shall travel as MessagePack.
+        EnvelopeError: The value is no JSON, or has integers of more than 64 bits, and shall
+            travel in another format.
     """
     headers: Headers = [
         ("v", b"%d" % RECORD_VERSION),
@@ -92,8 +94,8 @@ def encode_record(
         headers.append(("svc", envelope.service.encode()))
     if envelope.trace_parent:
         headers.append(("traceparent", envelope.trace_parent.encode()))
-    if value_format == "msgpack":
-        value = _to_msgpack(value)
+    if value_format != "json":
+        value = _from_json(value, _WRITERS[value_format])
     return envelope.device_id.encode(), value, headers
 
 
@@ -128,24 +130,35 @@ def decode_record(
         trace_parent=found.text("traceparent", ""),
     )
     value_format = found.text("ct")
-    if value_format == "msgpack":
-        return envelope, _to_json(value)
-    if value_format != "json":
+    if value_format == "json":
+        return envelope, value
+    read = _READERS.get(value_format)
+    if read is None:
         raise EnvelopeError(f"a record's value has the unknown format {value_format!r}")
-    return envelope, value
+    return envelope, _to_json(value, value_format, read)
 
 
-def _to_msgpack(value: bytes) -> bytes:
+_WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
+    "msgpack": msgspec.msgpack.encode,
+    "compact": encode_compact,
+}
+_READERS: Final[dict[str, Callable[[bytes], Any]]] = {
+    "msgpack": msgspec.msgpack.decode,
+    "compact": decode_compact,
+}
+
+
+def _from_json(value: bytes, write: Callable[[Any], bytes]) -> bytes:
     try:
-        return msgspec.msgpack.encode(msgspec.json.decode(value))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise EnvelopeError(f"a feature is no JSON: {error}") from error
+        return write(msgspec.json.decode(value))
+    except (msgspec.DecodeError, OverflowError, RecursionError) as error:
+        raise EnvelopeError(f"a feature is no JSON of 64 bits: {error}") from error
 
 
-def _to_json(value: bytes) -> bytes:
+def _to_json(value: bytes, value_format: str, read: Callable[[bytes], Any]) -> bytes:
     try:
-        return msgspec.json.encode(msgspec.msgpack.decode(value))
+        return msgspec.json.encode(read(value))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise EnvelopeError(
-            f"a record's value is no MessagePack of JSON values: {error}"
+            f"a record's value is no JSON values as {value_format}: {error}"
         ) from error

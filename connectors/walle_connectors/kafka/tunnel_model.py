@@ -6,6 +6,7 @@ from pydantic import Field, StringConstraints
 
 from walle_connectors.brokers import Connection
 from walle_stream.spec.scalars import SizeBytes
+from walle_stream.wire.record import ValueFormat
 
 type Codec = Literal["zstd", "lz4", "gzip", "snappy", "none"]
 """What batches of records are compressed with."""
@@ -27,9 +28,7 @@ class KafkaTunnelModel(Connection):
     down_topic: TopicName | None = Field(
         default=None, description="For messages to devices; nothing comes down without it."
     )
-    format: Literal["json", "msgpack"] = Field(
-        default="json", description="What features travel as."
-    )
+    format: ValueFormat = Field(default="json", description="What features travel as.")
     codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
     linger_ms: Annotated[int, Field(strict=True, ge=0, le=60_000)] = Field(
         default=0, description="Longest wait for more records of a batch."

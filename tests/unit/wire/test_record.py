@@ -41,7 +41,7 @@ STORED = (
 )
 
 
-@pytest.mark.parametrize("value_format", ["json", "msgpack"])
+@pytest.mark.parametrize("value_format", ["json", "msgpack", "compact"])
 @pytest.mark.parametrize("changes", [{}, {"service": "ask", "encoding": b""}])
 def test_what_was_sent_comes_back(value_format, changes):
     envelope = msgspec.structs.replace(ENVELOPE, trace_parent="00-ab-cd-01", **changes)
@@ -85,7 +85,8 @@ def test_a_record_has_one_key_however_often_it_is_delivered():
         ("ep", "\u0663".encode(), "header 'ep' is no number"),
         ("task", b"\xff", "no text"),
         ("ct", b"avro", "unknown format 'avro'"),
-        ("ct", b"msgpack", "no MessagePack"),
+        ("ct", b"msgpack", "no JSON values as msgpack"),
+        ("ct", b"compact", "no JSON values as compact"),
     ],
 )
 def test_what_is_wrong_is_named(name, value, words):
@@ -106,6 +107,12 @@ def test_a_record_without_key_or_value_is_refused():
 def test_a_feature_that_is_no_json_cannot_travel_as_messagepack():
     with pytest.raises(EnvelopeError, match="no JSON"):
         encode_record(ENVELOPE, b"{", "msgpack")
+
+
+@pytest.mark.parametrize("value_format", ["msgpack", "compact"])
+def test_an_integer_beyond_64_bits_travels_as_json_only(value_format):
+    with pytest.raises(EnvelopeError, match="64 bits"):
+        encode_record(ENVELOPE, b"[%d]" % 2**70, value_format)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -131,7 +138,7 @@ envelopes = st.builds(
 )
 
 
-@given(envelopes, values, st.sampled_from(["json", "msgpack"]))
+@given(envelopes, values, st.sampled_from(["json", "msgpack", "compact"]))
 def test_any_record_comes_back(envelope, value, value_format):
     record = encode_record(envelope, msgspec.json.encode(value), value_format)
     found, given_back = decode_record(*record)
@@ -139,9 +146,9 @@ def test_any_record_comes_back(envelope, value, value_format):
     assert msgspec.json.decode(given_back) == value
 
 
-@given(envelopes, st.data())
-def test_hostile_records_are_refused_or_read_as_json(envelope, data):
-    key, value, headers = encode_record(envelope, VALUE, "msgpack")
+@given(envelopes, st.data(), st.sampled_from(["msgpack", "compact"]))
+def test_hostile_records_are_refused_or_read_as_json(envelope, data, value_format):
+    key, value, headers = encode_record(envelope, VALUE, value_format)
     names = [name for name, _ in headers]
     changed = data.draw(st.dictionaries(st.sampled_from(names), st.none() | st.binary(max_size=30)))
     altered = bytearray(value)
@@ -151,13 +158,13 @@ def test_hostile_records_are_refused_or_read_as_json(envelope, data):
     with suppress(EnvelopeError):
         found, text = decode_record(key, cut, [*headers, *changed.items()])
         assert found.device_id == envelope.device_id
-        if dict([*headers, *changed.items()])["ct"] == b"msgpack":
+        if dict([*headers, *changed.items()])["ct"] in {b"msgpack", b"compact"}:
             msgspec.json.decode(text)
 
 
 def test_deep_nesting_is_refused_not_followed():
     key, _, headers = encode_record(ENVELOPE, b"{}", "msgpack")
-    with pytest.raises(EnvelopeError, match="no MessagePack"):
+    with pytest.raises(EnvelopeError, match="no JSON values as msgpack"):
         decode_record(key, b"\x91" * 100_000, headers)
     with pytest.raises(EnvelopeError, match="no JSON"):
         encode_record(ENVELOPE, b"[" * 100_000, "msgpack")
