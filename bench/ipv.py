@@ -1,0 +1,148 @@
+"""The same features made at the device and in the cloud, over one broker: make bench-ipv.
+
+The simulated shop's events go two ways: (a) through the device side of
+``configs/ipv-kafka.yaml``, features into the tunnel; (b) raw into a topic, from which
+``walle cloud --baseline``, an idiomatic Faust program, makes the same features at the
+exit, with no window behind it. Both are fed at half of what the baseline can take, in
+turns, by a fixed schedule. Then once more with raw events that come late, twice or
+never to the cloud; and as fast as it goes, for the bytes. Progress on stderr.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from apart import ROOT
+from console import keep, show, surroundings
+from ipv_parts.judging import bars, judge
+from ipv_parts.network import FAULTY, Network
+from ipv_parts.rounds import Bench, baseline_capacity, baseline_round, device_round, raw_bytes
+from ipv_parts.shop import shop_lines, true_features
+from ipv_parts.tables import figure, tables
+from ipv_parts.topics import Topics
+from vm_parts.measuring import say
+
+from walle_stream.testing.broker import open_broker
+
+_BYTES_LINGER_MS: Final = 100
+_CAPACITY_EVENTS: Final = 20_000
+_CODECS: Final = ("none", "zstd")
+
+
+def main() -> int:
+    """Measure, print the tables, write the JSON."""
+    options = _options()
+    began, load = time.monotonic(), os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
+        home = Path(folder)
+        with open_broker(home / "broker") as broker, closing(Topics(broker.address())) as topics:
+            result = _measure(options, home, topics, broker.kind)
+    result |= {**surroundings(load), "wall_s": round(time.monotonic() - began, 1)}
+    result["bars"] = bars(result)
+    show(tables(result))
+    path = options.json or (None if options.quick else ROOT / "bench/results/ipv.json")
+    keep(result, path, "a quick look")
+    if options.plot:
+        options.plot.write_text(figure(result))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, help="of each side (5)")
+    parser.add_argument("--seconds", type=float, help="how long a round is fed (20)")
+    parser.add_argument("--devices", type=int, help="visitors of the shop (1,000)")
+    parser.add_argument("--rate", type=float, help="events a second (half of the capacity)")
+    parser.add_argument("--seed", type=int, default=2022)
+    parser.add_argument("--quick", action="store_true", help="a minute: a small shop, one round")
+    parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
+    parser.add_argument("--json", type=Path, help="bench/results/ipv.json")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="the figure, SVG")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.seconds = options.seconds or (5.0 if options.quick else 20.0)
+    options.devices = options.devices or (100 if options.quick else 1_000)
+    if min(options.rounds, options.seconds, options.devices, options.rate or 1.0) <= 0:
+        parser.error("--rounds, --seconds, --devices and --rate must be above 0")
+    return options
+
+
+def _measure(options: argparse.Namespace, home: Path, topics: Topics, kind: str) -> dict[str, Any]:
+    source = home / "shop.jsonl"
+    tried = min(_CAPACITY_EVENTS, 4_000 if options.quick else _CAPACITY_EVENTS)
+    capacity = 0.0
+    rate = options.rate
+    if rate is None:
+        bench, _ = _bench(options, source, topics, tried)
+        capacity = baseline_capacity(bench)
+        rate = capacity / 2
+        say(f"the baseline takes {capacity:,.0f} events a second: fed at {rate:,.0f}")
+    bench, truth = _bench(options, source, topics, int(rate * options.seconds))
+    scenes: dict[str, Any] = {}
+    for scene, network in (("clean", Network()), ("faulty", FAULTY)):
+        rounds: dict[str, list[Any]] = {"device": [], "baseline": []}
+        for number in range(options.rounds):
+            made = {
+                "device": lambda: device_round(bench, rate),
+                "baseline": lambda network=network, number=number: baseline_round(
+                    bench, rate, network, options.seed + number
+                ),
+            }
+            # who comes first changes, as the machine may get slower or faster
+            for side in sorted(made, reverse=bool(number % 2)):
+                rounds[side].append(judge(made[side](), truth))
+            say(f"{scene}, round {number + 1} of {options.rounds}: {_said(rounds)}")
+        scenes[scene] = rounds
+    return {
+        "bench": "ipv",
+        "trial": options.trial,
+        "quick": options.quick,
+        "seed": options.seed,
+        "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "devices")},
+        "broker": kind,
+        "baseline_events_per_s": round(capacity, 1),
+        "events_per_s": round(rate, 1),
+        "fed_events": bench.events,
+        "network": FAULTY._asdict(),
+        **scenes,
+        "bytes": {codec: _bytes(bench, codec) for codec in _CODECS},
+    }
+
+
+def _bench(
+    options: argparse.Namespace, source: Path, topics: Topics, events: int
+) -> tuple[Bench, dict[Any, dict[str, Any]]]:
+    lines = shop_lines(options.devices, options.seed, events)
+    source.write_bytes(b"\n".join(lines) + b"\n")
+    truth = true_features(lines)
+    return Bench(topics, topics.brokers, source, len(truth), events), truth
+
+
+def _bytes(bench: Bench, codec: str) -> dict[str, int]:
+    # batches fill up on both sides: nothing waits for a schedule
+    full = bench._replace(codec=codec, linger_ms=_BYTES_LINGER_MS)
+    outcome = device_round(full, 0.0)
+    found = {
+        "baseline": raw_bytes(full),
+        "device": outcome.uplink_bytes,
+        "features": len(outcome.usable),
+    }
+    say(f"bytes, {codec}: {found['device'] / found['baseline']:.2%} of the baseline's")
+    return found
+
+
+def _said(rounds: dict[str, list[Any]]) -> str:
+    return ", ".join(
+        f"{side} {(last := found[-1])['usable_ms']['p50']:.1f} to "
+        f"{last['usable_ms']['p99']:.1f} ms, {last['errors']['missing']} missing, "
+        f"{last['errors']['differing'] + last['errors']['beyond']} wrong"
+        for side, found in rounds.items()
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,117 @@
+"""Latencies and errors of a round, and the bars."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ipv_parts.rounds import Outcome
+from ipv_parts.shop import Key
+
+WARM_UP: Final = 0.2
+"""Share of the exits that is not counted in latencies."""
+
+
+def judge(outcome: Outcome, truth: dict[Key, dict[str, Any]]) -> dict[str, Any]:
+    """Compare a round with the truth.
+
+    Args:
+        outcome: What it made.
+        truth: Features of all views that ended with an exit.
+
+    Returns:
+        Latencies in milliseconds (``committed_ms`` only of the device side), errors, costs.
+    """
+    order = sorted(outcome.exits, key=outcome.exits.__getitem__)
+    counted = [key for key in order[int(len(order) * WARM_UP) :] if key in truth]
+    usable = {key: each.at_ms for key, each in outcome.usable.items()}
+    seen = {key: each.feature for key, each in outcome.usable.items()}
+    of_exits = {key: each for key, each in seen.items() if each["cause"] == "exit"}
+    found: dict[str, Any] = {
+        "usable_ms": _waited(outcome.exits, usable, counted),
+        "errors": {
+            "expected": len(truth),
+            "missing": sum(key not in of_exits for key in truth),
+            "differing": sum(truth[key] != each for key, each in of_exits.items() if key in truth),
+            "beyond": sum(key not in truth for key in seen),
+            "doubled": outcome.doubled,
+        },
+        "cpu_s": {side: round(spent, 3) for side, spent in outcome.cpu_s.items()},
+        "uplink_bytes": outcome.uplink_bytes,
+        "cores": outcome.cores,
+    }
+    if outcome.committed:
+        found["committed_ms"] = _waited(outcome.exits, outcome.committed, counted)
+    return found
+
+
+def wrong_share(rounds: Sequence[dict[str, Any]]) -> float:
+    """Return the share of the features of some rounds that is not as it should be.
+
+    Args:
+        rounds: Of ``judge``.
+    """
+    errors = [each["errors"] for each in rounds]
+    wrong = sum(sum(each.values()) - each["expected"] for each in errors)
+    return wrong / sum(each["expected"] for each in errors)
+
+
+def middle(rounds: Sequence[dict[str, Any]], name: str, share: str) -> float:
+    """Return the median over rounds of a latency's quantile, milliseconds.
+
+    Args:
+        rounds: Of ``judge``.
+        name: ``usable_ms`` or ``committed_ms``.
+        share: ``p50`` or ``p99``.
+    """
+    return round(statistics.median(each[name][share] for each in rounds), 3)
+
+
+def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the bars with their figures.
+
+    Args:
+        result: Of a whole run.
+    """
+    device = result["clean"]["device"]
+    everything = [*device, *result["faulty"]["device"]]
+    plain, packed = result["bytes"]["none"], result["bytes"]["zstd"]
+    wrong = wrong_share(everything)
+    return [
+        _bar(
+            "page exit to commit at the device, p50",
+            "< 5 ms",
+            middle(device, "committed_ms", "p50"),
+            5,
+        ),
+        _bar(
+            "page exit to commit at the device, p99",
+            "< 44 ms",
+            middle(device, "committed_ms", "p99"),
+            44,
+        ),
+        _bar("bytes of the baseline, both plain", "<= 5 %", _share(plain), 5.000_001),
+        _bar("bytes of the baseline, both zstd", "<= 10 %", _share(packed), 10.000_001),
+        _bar("wrong features of the device side", "0 %", round(1e2 * wrong, 4), 1e-9),
+    ]
+
+
+def _share(found: dict[str, int]) -> float:
+    return round(1e2 * found["device"] / found["baseline"], 2)
+
+
+def _bar(name: str, bar: str, value: float, below: float) -> dict[str, Any]:
+    return {"name": name, "bar": bar, "value": value, "met": value < below, "note": ""}
+
+
+def _waited(
+    since: dict[Key, float], until: dict[Key, float], keys: Sequence[Key]
+) -> dict[str, float]:
+    waited = sorted(until[key] - since[key] for key in keys if key in until)
+    if not waited:
+        raise RuntimeError("no feature of an exit arrived: give more events")
+    return {
+        "count": len(waited),
+        "p50": round(waited[len(waited) // 2], 3),
+        "p99": round(waited[min(int(len(waited) * 0.99), len(waited) - 1)], 3),
+        "max": round(waited[-1], 3),
+    }
