@@ -157,6 +157,9 @@ class Campaign:
         while self._part.kills < self._part.wanted:
             if self._run_and_kill(target, data_dir).kind == "done":
                 return
+            standing = target.standing(data_dir)
+            if standing is not None and standing.is_complete:
+                break  # no kill counts any more, and the next may always come before the end
         self._finish(target, data_dir)
 
     def _run_and_kill(self, target: Target, data_dir: Path) -> RunEnd:

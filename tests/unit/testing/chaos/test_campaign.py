@@ -102,6 +102,23 @@ class SlowRun(StepsRun):
         return super().await_end(timeout_s)
 
 
+class Lingers(Steps):
+    """Does not end before it is killed, also when there is nothing left to do."""
+
+    roles = (Role("run", ends_run=True),)
+
+    def start(self, data_dir, _role="", _crash=""):
+        data_dir.mkdir(exist_ok=True)
+        return LingersRun(data_dir, is_armed=False, is_unkilled=data_dir.name == "reference")
+
+
+class LingersRun(StepsRun):
+    def go(self, steps):
+        super().go(steps)
+        if steps < STEPS:
+            self.end = None
+
+
 class Loses(Steps):
     """Loses a line when it was killed."""
 
@@ -122,7 +139,7 @@ class Fails(Steps):
 
 @pytest.fixture(autouse=True)
 def _named(monkeypatch):
-    for cls in (Steps, Seldom, Slow, Loses, Fails):
+    for cls in (Steps, Seldom, Slow, Lingers, Loses, Fails):
         monkeypatch.setitem(targets(), cls.__name__, f"{__name__}:{cls.__name__}")
     monkeypatch.setattr("walle_stream.testing.chaos.targets.import_module", lambda _name: THIS)
 
@@ -134,7 +151,7 @@ def targets():
 
 
 class THIS:
-    Steps, Seldom, Slow, Loses, Fails = Steps, Seldom, Slow, Loses, Fails
+    Steps, Seldom, Slow, Lingers, Loses, Fails = Steps, Seldom, Slow, Lingers, Loses, Fails
 
 
 def plan(*parts, **keys):
@@ -205,6 +222,13 @@ def test_a_machine_on_which_every_kill_comes_too_early_gets_more_time(tmp_path):
     report = Campaign(plan(("Slow", 4)), tmp_path / "c").run()
     assert report.kills == 4
     assert 0 < report.parts[0].not_counted < 100
+
+
+def test_a_life_that_is_complete_is_ended_however_early_kills_come(tmp_path):
+    report = Campaign(plan(PartPlan("Lingers", 7)), tmp_path / "c").run()
+    [part] = report.parts
+    assert (part.kills, part.lives, report.mismatches) == (7, 4, [])
+    assert part.not_counted == 3  # one a life, at its end
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -70,7 +71,9 @@ def test_a_run_that_fails_says_what_it_said(run):
 
 def test_a_run_may_give_up_when_its_vm_was_killed(run):
     assert run.kill("vm", 3)
-    assert not run.kill("vm", 3)
+    deadline = time.monotonic() + 30.0
+    while run.kill("vm", 3):  # dying takes a moment on a busy machine
+        assert time.monotonic() < deadline
     run.end_with(5)
     assert run.await_end(30.0).kind == "gave up"
 
