@@ -225,7 +225,7 @@ def test_a_machine_on_which_every_kill_comes_too_early_gets_more_time(tmp_path):
 
 
 def test_a_life_that_is_complete_is_ended_however_early_kills_come(tmp_path):
-    report = Campaign(plan(PartPlan("Lingers", 7)), tmp_path / "c").run()
+    report = Campaign(plan(("Lingers", 7)), tmp_path / "c").run()
     [part] = report.parts
     assert (part.kills, part.lives, report.mismatches) == (7, 4, [])
     assert part.not_counted == 3  # one a life, at its end
