@@ -57,7 +57,8 @@ chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where i
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-vm bench-report
+.PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-vm bench-ipv \
+    bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
@@ -72,6 +73,8 @@ bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pyt
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)
 	@if [ -x $(OTHER)/bin/python ]; then $(OTHER)/bin/python bench/vm.py $(ARGS); fi
+bench-ipv: setup ## features at the device and in the cloud over one broker: latency, bytes, errors
+	@$(PY) bench/ipv.py $(ARGS)
 bench-report: setup ## tables from bench/results
 	@$(PY) bench/report.py $(ARGS)
 

@@ -22,7 +22,7 @@ from ipv_parts.judging import bars, judge
 from ipv_parts.network import FAULTY, Network
 from ipv_parts.rounds import Bench, baseline_capacity, baseline_round, device_round, raw_bytes
 from ipv_parts.shop import shop_lines, true_features
-from ipv_parts.tables import figure, tables
+from ipv_parts.tables import tables
 from ipv_parts.topics import Topics
 from vm_parts.measuring import say
 
@@ -46,8 +46,6 @@ def main() -> int:
     show(tables(result))
     path = options.json or (None if options.quick else ROOT / "bench/results/ipv.json")
     keep(result, path, "a quick look")
-    if options.plot:
-        options.plot.write_text(figure(result))
     return 0
 
 
@@ -61,7 +59,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute: a small shop, one round")
     parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
     parser.add_argument("--json", type=Path, help="bench/results/ipv.json")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="the figure, SVG")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     options.seconds = options.seconds or (5.0 if options.quick else 20.0)

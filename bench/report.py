@@ -8,6 +8,8 @@ import msgspec
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
 from growth_parts.tables import tables as growth_tables
+from ipv_parts.tables import figure as ipv_figure
+from ipv_parts.tables import tables as ipv_tables
 from latency_parts.tables import figure as latency_figure
 from latency_parts.tables import tables as latency_tables
 from peers_parts.tables import figure as peers_figure
@@ -181,6 +183,26 @@ def growth_lines(result: dict) -> list[str]:
     return [*lines, *_table_lines(growth_tables(result))]
 
 
+def ipv_lines(result: dict) -> list[str]:
+    """Return the tables and the figure of features made at the device and in the cloud."""
+    settings = result["settings"]
+    lines = [
+        "## Item page views at the device and in the cloud, over one broker",
+        "",
+        (
+            f"{result['fed_events']:,} events in {settings['seconds']:g} s, half of the "
+            f"{result['baseline_events_per_s']:,.0f} a second that the baseline takes; "
+            f"{settings['devices']:,} devices, rounds: {settings['rounds']} of each. "
+            f"{_where(result)}.{_trial(result)}"
+        ),
+        "",
+        "![From page exit to a feature](ipv.svg)",
+        "",
+    ]
+    (RESULTS / "ipv.svg").write_text(ipv_figure(result))
+    return [*lines, *_table_lines(ipv_tables(result))]
+
+
 def _where(result: dict) -> str:
     machine = result["machine"]
     return (
@@ -215,6 +237,7 @@ RENDERERS = {
     "latency.json": latency_lines,
     "growth.json": growth_lines,
     "peers.json": peers_lines,
+    "ipv.json": ipv_lines,
     "fleet.json": fleet_lines,
     "chaos.json": chaos_lines,
     "vm-3.14.json": vm_lines,
