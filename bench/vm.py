@@ -112,6 +112,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         cycles=5 if quick else 100,
         # two processes are as fast as N cores let them be: N * 0.95 for N tasks
         control_min=0.0 if quick else CONTROL_MIN * options.tasks / 2,
+        batches=1 if quick else 4,
     )
 
 

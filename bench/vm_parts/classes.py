@@ -16,7 +16,6 @@ from vm_parts.measuring import Settings, distribution, quartiles, say
 from vm_parts.plain import load, run_groups, tune_gc
 from vm_parts.scripts import CLASSES, Batch, TaskClass, make_batch
 
-_BATCHES: Final = 4  # different inputs, so that no cache sees the same bytes at each call
 _SLICE_S: Final = 0.25
 
 type Sample = tuple[float, list[float]]
@@ -35,7 +34,9 @@ def measure_classes(settings: Settings) -> dict[str, Any]:
 
 def _measure_class(task: TaskClass, settings: Settings) -> dict[str, Any]:
     random = Random(settings.seed)
-    batches = [make_batch(random, task.batch_size, task.events_per_page) for _ in range(_BATCHES)]
+    batches = [
+        make_batch(random, task.batch_size, task.events_per_page) for _ in range(settings.batches)
+    ]
     contenders = open_all(task.source, settings.tasks)
     try:
         _verify(contenders, batches, settings.tasks)
