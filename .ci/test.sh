@@ -1,42 +1,78 @@
 #!/usr/bin/env bash
-# All tests that are not slow, in three lanes at once: one after the other they take over a
-# quarter of an hour, and most of it is waiting for processes that they start.
+# All tests that are not slow, three jobs at a time: one after the other they take over half an
+# hour, and much of it is waiting for processes that they start. Who is free takes the next job.
 #   .ci/test.sh PYTHON OTHER [arguments of pytest]
 set -u
 py=$1
 other=$2
 shift 2
-set -- --durations=25 --durations-min=2 "$@" # where the quarter of an hour goes
-log=$(mktemp)
-kafka_log=$(mktemp)
-trap 'rm -f "$log" "$kafka_log"' EXIT
+set -- --durations=10 --durations-min=2 "$@" # where the quarter of an hour goes
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+began=$SECONDS
+limit="timeout --kill-after=30 1500" # what hangs is a failure, with what it printed so far
 
-lane() { # a lane without tests (-k) is no failure
-    "$@"
-    local status=$?
-    [ "$status" -eq 5 ] && status=0
+with_ray="tests/integration/test_ray.py tests/integration/test_ray_bad_input.py \
+    tests/integration/test_main_job.py tests/chaos/test_ray_kills.py"
+# the longest first; what follows a job's name are arguments of pytest, without spaces in them
+jobs=(
+    "kafka: tests/integration/kafka"
+    "other: (the same tests of VMs, actors and kills on the other Python)"
+    "units: tests/unit tests/conformance"
+    "ray: $with_ray"
+    "integration: tests/integration tests/chaos --ignore=tests/integration/kafka \
+        $(printf -- '--ignore=%s ' $with_ray)"
+    "property: tests/property"
+)
+
+run_job() {
+    local name=${1%%:*} status
+    shift
+    case $name in
+    other)
+        [ -x "$other" ] || return 0
+        $limit "$other" -m pytest -p no:cacheprovider -m "(vm or actors or chaos) and not slow" "$@"
+        ;;
+    *)
+        # shellcheck disable=SC2086 - a list of arguments
+        $limit "$py" -m pytest -p no:cacheprovider -m "not slow" $job_arguments "$@"
+        ;;
+    esac
+    status=$?
+    [ "$status" -eq 5 ] && status=0 # a job without tests (-k) is no failure
     return "$status"
 }
 
-units() {
-    lane "$py" -m pytest -m "not slow" tests/unit tests/conformance "$@" || return
-    if [ -x "$other" ]; then
-        lane "$other" -m pytest -p no:cacheprovider -m "(vm or actors or chaos) and not slow" "$@"
-    fi
+next_job() { # prints its number
+    (
+        flock 9
+        number=$(cat "$work/next")
+        echo $((number + 1)) >"$work/next"
+        echo "$number"
+    ) 9>"$work/lock"
 }
 
-units "$@" >"$log" 2>&1 &
-units=$!
-lane "$py" -m pytest -p no:cacheprovider -m "not slow" tests/integration/kafka tests/chaos "$@" \
-    >"$kafka_log" 2>&1 &
-kafka=$!
-lane "$py" -m pytest -p no:cacheprovider -m "not slow" \
-    tests/integration tests/property --ignore=tests/integration/kafka "$@"
-failed=$?
-wait $units || failed=1
-echo "== the second lane: unit and conformance tests; then the other Python"
-cat "$log"
-wait $kafka || failed=1
-echo "== the third lane: a real Kafka, and kills"
-cat "$kafka_log"
-[ "$failed" -eq 0 ]
+worker() {
+    local number name status start
+    while number=$(next_job) && [ "$number" -lt "${#jobs[@]}" ]; do
+        name=${jobs[$number]%%:*}
+        job_arguments=${jobs[$number]#*:}
+        start=$SECONDS
+        run_job "$name" "$@" >"$work/$name.log" 2>&1
+        status=$?
+        [ "$status" -eq 0 ] || touch "$work/failed"
+        (
+            flock 9
+            echo "== $name: exit code $status, $((SECONDS - start)) s, from second $((start - began))"
+            cat "$work/$name.log"
+        ) 9>"$work/print"
+    done
+}
+
+echo 0 >"$work/next"
+for _ in 1 2 3; do
+    worker "$@" &
+done
+wait
+echo "== all tests: $((SECONDS - began)) s"
+[ ! -e "$work/failed" ]
