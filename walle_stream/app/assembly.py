@@ -22,7 +22,7 @@ from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
 from walle_stream.errors import SourceError
-from walle_stream.ports import Downlink, Placement, SourceReader, Uplink
+from walle_stream.ports import DeviceTunnel, Downlink, Placement, SourceReader, Uplink
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
@@ -158,10 +158,7 @@ class Assembly:
         if self.has_cloud:
             self.open_cloud(stack)
         else:
-            self._tunnel = self._connector.open_device(
-                self._loaded.tunnel, self._spec.tunnel.outbox.max_bytes
-            )
-            stack.callback(self._tunnel.close)
+            self.open_device_end(stack)
         self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
@@ -231,6 +228,28 @@ class Assembly:
         )
         stack.callback(self._tunnel.close)
 
+    def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
+        """Open the devices' end of a tunnel whose cloud side is another program; blocks.
+
+        Args:
+            stack: Gets the closing.
+
+        Raises:
+            WalleError: It cannot be opened.
+        """
+        tunnel: DeviceTunnel = self._connector.open_device(
+            self._loaded.tunnel, self._spec.tunnel.outbox.max_bytes
+        )
+        self._tunnel = tunnel
+        stack.callback(tunnel.close)
+        return tunnel
+
+    def relax_tunnel(self) -> None:
+        """Let no host wait for room in the tunnel any more: the run ends. Any thread."""
+        relax = getattr(getattr(self, "_tunnel", None), "relax", None)
+        if relax is not None:
+            relax()
+
     @property
     def status_path(self) -> Path:
         """The file in the opened data directory that tells people of the run."""
@@ -238,7 +257,7 @@ class Assembly:
 
     @property
     def tunnel(self) -> Any:
-        """The tunnel that ``open_cloud`` opened."""
+        """The tunnel that ``open_cloud`` or ``open_device_end`` opened."""
         return self._tunnel
 
     def _open_vms(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:

@@ -120,9 +120,7 @@ class LocalRun:
             self._stopped_by = reason
             self._stop.set()
             # hosts may wait for room in a tunnel whose broker is down
-            relax = getattr(getattr(self._assembly, "tunnel", None), "relax", None)
-            if relax is not None:
-                relax()
+            self._assembly.relax_tunnel()
 
     def run(
         self, on_progress: OnProgress | None = None, cpu_before_s: float | None = None

@@ -3,7 +3,8 @@
 Threads: Ray's, which answer the driver; one that reads the source; the device
 host's, which runs the turns; those of the VMs and of the way to the cloud.
 Every host reads the whole source and keeps what is its own, so that no event
-crosses a process.
+crosses a process; where the source's own group places partitions, each reads what
+it is given. With a broker as tunnel hosts send to it themselves.
 """
 
 import os
@@ -24,6 +25,7 @@ from walle_stream.actors.device_host import (
     DeviceHost,
     GetOffsets,
     GetStatus,
+    Pull,
     Settle,
 )
 from walle_stream.actors.partition import PartitionHost, PartitionStatus
@@ -38,7 +40,7 @@ from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError
-from walle_stream.ports import SourceBatch, SourceReader
+from walle_stream.ports import Downlink, SourceBatch, SourceReader, Uplink
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.memory import limit_data
 from walle_stream.vm.pool import VmCounts, VmStatus
@@ -62,6 +64,8 @@ class HostState(msgspec.Struct, kw_only=True):
     is_ended: bool
     """Whether one of its partitions was told of the source's natural end."""
     missing_replies: int
+    read_events: int
+    """Of this process, where the source places partitions; else 0."""
     mailbox_bytes: int
     statuses: list[PartitionStatus]
     vm_counts: VmCounts
@@ -104,6 +108,7 @@ class HostProcess:
             progress=0.0,
             is_ended=False,
             missing_replies=0,
+            read_events=0,
             mailbox_bytes=0,
             statuses=[],
             vm_counts=VmCounts(),
@@ -118,11 +123,11 @@ class HostProcess:
         """Return the process id, and what must be as at the driver's."""
         return os.getpid(), versions_here()
 
-    def open(self, cloud: Any) -> tuple[dict[int, bytes], list[PartitionStatus]]:
+    def open(self, cloud: Any | None) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         """Open the partitions; blocks for a dying owner.
 
         Args:
-            cloud: Ray's handle of the cloud side.
+            cloud: Ray's handle of the cloud side; None where that is another program.
 
         Returns:
             The committed offset of every partition that has one, and their figures.
@@ -133,14 +138,10 @@ class HostProcess:
         assembly, stack, options = self._assembly, self._stack, self._options
         stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
-        self._link.connect(cloud)
-        stack.callback(self._link.close)
-        uplink, downlink = RemoteUplink(self._link), RemoteDownlink(self._link)
-        self._uplink = uplink
-        stack.callback(uplink.close)
-        stack.callback(downlink.close)
+        uplink, downlink = self._open_tunnel(cloud)
         place = HostPlace(self._index, options.hosts, uplink, downlink)
-        numbers = place.numbers(assembly.partition_count)
+        # what the source places comes with its reader
+        numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         folder = Path(options.data_dir)
         wait_for_locks([folder / "partitions" / f"{n:02d}" for n in numbers])
         assembly.open_host(stack, options, place)
@@ -148,11 +149,25 @@ class HostProcess:
         def open_partitions() -> list[PartitionHost]:
             return [assembly.open_partition(number) for number in numbers]
 
+        placed = assembly.open_partition if assembly.is_placed else None
         name = f"host-{self._index}"
-        self._devices = DeviceHost(name, open_partitions, RestartPolicy(), self._sizer)
+        self._devices = DeviceHost(name, open_partitions, RestartPolicy(), self._sizer, placed)
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._end, self._host)
         return self._ask(GetOffsets()), self._ask(GetStatus())
+
+    def _open_tunnel(self, cloud: Any | None) -> tuple[Uplink, Downlink]:
+        stack = self._stack
+        if cloud is None:
+            tunnel = self._assembly.open_device_end(stack)
+            return tunnel, tunnel.downlink
+        self._link.connect(cloud)
+        stack.callback(self._link.close)
+        uplink, downlink = RemoteUplink(self._link), RemoteDownlink(self._link)
+        self._uplink = uplink
+        stack.callback(uplink.close)
+        stack.callback(downlink.close)
+        return uplink, downlink
 
     def connect(self, cloud: Any) -> None:
         """Send to another cloud side from now on.
@@ -174,6 +189,8 @@ class HostProcess:
     def stop(self) -> None:
         """Read no more: finish what was read, commit, flush, close."""
         self._stop.set()
+        if not self._assembly.has_cloud:
+            self._assembly.relax_tunnel()
 
     def state(self) -> HostState:
         """Return how it goes, as of the last commits; waits for nothing."""
@@ -192,7 +209,8 @@ class HostProcess:
     def _work(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
         state = self._state
         try:
-            is_worn = self._read(offsets, own)
+            is_placed = self._assembly.is_placed
+            is_worn = self._pull() if is_placed else self._read(offsets, own)
             state.phase = "closing"
             # after a stop, or a limit, the next run takes the replies
             is_limited = self._options.limit is not None and not state.is_ended
@@ -233,10 +251,25 @@ class HostProcess:
             reader.close()
         return is_worn
 
+    def _pull(self) -> bool:
+        limit, is_worn = self._options.limit, False
+        host = self._opened()
+        self._reader = self._assembly.join_source(self._devices, limit)
+        pull = Pull(self._reader, host.tell)
+        host.tell(pull)
+        while not pull.done.wait(_LOOK_S):
+            self._state.read_events = pull.events
+            if not host.is_alive:
+                error = ActorDeadError(f"actor {host.name} has stopped")
+                raise self._cause(host, error)
+            is_worn = is_worn or (limit is None and self._assembly.pool.is_worn_out)
+            if is_worn or self._stop.is_set():
+                pull.stop.set()
+        self._state.is_ended, self._state.read_events = pull.is_ended, pull.events
+        return is_worn
+
     def _deliver(self, batches: Sequence[SourceBatch]) -> None:
-        host, count = self._host, self._options.hosts
-        if host is None:
-            raise ActorDeadError(f"host {self._index} is not open")
+        host, count = self._opened(), self._options.hosts
         for batch in batches:
             number = batch.partition
             if number % count != self._index:
@@ -261,13 +294,16 @@ class HostProcess:
                 return
 
     def _ask(self, question: Any) -> Any:
-        host = self._host
-        if host is None:
-            raise ActorDeadError(f"host {self._index} is not open")
+        host = self._opened()
         try:
             return host.ask(question)
         except ActorDeadError as error:
             raise self._cause(host, error) from error
+
+    def _opened(self) -> ActorRef:
+        if self._host is None:
+            raise ActorDeadError(f"host {self._index} is not open")
+        return self._host
 
     def _cause(self, host: ActorRef, error: ActorDeadError) -> BaseException:
         return host.failure if host.failure is not None else error

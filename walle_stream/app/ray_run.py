@@ -37,7 +37,7 @@ from walle_stream.app.status import (
     write_status,
 )
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
-from walle_stream.errors import ClusterError, SpecFileError, WalleError
+from walle_stream.errors import ClusterError, WalleError
 from walle_stream.store.datadir import DataDir
 from walle_stream.vm.pool import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
@@ -69,10 +69,14 @@ class RayRun:
         )
         self._stop = Flag()
         self._stopped_by = "end"
+        self._cloud: Worker | None = None
+        """None where the cloud side is another program."""
         self._hosts: list[Worker] = []
         self._base: dict[int, bytes] | None = None
         self._statuses: dict[int, PartitionStatus] = {}
+        self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
         self._before = 0
+        self._read: dict[tuple[str, int], int] = {}  # by host and life, of a placing source
         self._latencies = Latencies()
         self._is_stopping = False
         self._started_ms = wall_ms()
@@ -102,18 +106,11 @@ class RayRun:
             What was done.
 
         Raises:
-            SpecFileError: The pipeline cannot run under Ray.
             WalleError: A part failed for good; what was committed stays.
         """
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
         assembly, options = self._assembly, self._options
-        if assembly.is_placed or not assembly.has_cloud:
-            raise SpecFileError(
-                f"pipeline {assembly.name!r} has a source or a tunnel that places or merges by "
-                "itself (Kafka), which the runtime ray cannot do yet: run it with --runtime local, "
-                "in as many processes as you like"
-            )
         check_cluster()  # before the data directory is made
         with ExitStack() as stack:
             directory = assembly.open_directory(stack, options.data_dir)
@@ -131,7 +128,7 @@ class RayRun:
             self._end_of_limit()
             self._tell("ended")
         cpu_s = process_cpu_s() - started_cpu_s
-        cpu_s += sum(each.cpu_s for each in (self._cloud, *self._hosts))
+        cpu_s += sum(each.cpu_s for each in self._workers)
         return self._report(report, (monotonic_ms() - started_ms) / 1000.0, cpu_s)
 
     def status(self) -> list[PartitionStatus]:
@@ -151,6 +148,9 @@ class RayRun:
     @property
     def run_events(self) -> int:
         """Events of this run so far: of every host's processes."""
+        if self._assembly.is_placed:
+            # what partitions had before they came is nobody's to know
+            return sum(self._read.values())
         return sum(map(_events, self._statuses.values())) - self._before
 
     # The workers
@@ -170,13 +170,14 @@ class RayRun:
         )
         host = ray.remote(HostProcess).options(**common, max_concurrency=_THREADS)
         place = (str(Path.cwd()), level)
-        self._cloud = self._add(
-            ray,
-            stack,
-            "the cloud side",
-            lambda: cloud.remote(assembly, str(options.data_dir), *place),
-            here,
-        )
+        if self._assembly.has_cloud:
+            self._cloud = self._add(
+                ray,
+                stack,
+                "the cloud side",
+                lambda: cloud.remote(assembly, str(options.data_dir), *place),
+                here,
+            )
         for index in range(options.hosts):
             self._hosts.append(
                 self._add(
@@ -194,7 +195,7 @@ class RayRun:
         return worker
 
     def _turn(self, ray: Any) -> None:
-        workers = (self._cloud, *self._hosts)
+        workers = self._workers
         for worker in workers:
             worker.ask_again()
         by_ref = {worker.ref: worker for worker in workers if worker.ref is not None}
@@ -204,7 +205,7 @@ class RayRun:
                 worker = by_ref[ref]
                 method = worker.take()
                 if worker is self._cloud:
-                    self._cloud_answered(method)
+                    self._cloud_answered(worker, method)
                 else:
                     self._host_answered(worker, method)
         elif not self._is_stopping:
@@ -218,8 +219,11 @@ class RayRun:
         if monotonic_ms() - self._told_ms >= POLL_MS:
             self._tell("running")
 
-    def _cloud_answered(self, method: str) -> None:
-        cloud = self._cloud
+    @property
+    def _workers(self) -> list[Worker]:
+        return [*self._hosts] if self._cloud is None else [self._cloud, *self._hosts]
+
+    def _cloud_answered(self, cloud: Worker, method: str) -> None:
         if method == "hello":
             cloud.step = "opening"
             cloud.call("open")
@@ -237,10 +241,10 @@ class RayRun:
 
     def _open(self, host: Worker) -> None:
         host.step = "opening"
-        host.call("open", self._cloud.actor)
+        host.call("open", None if self._cloud is None else self._cloud.actor)
 
     def _host_answered(self, host: Worker, method: str) -> None:
-        if method == "hello" and self._cloud.step == "running":
+        if method == "hello" and (self._cloud is None or self._cloud.step == "running"):
             self._open(host)
         elif method == "open":
             self._opened()
@@ -257,7 +261,8 @@ class RayRun:
             for host in self._hosts:
                 self._statuses |= {each.number: each for each in host.opened[1]}
             self._before = sum(map(_events, self._statuses.values()))
-            self._assembly.mark_open()
+            if not self._assembly.is_placed:
+                self._assembly.mark_open()
             self.is_ready = True
         for host in self._hosts:
             if host.step == "opened" and host.ref is None:
@@ -267,14 +272,18 @@ class RayRun:
 
     def _look_at(self, host: Worker, state: HostState) -> None:
         log_again(state.logs, host.name)
+        self._read[host.name, host.restarts] = state.read_events
         for status in state.statuses:
             known = self._statuses.get(status.number)
             if known is not None and status.counters.commits > known.counters.commits:
                 host.commits_came()
-                if status.counters.uplink_frames > known.counters.uplink_frames:
+                is_sent = status.counters.uplink_frames > known.counters.uplink_frames
+                if is_sent and self._cloud is not None:
                     # with more than two on their way a host waits for the cloud side
                     self._cloud.commits_came()
-            self._statuses[status.number] = status
+            self._see(status)
+            if self._assembly.is_placed and state.phase == "reading":
+                self._owners[status.number] = self._hosts.index(host)
         if state.failure is not None:
             if isinstance(state.failure, WalleError) and state.failure.is_retryable:
                 self._keep(state)
@@ -295,22 +304,29 @@ class RayRun:
                     state.missing_replies,
                 )
 
+    def _see(self, status: PartitionStatus) -> None:
+        number, known = status.number, self._statuses.get(status.number)
+        # a host that closes tells of partitions, too, that have gone to another one since
+        if known is None or status.counters.commits >= known.counters.commits:
+            self._statuses[number] = status
+
     def _keep(self, state: HostState) -> None:
         for status in state.statuses:
             self._latencies.merge(status.latencies)
 
-    def _close_cloud(self, ray: Any) -> CloudReport:
+    def _close_cloud(self, ray: Any) -> CloudReport | None:
         # as a host may have died of what it acknowledged, so may the cloud side now
         cloud = self._cloud
-        while True:
+        while cloud is not None:
             if cloud.ref is None and cloud.step == "running":
                 cloud.call("close")
             ray.wait([cloud.ref], num_returns=1, timeout=None)
             method = cloud.take()
-            self._cloud_answered(method)
+            self._cloud_answered(cloud, method)
             if method == "close":
                 report: CloudReport = cloud.answer
                 return report
+        return None
 
     # What is told
 
@@ -337,7 +353,7 @@ class RayRun:
 
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
-        cloud = self._cloud if self._hosts else None
+        cloud = self._cloud
         write_status(
             self._assembly.status_path,
             RunStatus(
@@ -351,12 +367,15 @@ class RayRun:
                 cloud_restarts=cloud.restarts if cloud is not None else 0,
                 hosts=[_host_status(index, host) for index, host in enumerate(self._hosts)],
                 partitions=with_lags(
-                    [_figures(each, self._options.hosts) for each in self.status()]
+                    [_figures(each, self._host_of(each.number)) for each in self.status()]
                 ),
             ),
         )
 
-    def _report(self, cloud: CloudReport, wall_s: float, cpu_s: float) -> RunReport:
+    def _host_of(self, number: int) -> int:
+        return self._owners.get(number, number % self._options.hosts)
+
+    def _report(self, cloud: CloudReport | None, wall_s: float, cpu_s: float) -> RunReport:
         counters, ledger = Counters(), Ledger()
         for status in self._statuses.values():
             counters.add(status.counters)
@@ -391,10 +410,10 @@ def _host_status(index: int, host: Worker) -> HostStatus:
     )
 
 
-def _figures(status: PartitionStatus, hosts: int) -> PartitionFigures:
+def _figures(status: PartitionStatus, host: int) -> PartitionFigures:
     return PartitionFigures(
         number=status.number,
-        host=status.number % hosts,
+        host=host,
         events=status.counters.events,
         features=status.counters.features,
         commits=status.counters.commits,

@@ -38,7 +38,7 @@ def state(commits, frames=1):
         outbox_bytes=0, watermark_ms=-1, run_events=0, ledger=Ledger(),
     )  # fmt: skip
     return HostState(
-        phase="reading", failure=None, progress=0.0, is_ended=False, missing_replies=0,
+        phase="reading", failure=None, progress=0.0, is_ended=False, missing_replies=0, read_events=0,
         mailbox_bytes=0, statuses=[status], vm_counts=VmCounts(), vms=[], cpu_s=0.0, logs=[],
     )  # fmt: skip
 
@@ -53,7 +53,9 @@ def test_a_worker_that_dies_all_the_time_ends_the_run(make):
 
 
 def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
-    run = RayRun(SimpleNamespace(partition_count=2), RunOptions(data_dir=Path("d"), hosts=1))
+    run = RayRun(
+        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+    )
     host = make("host 0")
     run._cloud = cloud = make("the cloud side")
     for commits in range(3 * DEATHS_MAX):
@@ -64,7 +66,9 @@ def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
 
 
 def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
-    run = RayRun(SimpleNamespace(partition_count=2), RunOptions(data_dir=Path("d"), hosts=1))
+    run = RayRun(
+        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+    )
     host = make("host 0")
     run._cloud = cloud = make("the cloud side")
     for commits in range(DEATHS_MAX):
