@@ -6,8 +6,10 @@ in as its ``ssl_context``, a ``TlsSessions`` wraps the sockets in its place: all
 this process with the same files share one context and the last session of each broker.
 
 A session is taken with the first reply, since in TLS 1.3 tickets come after the handshake,
-and once more when the socket closes. A broker that does not know it any more answers with a
-whole handshake; one that ends the handshake gets a whole one the next time.
+and once more when the socket closes. A broker that does not know it answers with a whole
+handshake; one that ends the handshake gets a whole one the next time. Apache Kafka knows a
+session at the network thread that it began at: with its default of three a connection in
+three resumes, with ``num.network.threads=1`` of the listener every one.
 
 A resumed handshake shows no certificates: who they are was checked when the session began. So a
 certificate that the files no longer have must not live on in a session: when one of the files
@@ -72,7 +74,7 @@ class _Socket(ssl.SSLSocket):
     def _keep(self) -> None:
         # before the first reply it may be the one that was offered, and be of no use
         session = None if self.is_new else self.session
-        if self.generation is not None and session is not None and session.has_ticket:
+        if self.generation is not None and session is not None and session.id:
             self.generation.last[self.peer] = session
 
 
