@@ -21,7 +21,7 @@ _HELD_BYTES: Final = 64 * 2**20
 # a request that every broker answers: ApiVersions, version 0, without a client id
 _ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
-type _First = Callable[[Network, bytes], float]
+type _First = Callable[[Network, bytes, int], float]  # the record, and where it lies (down)
 
 
 def measure_cold(
@@ -50,15 +50,18 @@ def measure_cold(
     rows = []
     with open_network(reach) as network:
         for _, _, first in kinds:  # what is made once in a process
-            first(network, feature(rng, sizes[0]))
+            value = feature(rng, sizes[0])
+            first(network, value, _sent_down(network, value))
         for size in sizes:
             for who, state, first in kinds:
                 made, full, resumed = [], [], []
                 for _ in range(samples):
-                    before = _counts(sessions)
+                    value = feature(rng, size)
+                    position = _sent_down(network, value) if way == "down" else 0
                     if sessions is not None and state == "cold":
                         sessions.forget()
-                    made.append(first(network, feature(rng, size)))
+                    before = _counts(sessions)
+                    made.append(first(network, value, position))
                     after = _counts(sessions)
                     full.append(after[0] - before[0])
                     resumed.append(after[1] - before[1])
@@ -116,7 +119,7 @@ def measure_handshake(reach: Reach, samples: int) -> list[dict[str, Any]]:
     ]
 
 
-def _up(network: Network, value: bytes) -> float:
+def _up(network: Network, value: bytes, _position: int) -> float:
     made = frame(1, 1, [value])
     begin_s = time.perf_counter()
     uplink = KafkaUplink(network.device, _HELD_BYTES)
@@ -128,7 +131,7 @@ def _up(network: Network, value: bytes) -> float:
         uplink.close()
 
 
-def _bare_up(network: Network, value: bytes) -> float:
+def _bare_up(network: Network, value: bytes, _position: int) -> float:
     begin_s = time.perf_counter()
     producer = bare_producer(network.device)
     try:
@@ -138,8 +141,7 @@ def _bare_up(network: Network, value: bytes) -> float:
         producer.close(timeout=5)
 
 
-def _down(network: Network, value: bytes) -> float:
-    position = _sent_down(network, value)
+def _down(network: Network, _value: bytes, position: int) -> float:
     begin_s = time.perf_counter()
     downlink = KafkaDownlink(network.device)
     try:
@@ -149,8 +151,7 @@ def _down(network: Network, value: bytes) -> float:
         downlink.close()
 
 
-def _bare_down(network: Network, value: bytes) -> float:
-    position = _sent_down(network, value)
+def _bare_down(network: Network, _value: bytes, position: int) -> float:
     begin_s = time.perf_counter()
     consumer = bare_consumer(network.device, str(network.device.down_topic), position)
     try:

@@ -11,6 +11,7 @@ from vm_parts.tables import Table, bars_table
 from tunnel_parts.bars import PAPER
 
 _PLACE: Final = itemgetter("link", "transport", "way")
+_LINKS: Final = ("loopback", "50 ms", "phone")
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
@@ -34,12 +35,16 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
     yield _quiet(result)
 
 
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (_LINKS.index(row["link"]), row["transport"], row["way"])
+
+
 def _paper(result: dict[str, Any]) -> Table:
     transport = result["listeners"][-1]
     rows = []
     for each in PAPER:
         row = [f"{each.size / 1e3:g} KB", each.said]
-        for link in ("loopback", "50 ms", "phone"):
+        for link in _LINKS:
             for found in result["warm"]:
                 wanted = {"way": "up", "who": "ours", "transport": transport}
                 wanted |= {"link": link, "size": each.size}
@@ -56,7 +61,7 @@ def _paper(result: dict[str, Any]) -> Table:
 
 
 def _warm(result: dict[str, Any]) -> Iterator[Table]:
-    rows = sorted(result["warm"], key=_PLACE)
+    rows = sorted(result["warm"], key=_place)
     for (link, transport, way), group in groupby(rows, _PLACE):
         by_size: dict[int, dict[str, dict[str, Any]]] = {}
         for each in group:
@@ -87,7 +92,12 @@ _NOTES: Final = {
     ),
     ("50 ms", "up"): (
         "The link lies between the device and the broker, 25 ms each way; the cloud side is "
-        "beside the broker. Measurements over links run beside each other."
+        "beside the broker. Records follow each other after 0 to 100 ms, at random. Measurements "
+        "over links run beside each other."
+    ),
+    ("50 ms", "down"): (
+        "A device's question for messages waits at the broker, so a message takes half a round "
+        "trip; one that comes within half of one behind another takes up to a whole one."
     ),
     ("phone", "up"): (
         "10 ms of jitter each way and 1 % of the segments lost, each of which costs 200 ms: "
@@ -99,7 +109,7 @@ _NOTES: Final = {
 def _cold(result: dict[str, Any]) -> Table:
     rows = []
     keys = ("link", "transport", "way", "who", "state")
-    found = sorted(result["cold"], key=lambda each: [each[name] for name in keys])
+    found = sorted(result["cold"], key=lambda each: (_place(each), each["who"], each["state"]))
     sizes = result["sizes"]
     for place, group in groupby(found, itemgetter(*keys)):
         by_size = {each["size"]: each for each in group}
@@ -109,7 +119,7 @@ def _cold(result: dict[str, Any]) -> Table:
             (
                 f"{link}, {transport}, {way}, {who}, {state}",
                 *(f"{by_size[size]['ms']['median']:.0f}" for size in sizes),
-                f"{some['full']}, {some['resumed']}" if transport == "TLS" else "",
+                f"{some['full']}, {some['resumed']}" if some["full"] or some["resumed"] else "",
             )
         )
     return Table(
@@ -119,7 +129,8 @@ def _cold(result: dict[str, Any]) -> Table:
         "From making the client to the acknowledgement (up) or to the record in hand (down). "
         "Ours asks first whether the broker answers and the topics are there, and says why not, "
         "which the bare client does not. Resumed: the session of the client before is offered. "
-        "Handshakes are counted of what resumes, which the probe and the bare client do not. A "
+        "Handshakes are those of the clients that offer sessions: not the probe's, nor the bare "
+        "client's, which resume nothing. A "
         "connection over the link is accepted at once, so one round trip of each is missing.",
     )
 
