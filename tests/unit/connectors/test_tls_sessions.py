@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka import probe
 from walle_connectors.tls_sessions import TlsSessions, shared_sessions
 from walle_stream.testing.broker import Certificates
 
@@ -160,3 +162,11 @@ def test_a_file_that_is_missing_is_named(files):
 def test_the_same_files_are_the_same_sessions(files):
     assert shared_sessions(*files) is shared_sessions(*files)
     assert shared_sessions(files[0], None, None) is not shared_sessions(*files)
+
+
+def test_a_probe_waits_for_no_alert_where_a_ticket_came(server, files, monkeypatch):
+    monkeypatch.setattr(probe, "_ALERT_WAIT_MS", 3_600_000)
+    tls = dict(zip(("ca", "cert", "key"), files, strict=True))
+    host, port = server.address
+    found = probe.probe_brokers(Connection(brokers=f"{host}:{port}", tls=tls))
+    assert found is not None
