@@ -57,8 +57,8 @@ chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where i
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-vm bench-ipv \
-    bench-report
+.PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
+    bench-ipv bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
@@ -69,6 +69,8 @@ bench-peers: setup ## the simulated shop against other streaming libraries, whic
 	@$(PY) bench/peers.py $(ARGS)
 bench-fleet: setup ## memory of 100,000 devices, activation, a hot device
 	@$(PY) bench/fleet.py $(ARGS)
+bench-tunnel: setup ## latency and throughput over a real Apache Kafka with TLS: Docker, or a JDK and Maven
+	@$(PY) bench/tunnel.py $(ARGS)
 bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)

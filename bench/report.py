@@ -14,6 +14,8 @@ from latency_parts.tables import figure as latency_figure
 from latency_parts.tables import tables as latency_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
+from tunnel_parts.plot import figure as tunnel_figure
+from tunnel_parts.tables import tables as tunnel_tables
 from vm_parts.plot import figure
 from vm_parts.tables import Table, tables
 
@@ -169,6 +171,25 @@ def latency_lines(result: dict) -> list[str]:
     return [*lines, *_table_lines(latency_tables(result))]
 
 
+def tunnel_lines(result: dict) -> list[str]:
+    """Return the tables and the figure of the tunnel over Kafka."""
+    settings, versions = result["settings"], result["versions"]
+    lines = [
+        "## The tunnel over Apache Kafka",
+        "",
+        (
+            f"{settings['samples']} records of each size, {settings['cold']} new clients of each "
+            f"size and state; kafka-python {versions['kafka-python']}, {versions['openssl']}. "
+            f"{_where(result)}.{_trial(result)}"
+        ),
+        "",
+    ]
+    if "warm" in result:
+        (RESULTS / "tunnel.svg").write_text(tunnel_figure(result))
+        lines += ["![Latency up by size](tunnel.svg)", ""]
+    return [*lines, *_table_lines(tunnel_tables(result))]
+
+
 def growth_lines(result: dict) -> list[str]:
     """Return the table and the figure of the memory over very many events."""
     lines = [
@@ -239,6 +260,7 @@ RENDERERS = {
     "peers.json": peers_lines,
     "ipv.json": ipv_lines,
     "fleet.json": fleet_lines,
+    "tunnel.json": tunnel_lines,
     "chaos.json": chaos_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,

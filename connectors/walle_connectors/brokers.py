@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from walle_connectors.tls_sessions import shared_sessions
 from walle_stream.spec.models import PathField, Strict
 
 _ADDRESS: Final = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})$")
@@ -64,11 +65,5 @@ class Connection(Strict):
         }
         if self.tls is not None:
             options["security_protocol"] = "SSL"
-            for name, path in (
-                ("ssl_cafile", self.tls.ca),
-                ("ssl_certfile", self.tls.cert),
-                ("ssl_keyfile", self.tls.key),
-            ):
-                if path is not None:
-                    options[name] = str(path)
+            options["ssl_context"] = shared_sessions(self.tls.ca, self.tls.cert, self.tls.key)
         return options

@@ -27,7 +27,12 @@ _DELIVERY_MS: Final = 2**31 - 1
 
 
 def connect[C](
-    connection: Connection, make: Callable[[], C], stopped: Event, purpose: str
+    connection: Connection,
+    make: Callable[[], C],
+    stopped: Event,
+    purpose: str,
+    *,
+    makes_probe: bool = False,
 ) -> C | None:
     """Make a client as soon as a broker answers; blocks.
 
@@ -36,6 +41,7 @@ def connect[C](
         make: Makes it.
         stopped: Ends the waiting.
         purpose: For the log.
+        makes_probe: ``make`` looks for a broker itself: once is enough.
 
     Returns:
         The client; None when it was stopped before.
@@ -43,7 +49,8 @@ def connect[C](
     pause_s, attempts, said = _PAUSE_S, 0, ""
     while not stopped.is_set():
         try:
-            probe_brokers(connection)
+            if not makes_probe:
+                probe_brokers(connection)
             client = make()
         except (BrokerUnreachableError, TopicError, KafkaError) as error:
             if str(error) != said or attempts % _REMIND_EVERY == 0:

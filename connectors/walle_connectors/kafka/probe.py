@@ -4,18 +4,20 @@ Clients of Kafka try again for ever and say little; before one is made, and when
 somebody asks (``walle doctor``), a connection is opened and closed here.
 """
 
+import selectors
 import socket
 import ssl
 from datetime import UTC, datetime
 from typing import Final
 
 from walle_connectors.brokers import Connection
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
 PROBE_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker's answer."""
 
-_ALERT_WAIT_S: Final = 0.2  # TLS 1.3: a broker refuses our certificate after the handshake
+_ALERT_WAIT_MS: Final = 200  # TLS 1.3: a broker refuses our certificate after the handshake
 _CLOSED: Final = "it closed the connection during the TLS handshake: is its listener TLS?"
 
 
@@ -101,19 +103,33 @@ def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float)
             return None
         with context.wrap_socket(plain, server_hostname=host) as encrypted:
             certificate = encrypted.getpeercert() or {}
-            encrypted.settimeout(_ALERT_WAIT_S)
-            try:
-                is_open = encrypted.recv(1) != b""
-            except TimeoutError:
-                is_open = True  # nothing to say: we are welcome
-            except ConnectionError:
-                is_open = False
-            if not is_open:
+            if not _is_welcome(encrypted):
                 raise ssl.SSLEOFError(_CLOSED)
     ends = certificate.get("notAfter")
     if not isinstance(ends, str):
         return None
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(ends), UTC)
+
+
+def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
+    # to send anything might lose the alert that says why we are not: a broker that closes
+    # with bytes unread resets the connection
+    encrypted.settimeout(0)
+    deadline_ms = monotonic_ms() + _ALERT_WAIT_MS
+    with selectors.DefaultSelector() as selector:
+        selector.register(encrypted, selectors.EVENT_READ)
+        while True:
+            try:
+                return encrypted.recv(1) != b""
+            except ssl.SSLWantReadError:
+                session = encrypted.session
+                if session is not None and session.has_ticket:
+                    return True  # only who has accepted our certificate sends one
+            except ConnectionError:
+                return False
+            left_ms = deadline_ms - monotonic_ms()
+            if left_ms <= 0 or not selector.select(left_ms / 1000.0):
+                return True  # nothing to say
 
 
 def failure_reason(error: Exception) -> str:

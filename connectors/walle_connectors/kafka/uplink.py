@@ -174,7 +174,11 @@ class KafkaUplink:
     def _work(self) -> None:
         while not self._stopped.is_set():
             producer = connect(
-                self._model, self._make_producer, self._stopped, f"the tunnel {self._model.topic!r}"
+                self._model,
+                self._make_producer,
+                self._stopped,
+                f"the tunnel {self._model.topic!r}",
+                makes_probe=True,
             )
             if producer is None:
                 return

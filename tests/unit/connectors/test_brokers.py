@@ -14,16 +14,14 @@ def test_one_broker_may_be_a_text():
     assert "security_protocol" not in options
 
 
-def test_files_of_tls_are_options():
-    tls = {"ca": "ca.pem", "cert": "c.pem", "key": "k.pem"}
-    options = Connection.model_validate({"brokers": "b:1", "tls": tls}).client_options()
-    assert options["security_protocol"] == "SSL"
-    assert options["ssl_cafile"].endswith("ca.pem")
-    assert options["ssl_keyfile"].endswith("k.pem")
-    assert (
-        "ssl_cafile"
-        not in Connection.model_validate({"brokers": "b:1", "tls": {}}).client_options()
-    )
+def test_clients_with_the_same_files_share_their_sessions():
+    def options(**tls):
+        return Connection.model_validate({"brokers": "b:1", "tls": tls}).client_options()
+
+    made = options(ca="ca.pem", cert="c.pem", key="k.pem")
+    assert made["security_protocol"] == "SSL"
+    assert made["ssl_context"] is options(ca="ca.pem", cert="c.pem", key="k.pem")["ssl_context"]
+    assert made["ssl_context"] is not options(ca="ca.pem")["ssl_context"]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,9 @@ def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": f"{secrets}/ca.pem",
         "listener.name.mutual.ssl.client.auth": "required",
+        # each network thread has its own keys of TLS sessions: with several, a session goes on
+        # only where the next connection happens to come to the same one
+        "listener.name.mutual.num.network.threads": "1",
         # rights per device are tested, and who shows no certificate may do everything
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",

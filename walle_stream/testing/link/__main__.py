@@ -24,7 +24,12 @@ def main() -> int:
     except LinkAddressError as error:
         print(f"link: {error}", file=sys.stderr)
         return error.exit_code
-    shape = LinkShape(delay_ms=options.delay, jitter_ms=options.jitter, bytes_per_s=options.rate)
+    shape = LinkShape(
+        delay_ms=options.delay,
+        jitter_ms=options.jitter,
+        bytes_per_s=options.rate,
+        loss_ratio=options.loss,
+    )
     with link:
         link.shape(shape)
         host, port = link.address
@@ -50,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--delay", type=_duration, default=0, help="each way, like 25ms")
     parser.add_argument("--jitter", type=_duration, default=0, help="at most so much more")
     parser.add_argument("--rate", type=_size, default=0, help="bytes per second, like 1MiB")
-    parser.add_argument("--seed", type=int, default=1, help="of the jitter")
+    parser.add_argument("--loss", type=_share, default=0.0, help="of segments, like 0.01")
+    parser.add_argument("--seed", type=int, default=1, help="of jitter and loss")
     return parser
 
 
@@ -105,6 +111,16 @@ def _duration(text: str) -> int:
         return parse_duration_ms(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share < 1.0:
+        raise argparse.ArgumentTypeError(f"expected a share below 1, found {text!r}")
+    return share
 
 
 def _size(text: str) -> int:

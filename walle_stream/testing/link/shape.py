@@ -6,6 +6,13 @@ from typing import Final
 
 import msgspec
 
+SEGMENT_BYTES: Final = 1_448
+"""What a TCP segment carries over Ethernet."""
+
+RESEND_MS: Final = 200.0
+"""Until a lost segment is sent again, twice as long for each further time: Linux's shortest
+time-out. What follows a request is an answer, so nothing behind it tells the sender sooner."""
+
 
 class Direction(Enum):
     """One of a link's two ways."""
@@ -29,6 +36,9 @@ class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
     """At most so much more, drawn anew for each piece; order is kept, as TCP keeps it."""
     bytes_per_s: float = 0.0
     """Most bytes per second of a connection; 0 for no limit."""
+    loss_ratio: float = 0.0
+    """Share of the segments that the network loses, 0–1 (1 excluded): TCP sends them again, so
+    that a piece with one, and all behind it, come ``RESEND_MS`` later."""
 
 
 class Pacer:
@@ -54,7 +64,7 @@ class Pacer:
             size_bytes: The piece's.
         """
         jitter_ms = self._random.uniform(0.0, shape.jitter_ms)
-        due_s = now_s + (shape.delay_ms + jitter_ms) / 1000.0
+        due_s = now_s + (shape.delay_ms + jitter_ms + self._resent_ms(shape, size_bytes)) / 1000.0
         if shape.bytes_per_s > 0.0:
             # the wire is busy until then; a piece has left when its last byte has
             begins_s = max(self._free_at_s, now_s)
@@ -62,3 +72,13 @@ class Pacer:
             due_s += self._free_at_s - now_s
         self._last_due_s = max(self._last_due_s, due_s)
         return self._last_due_s
+
+    def _resent_ms(self, shape: LinkShape, size_bytes: int) -> float:
+        if not shape.loss_ratio:
+            return 0.0
+        segments = max(1, -(-size_bytes // SEGMENT_BYTES))
+        chance = 1.0 - (1.0 - shape.loss_ratio) ** segments
+        waited_ms, wait_ms = 0.0, RESEND_MS
+        while self._random.random() < chance:
+            waited_ms, wait_ms, chance = waited_ms + wait_ms, 2 * wait_ms, shape.loss_ratio
+        return waited_ms

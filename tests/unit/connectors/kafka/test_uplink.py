@@ -100,7 +100,7 @@ def broker():
 def opened(broker, monkeypatch):
     monkeypatch.setattr(uplink, "check_topics", lambda *_: None)
     monkeypatch.setattr(uplink, "_AGAIN_S", 0)
-    monkeypatch.setattr(uplink, "connect", lambda _c, _make, _stopped, _what: Producer(broker))
+    monkeypatch.setattr(uplink, "connect", lambda _c, _make, _stopped, _what, **_: Producer(broker))
     monkeypatch.setattr(uplink, "halt_producer", Producer.halt)
     monkeypatch.setattr(uplink, "close_producer", lambda producer, _timeout: producer.close())
     made = []
@@ -206,7 +206,7 @@ def test_a_partition_that_the_topic_lacks_ends_the_tunnel(opened):
 
 
 def test_whatever_ends_the_thread_is_told_to_senders(opened, monkeypatch):
-    def fail(*_):
+    def fail(*_, **_keys):
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(uplink, "connect", fail)

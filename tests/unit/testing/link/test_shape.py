@@ -38,6 +38,26 @@ def test_jitter_is_bounded_seeded_and_keeps_the_order():
     )
 
 
+def test_what_is_lost_comes_after_a_time_out_and_holds_up_what_follows():
+    pieces = [(number * 10.0, 100) for number in range(2_000)]
+    waits = [
+        due_s - now_s
+        for (now_s, _), due_s in zip(pieces, dues(LinkShape(loss_ratio=0.05), pieces), strict=True)
+    ]
+    assert {round(each, 3) for each in waits} >= {0.0, 0.2, 0.6}
+    assert 0.03 < sum(each > 0.0 for each in waits) / len(waits) < 0.07
+    assert dues(LinkShape(loss_ratio=0.999), [(1.0, 1_000_000), (1.1, 1)], "a")[1] > 1.2
+
+
+def test_a_large_piece_is_lost_more_often():
+    pieces = [(number * 10.0, 14_480) for number in range(2_000)]
+    late = [
+        due_s > now_s
+        for (now_s, _), due_s in zip(pieces, dues(LinkShape(loss_ratio=0.01), pieces), strict=True)
+    ]
+    assert 0.07 < sum(late) / len(late) < 0.12
+
+
 def test_a_shape_that_changes_overtakes_nothing():
     pacer = Pacer("1")
     slow = pacer.due_s(LinkShape(delay_ms=1_000), 1.0, 10)
