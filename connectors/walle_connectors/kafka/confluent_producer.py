@@ -118,7 +118,11 @@ class ConfluentProducer:
 
     def _poll(self) -> None:
         while not self._ended.is_set():
-            self._client.poll(_POLL_S)
+            try:
+                self._client.poll(_POLL_S)
+            except self._exception:
+                # it has failed for good; now each record that it has says why
+                self.halt()
 
     def halt(self) -> None:
         """Send nothing any more; see ``Producer.halt``."""
@@ -127,11 +131,19 @@ class ConfluentProducer:
 
     def close(self, timeout_s: float) -> None:
         """Wait a little, then drop the rest; see ``Producer.close``."""
-        if not self._is_halted and self._client.flush(timeout_s):
+        if not self._is_halted and self._flush(timeout_s):
             self.halt()
-        self._client.flush(_PURGE_S)
+        self._flush(_PURGE_S)
         self._ended.set()
         self._thread.join()
+
+    def _flush(self, timeout_s: float) -> int:
+        """Wait; returns how many records are still on their way."""
+        try:
+            left: int = self._client.flush(timeout_s)
+        except self._exception:
+            return len(self._client)
+        return left
 
 
 def _said(error: Any) -> str:

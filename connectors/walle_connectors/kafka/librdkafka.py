@@ -44,7 +44,7 @@ def client_settings(connection: Connection) -> dict[str, Any]:
         "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
         "allow.auto.create.topics": False,
         # its lines go where ours do, when the client is polled
-        "logger": _log,
+        "logger": _Lines(),
     }
     if connection.tls is not None:
         settings["security.protocol"] = "ssl"
@@ -56,3 +56,12 @@ def client_settings(connection: Connection) -> dict[str, Any]:
             if path is not None:
                 settings[name] = str(path)
     return settings
+
+
+class _Lines:
+    # what ends a client of librdkafka does not end us: we make another
+
+    def log(self, level: int, message: str, *arguments: Any) -> None:
+        # what it thinks of our settings is the same with each client
+        is_known = "CONFWARN" in arguments
+        _log.log(logging.DEBUG if is_known else min(level, logging.WARNING), message, *arguments)

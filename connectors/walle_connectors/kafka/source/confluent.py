@@ -32,11 +32,17 @@ class ConfluentFetcher:
         Args:
             model: The source's definition; confluent-kafka is installed.
         """
-        from confluent_kafka import Consumer, KafkaError, TopicPartition  # noqa: PLC0415 - an extra
+        from confluent_kafka import (  # noqa: PLC0415 - an extra
+            Consumer,
+            KafkaError,
+            KafkaException,
+            TopicPartition,
+        )
 
         self._topic = model.topic
         self._place: Any = TopicPartition
         self._codes: Any = KafkaError
+        self._exception: Any = KafkaException
         self._missing = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001 - its own way to name errors of the client
         self._next: dict[int, int] = {}
         self._paused: set[int] = set()
@@ -94,14 +100,10 @@ class ConfluentFetcher:
         Raises:
             SourceError: The topic cannot be read on.
         """
-        if not self._is_assigned:
-            self._assign()
-        messages = self._consumer.consume(most, 0)
-        if not messages and wait_ms:
-            # a consume with a time waits until it has them all
-            first = self._consumer.poll(wait_ms / 1000.0)
-            if first is not None:
-                messages = [first, *(self._consumer.consume(most - 1, 0) if most > 1 else ())]
+        try:
+            messages = self._take(wait_ms / 1000.0, most)
+        except self._exception as error:
+            raise self._failure(error.args[0]) from error
         found: dict[int, list[Any]] = {}
         gone: list[int] = []
         for message in messages:
@@ -114,6 +116,18 @@ class ConfluentFetcher:
             else:
                 self._take_error(message, gone)
         return Polled({number: self._records(number, rows) for number, rows in found.items()}, gone)
+
+    def _take(self, wait_s: float, most: int) -> list[Any]:
+        if not self._is_assigned:
+            self._assign()
+        messages: list[Any] = self._consumer.consume(most, 0)
+        if not messages and wait_s:
+            # a consume with a time waits until it has them all
+            first = self._consumer.poll(wait_s)
+            if first is not None:
+                messages = [first]
+                messages += self._consumer.consume(most - 1, 0) if most > 1 else ()
+        return messages
 
     def _assign(self) -> None:
         self._consumer.assign(
@@ -143,10 +157,13 @@ class ConfluentFetcher:
         elif code in self._missing:
             gone.append(number)
         elif not error.retriable() and code not in self._waited_for:
-            raise SourceError(
-                f"topic {self._topic!r} cannot be read on ({error.name()}: {error.str()}): what "
-                "was committed is kept, run again"
-            )
+            raise self._failure(error)
+
+    def _failure(self, error: Any) -> SourceError:
+        return SourceError(
+            f"topic {self._topic!r} cannot be read on ({error.name()}: {error.str()}): what was "
+            "committed is kept, run again"
+        )
 
     @property
     def _waited_for(self) -> set[int]:
