@@ -215,6 +215,7 @@ def _summary(
         "name": contender.name,
         "title": contender.title,
         "driver": contender.driver,
+        "keeps_state": contender.keeps_state,
         "version": environment.version,
         "python": environment.python_version,
         "note": contender.note,

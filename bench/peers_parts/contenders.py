@@ -18,6 +18,8 @@ class Contender(NamedTuple):
     note: str = ""
     driver: str = ""
     """Over Kafka: the client library that moves its records."""
+    keeps_state: bool = True
+    """Over Kafka: whether state and offsets survive its process."""
     also: tuple[str, ...] = ()
     """What is installed beside the requirement, for Kafka."""
 

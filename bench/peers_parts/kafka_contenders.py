@@ -32,6 +32,7 @@ KAFKA_CONTENDERS: Final = (
         "kafka_plain.py",
         arguments=("confluent",),
         driver="librdkafka",
+        keeps_state=False,
         note="keeps nothing, commits nothing",
     ),
     Contender(
@@ -40,6 +41,7 @@ KAFKA_CONTENDERS: Final = (
         "kafka_plain.py",
         arguments=("kafka-python",),
         driver="kafka-python",
+        keeps_state=False,
         note="keeps nothing, commits nothing",
     ),
     Contender(
@@ -49,6 +51,7 @@ KAFKA_CONTENDERS: Final = (
         *_BYTEWAX,
         driver="librdkafka",
         also=_BYTEWAX_ALSO,
+        keeps_state=False,
         note="stateful_batch without recovery: neither state nor offsets are kept",
     ),
     Contender(

@@ -88,8 +88,10 @@ def canonical(feature: dict[str, Any], encoding: bytes) -> bytes:
 def surroundings_of_a_run() -> dict[str, str]:
     """Return the environment variables of a contender's process."""
     paths = (ROOT, ROOT / "connectors", ROOT / "deploy", ROOT / "bench")
+    # a start that compiles anew each time is nobody's
+    given = {name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"}
     return {
-        **os.environ,
+        **given,
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         # a peer's complaints about its own dependencies are none of ours

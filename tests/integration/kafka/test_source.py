@@ -158,6 +158,18 @@ def test_marks_of_transactions_do_not_hide_the_end(address, topics, driver):
     assert uids(read(source(address, name, driver=driver), partitions=1)) == [0, 2]
 
 
+def test_a_topic_is_read_over_tls(broker, driver):
+    from tests.integration.kafka.topics import Topics
+
+    secure, ca = broker.address("tls"), broker.files().ca
+    writer = Topics(broker.address())
+    name = writer.make(2)
+    writer.write(name, [(*row("a", number), 0) for number in range(10)])
+    made = source(secure, name, tls={"ca": str(ca)}, driver=driver)
+    assert uids(read(made, partitions=2)) == list(range(10))
+    writer.close()
+
+
 def test_what_is_wrong_at_start_is_one_line(address, topics, topic):
     with pytest.raises(SourceError, match=r"there is no topic 'absent'.*create it"):
         _ = source(address, "absent").partition_count

@@ -118,6 +118,18 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(address, driver, caplo
         assert received(model, 5) == [1, 2, 3, 4, 5]
 
 
+def test_records_go_up_over_tls(broker, address, driver):
+    tls = {"ca": broker.files().ca}
+    with fresh_model(address) as model:
+        keys = model.model_dump() | {"brokers": broker.address("tls"), "tls": tls, "driver": driver}
+        with closing(
+            CONNECTOR.open_device(KafkaTunnelModel.model_validate(keys), 1 << 20)
+        ) as tunnel:
+            tunnel.send(0, 1, frame(1))
+            assert acknowledged(tunnel, 1) == [1]
+        assert received(model, 1) == [1]
+
+
 def test_a_tunnel_without_a_broker_closes_at_once(driver):
     forwarder = Forwarder()
     keys = {"topic": "t", "down_topic": "t-down", "driver": driver}

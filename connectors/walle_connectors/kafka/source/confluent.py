@@ -141,7 +141,8 @@ class ConfluentFetcher:
 
     def _records(self, number: int, rows: list[Any]) -> Records:
         offsets = list(map(_offset_of, rows))
-        self._next[number] = offsets[-1] + 1
+        # an end may have been told behind them
+        self._next[number] = max(self._next.get(number, 0), offsets[-1] + 1)
         return Records(
             offsets,
             [time[1] for time in map(_time_of, rows)],

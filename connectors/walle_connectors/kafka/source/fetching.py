@@ -6,7 +6,7 @@ ends, its identity, groups) is kafka-python's in ``client``, whichever fetches.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from walle_connectors.kafka.source.client import TopicClient, source_errors
@@ -55,14 +55,18 @@ class Polled(NamedTuple):
     """Partitions whose next offset is not there; nothing more comes before ``seek``."""
 
 
-def columns(records: Iterable[Any]) -> Records:
+def columns(records: Sequence[Any]) -> Records:
     """Put records into columns.
 
     Args:
         records: With the names of ``Record``, of one partition in its order.
     """
-    rows = [(each.offset, each.timestamp, each.key, each.value) for each in records]
-    return Records(*zip(*rows, strict=True)) if rows else NO_RECORDS
+    return Records(
+        [each.offset for each in records],
+        [each.timestamp for each in records],
+        [each.key for each in records],
+        [each.value for each in records],
+    )
 
 
 class Fetcher(Protocol):

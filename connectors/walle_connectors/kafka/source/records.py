@@ -36,7 +36,7 @@ class _Value(msgspec.Struct, gc=False):
 
 type _Problem = tuple[DeadLetterRoute, str, str]
 
-_decode_lines = msgspec.json.Decoder(Event).decode_lines
+_decode_event = msgspec.json.Decoder(Event).decode
 _decode_value = msgspec.json.Decoder(_Value).decode
 
 
@@ -104,7 +104,7 @@ class BatchMaker:
     def _decode_all(self, records: Records) -> list[Event] | None:
         # nothing may have to be decided record by record
         events = self._decode_values(records)
-        if len(events) != len(records.values):
+        if not events:
             return None
         devices = self._devices
         for event, key, time_ms in zip(events, records.keys, records.timestamps, strict=True):
@@ -116,17 +116,15 @@ class BatchMaker:
         return events
 
     def _decode_values(self, records: Records) -> list[Event]:
-        """Decode the values as lines; returns none where some may be wrong."""
+        """Decode the values one after another; returns none where some may be wrong."""
         times, values = records.timestamps, records.values
         if not values or None in values or min(times) < 0 or max(times) > TIME_MAX_MS:
             return []
-        text = b"\n".join(values)  # type: ignore[arg-type]
-        # a value with a line end in it, or none at all, would be taken for another number
-        is_lines = text.count(b"\n") == len(values) - 1
-        if not is_lines or max(map(len, values)) > self._max_bytes:  # type: ignore[arg-type]
+        if max(map(len, values)) > self._max_bytes:  # type: ignore[arg-type]
             return []
         try:
-            return _decode_lines(text)
+            # as lines of one text they cost a fifth more (2026-11-22): it has to be made
+            return list(map(_decode_event, values))  # type: ignore[arg-type]
         except DECODE_ERRORS:
             return []
 
