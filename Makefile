@@ -65,8 +65,9 @@ bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum ra
 	@$(PY) bench/latency.py $(ARGS)
 bench-growth: setup ## memory of one process over 10 million events; five minutes and more
 	@$(PY) bench/growth.py $(ARGS)
-bench-peers: setup ## the simulated shop against other streaming libraries, which it installs in .venv-peers
+bench-peers: setup ## the shop against other streaming libraries (installed in .venv-peers): over a file, over Kafka
 	@$(PY) bench/peers.py $(ARGS)
+	@$(PY) bench/peers.py --kafka $(ARGS)
 bench-fleet: setup ## memory of 100,000 devices, activation, a hot device
 	@$(PY) bench/fleet.py $(ARGS)
 bench-tunnel: setup ## latency and throughput over a real Apache Kafka with TLS: Docker, or a JDK and Maven

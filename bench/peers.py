@@ -4,6 +4,7 @@
 Lines with msgspec into the same ``Event``, builds the same pages and makes the same
 features, which is checked. Rounds take turns; what counts is the CPU of all of a
 contender's threads and processes. Progress on stderr, the table on stdout.
+``--kafka`` is the other half, over a real broker: see ``peers_kafka``.
 """
 
 import argparse
@@ -35,6 +36,10 @@ type Ready = dict[str, tuple[Contender, Environment]]
 
 def main() -> int:
     """Check, measure, print the table, write the JSON."""
+    if "--kafka" in sys.argv[1:]:
+        import peers_kafka  # noqa: PLC0415 - the other half needs an extra
+
+        return peers_kafka.main()
     options = _options()
     began = time.monotonic()
     load = os.getloadavg()[0]
@@ -72,6 +77,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kafka", action="store_true", help="over a broker: --kafka --help")
     parser.add_argument("--rounds", type=int, help="how often everyone runs (5)")
     parser.add_argument("--devices", type=int, help="visitors of the shop (1,000)")
     parser.add_argument("--sessions", type=int, help="visits of each (3, some 186,000 events)")
@@ -154,14 +160,15 @@ def _check(ready: Ready, small: Path) -> None:
 
 
 def _of_oracle(small: Path) -> Made:
-    oracle = _module(ROOT / "tests/integration/naive_shop.py")
-    encode = _module(ROOT / "configs/shop.py").encode
+    oracle = module_of(ROOT / "tests/integration/naive_shop.py")
+    encode = module_of(ROOT / "configs/shop.py").encode
     by_device = oracle.recompute(small.read_bytes().splitlines(), 16)
     features = [feature for each in by_device.values() for feature in each]
     return digest_of(canonical(feature, encode(feature)) for feature in features)
 
 
-def _module(path: Path) -> Any:
+def module_of(path: Path) -> Any:
+    """Load a Python file of the checkout that is in no package."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         sys.exit(f"{path.relative_to(ROOT)} is missing: run from a checkout")

@@ -12,6 +12,7 @@ from ipv_parts.tables import figure as ipv_figure
 from ipv_parts.tables import tables as ipv_tables
 from latency_parts.tables import figure as latency_figure
 from latency_parts.tables import tables as latency_tables
+from peers_parts.kafka_tables import kafka_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
 from tunnel_parts.plot import figure as tunnel_figure
@@ -141,6 +142,21 @@ def peers_lines(result: dict) -> list[str]:
     return [*lines, *_table_lines(peers_tables(result))]
 
 
+def peers_kafka_lines(result: dict) -> list[str]:
+    """Return the tables of the streaming libraries beside ours, over a broker."""
+    lines = [
+        "## Peers over Kafka: item page views of the simulated shop",
+        "",
+        (
+            f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB in "
+            f"{result['partitions']} partitions, {result['features']:,} features; median of "
+            f"{result['settings']['rounds']} rounds. {_where(result)}.{_trial(result)}"
+        ),
+        "",
+    ]
+    return [*lines, *_table_lines(kafka_tables(result))]
+
+
 def fleet_lines(result: dict) -> list[str]:
     """Return the tables of the fleet."""
     lines = [
@@ -259,6 +275,7 @@ RENDERERS = {
     "growth.json": growth_lines,
     "peers.json": peers_lines,
     "ipv.json": ipv_lines,
+    "peers-kafka.json": peers_kafka_lines,
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
     "chaos.json": chaos_lines,

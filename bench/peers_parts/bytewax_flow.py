@@ -28,8 +28,15 @@ from walle_stream.events import Event
 _EPOCH = timedelta(seconds=1)
 
 
-class _Device(StatefulBatchLogic[Any, str, Any]):
+class Device(StatefulBatchLogic[Any, str, Any]):
+    """A device's visitor and counts, as a stateful operator."""
+
     def __init__(self, state: Any) -> None:
+        """Begin, or go on.
+
+        Args:
+            state: Of ``snapshot``; None at first.
+        """
         if state is None:
             self._visitor, self._views = Visitor(), None
         else:
@@ -38,6 +45,7 @@ class _Device(StatefulBatchLogic[Any, str, Any]):
             self._views.items, self._views.total = dict(items), total
 
     def on_batch(self, values: list[tuple[Event, int]]) -> tuple[Iterable[str], bool]:
+        """Take events of the device; see bytewax."""
         lines: list[str] = []
         for event, watermark_ms in values:
             if self._views is None:
@@ -48,13 +56,14 @@ class _Device(StatefulBatchLogic[Any, str, Any]):
         return lines, StatefulBatchLogic.RETAIN
 
     def on_eof(self) -> tuple[Iterable[str], bool]:
+        """Close everything: the end of the input."""
         if self._views is None:
             return (), StatefulBatchLogic.RETAIN
         lines = self._views.lines(self._visitor.finish())
         return [line.decode() for line in lines], StatefulBatchLogic.RETAIN
 
     def snapshot(self) -> Any:
-        # a copy that later events do not reach
+        """Return a copy of the state that later events do not reach."""
         views = self._views
         if views is None:
             return None
@@ -79,7 +88,7 @@ def run(source: Path, out: Path, recovery: Path | None = None) -> None:
     events = op.map("decode", lines, decode_event)
     stamped = op.map("watermark", events, lambda event: (event, watermarks.of(event)))
     keyed = op.key_on("device", stamped, lambda each: each[0].device_id)
-    features = op.stateful_batch("pages", keyed, _Device)
+    features = op.stateful_batch("pages", keyed, Device)
     op.output("out", features, FileSink(out))
     if recovery is None:
         run_main(flow)

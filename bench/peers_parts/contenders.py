@@ -16,6 +16,12 @@ class Contender(NamedTuple):
     """Versions of Python to try, the newest first; empty for our own."""
     arguments: tuple[str, ...] = ()
     note: str = ""
+    driver: str = ""
+    """Over Kafka: the client library that moves its records."""
+    keeps_state: bool = True
+    """Over Kafka: whether state and offsets survive its process."""
+    also: tuple[str, ...] = ()
+    """What is installed beside the requirement, for Kafka."""
 
 
 _PYTHONS: Final = ("3.14", "3.13", "3.12", "3.11")

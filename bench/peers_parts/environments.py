@@ -46,7 +46,8 @@ def find_environment(
     """
     requirement = contender.requirement
     name = requirement.partition("==")[0]
-    homes = {minor: folder / f"{name}-{minor}" for minor in contender.pythons}
+    kind = "-kafka" if contender.also else ""
+    homes = {minor: folder / f"{name}{kind}-{minor}" for minor in contender.pythons}
     # what was made before, on whichever Python, is looked for before anything is tried again
     for home in homes.values():
         found = _look_into(home / "bin" / "python", requirement)
@@ -56,7 +57,7 @@ def find_environment(
         return Missing(f"{requirement} is not installed in {folder.name}")
     tried = []
     for minor, home in homes.items():
-        problem = _make(home, minor, requirement)
+        problem = _make(home, minor, requirement, contender.also)
         found = _look_into(home / "bin" / "python", requirement)
         if found is not None:
             return found
@@ -75,7 +76,7 @@ def _look_into(python: Path, requirement: str) -> Environment | None:
     return Environment(python, lines[0], wanted)
 
 
-def _make(home: Path, minor: str, requirement: str) -> str:
+def _make(home: Path, minor: str, requirement: str, also: tuple[str, ...]) -> str:
     """Make an environment; returns what was in the way, or nothing."""
     python = _find_python(minor)
     if python is None:
@@ -86,7 +87,7 @@ def _make(home: Path, minor: str, requirement: str) -> str:
         # a peer that has to be compiled is none that users would have
         name = requirement.partition("==")[0]
         command = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        command += ["--only-binary", name, requirement, _MSGSPEC]
+        command += ["--only-binary", name, requirement, _MSGSPEC, *also]
         done = _run(str(home / "bin" / "python"), *command)
         if done.returncode == 0:
             return ""

@@ -43,10 +43,11 @@ def _take(value: tuple[Event, int], state: State) -> list[bytes]:
     visitor = Visitor() if exported is None else Visitor.restore(exported)
     pages = visitor.finish() if event.id == _END else visitor.accept(event, watermark_ms)
     state.set("visitor", visitor.export())
-    return _lines(event.device_id, pages, state)
+    return lines_of(event.device_id, pages, state)
 
 
-def _lines(device_id: str, pages: list[Page], state: State) -> list[bytes]:
+def lines_of(device_id: str, pages: list[Page], state: State) -> list[bytes]:
+    """Count the items' pages among some that ended, and make their output lines."""
     lines = []
     for page in pages:
         if page.page_id == "item":

@@ -57,12 +57,12 @@ def run_contender(
             command = [str(environment.python), "-m", "walle_stream.cli", "run"]
             command += [str(ROOT / "configs/shop.yaml"), "--json", "--data-dir", f"{folder}/data"]
             command += ["--set", f"spec.source={{connector: events, path: {source}}}"]
-            return _measured(command), digest_of(_features_of(folder / "data"))
+            return measured(command), digest_of(_features_of(folder / "data"))
         out = folder / "features.jsonl"
         command = [str(environment.python), str(Path(__file__).parent / contender.script)]
-        cost = _measured([*command, str(source), str(out), *contender.arguments])
+        cost = measured([*command, str(source), str(out), *contender.arguments])
         with out.open("rb") as file:
-            return cost, digest_of(map(_line_of, file))
+            return cost, digest_of(map(canonical_line, file))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -85,20 +85,34 @@ def canonical(feature: dict[str, Any], encoding: bytes) -> bytes:
     return _encode([feature, encoding])
 
 
-def _measured(command: list[str]) -> Cost:
+def surroundings_of_a_run() -> dict[str, str]:
+    """Return the environment variables of a contender's process."""
     paths = (ROOT, ROOT / "connectors", ROOT / "deploy", ROOT / "bench")
-    environment = {
-        **os.environ,
+    # a start that compiles anew each time is nobody's
+    given = {name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"}
+    return {
+        **given,
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         # a peer's complaints about its own dependencies are none of ours
         "PYTHONWARNINGS": "ignore",
     }
+
+
+def measured(command: list[str]) -> Cost:
+    """Run a command to its end and return its cost; blocks.
+
+    Args:
+        command: What is run; anything but 0 ends the bench.
+    """
     with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
         out = Path(folder) / "cost.json"
         wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("measured.py"))]
         done = subprocess.run(
-            [*wrapper, str(out), *command], capture_output=True, check=False, env=environment
+            [*wrapper, str(out), *command],
+            capture_output=True,
+            check=False,
+            env=surroundings_of_a_run(),
         )
         if done.returncode:
             text = done.stderr.decode(errors="replace")[-4_000:]
@@ -118,6 +132,7 @@ def _features_of(data_dir: Path) -> list[bytes]:
             store.close()
 
 
-def _line_of(line: bytes) -> bytes:
+def canonical_line(line: bytes) -> bytes:
+    """Return the feature of an output line of a peer as ``canonical`` does."""
     made = msgspec.json.decode(line)
     return canonical(made["feature"], b64decode(made["encoding"]))

@@ -8,14 +8,13 @@ from bisect import bisect_right, insort
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
 from walle_stream.events import Event
 from walle_stream.types import PARTITION_COUNT_DEFAULT, partition_of
 
-_ORDER_MS: Final = 2_000
 _TIMEOUT_MS: Final = 1_800_000
 _PAGE_MAX_EVENTS: Final = 10_000
 _UIDS_MAX: Final = 64
@@ -42,23 +41,30 @@ class Page(NamedTuple):
 class Watermarks:
     """How far the ingest time of each partition has come."""
 
-    def __init__(self) -> None:
-        """Begin before all time."""
+    def __init__(self, partitions: int = PARTITION_COUNT_DEFAULT) -> None:
+        """Begin before all time.
+
+        Args:
+            partitions: How many there are.
+        """
         self._homes: dict[str, int] = {}
-        self._highest = [-1] * PARTITION_COUNT_DEFAULT
+        self._highest = [-1] * partitions
 
     def of(self, event: Event) -> int:
         """Take the next event and return its partition's watermark."""
         home = self._homes.get(event.device_id)
         if home is None:
-            home = partition_of(event.device_id, PARTITION_COUNT_DEFAULT)
+            home = partition_of(event.device_id, len(self._highest))
             self._homes[event.device_id] = home
         self._highest[home] = max(self._highest[home], event.ingest_time_ms)
         return self._highest[home]
 
 
 class Visitor:
-    """One device: events ordered within two seconds, each uid once, pages that nest."""
+    """One device: events ordered within some time, each uid once, pages that nest."""
+
+    order_ms: ClassVar[int] = 2_000
+    """How far behind events may come."""
 
     __slots__ = ("_deadline_ms", "_held", "_highest_ms", "_pages", "_released_ms", "_uids")
 
@@ -90,15 +96,17 @@ class Visitor:
         if seen_ms is not None and seen_ms >= self._oldest_ms():
             return closed
         held = self._held
-        deadline_ms = event.ingest_time_ms + _ORDER_MS
+        deadline_ms = event.ingest_time_ms + self.order_ms
         if time_ms >= self._highest_ms:
             self._highest_ms = time_ms
             held.append((time_ms, deadline_ms, event))
         else:
             insort(held, (time_ms, deadline_ms, event), key=_time_of)
         self._deadline_ms = min(self._deadline_ms, deadline_ms)
-        if held[0][0] <= self._highest_ms - _ORDER_MS:
-            self._release(bisect_right(held, self._highest_ms - _ORDER_MS, key=_time_of), closed)
+        if held[0][0] <= self._highest_ms - self.order_ms:
+            self._release(
+                bisect_right(held, self._highest_ms - self.order_ms, key=_time_of), closed
+            )
         if uid:
             uids[uid] = time_ms
             if len(uids) > _UIDS_MAX:
@@ -129,7 +137,7 @@ class Visitor:
 
     def _oldest_ms(self) -> int:
         # below both, an event can only be late
-        return min(self._highest_ms - _ORDER_MS, self._released_ms)
+        return min(self._highest_ms - self.order_ms, self._released_ms)
 
     def _advance(self, watermark_ms: int, closed: list[Page]) -> None:
         # the deadline that is kept may be earlier than the true one, never later

@@ -142,3 +142,65 @@ def test_the_report_shows_the_table_and_the_figure(measured, monkeypatch, tmp_pa
     assert "A TRIAL" in text
     assert "did not take part" in text
     assert (tmp_path / "peers.svg").read_text().count("<rect") == 3
+
+
+@pytest.fixture(scope="module")
+def shop(lines, tmp_path_factory):
+    path = tmp_path_factory.mktemp("shop") / "shop.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+def test_markers_end_every_page_without_an_end_of_the_input(shop, lines, expected):
+    pytest.importorskip("kafka", reason="the extra `kafka` is missing")
+    from peers_parts.kafka_topics import raw_records  # noqa: PLC0415 - same
+    from peers_parts.shop_features import Views  # noqa: PLC0415 - same
+    from peers_parts.shop_job import Visitor, Watermarks, decode_event  # noqa: PLC0415 - same
+
+    records = list(raw_records(shop))
+    assert [each.line for each in records[: len(lines)]] == lines
+    visitors, views, found, watermarks = {}, {}, {}, Watermarks()
+    for event in (decode_event(each.line) for each in records):
+        device_id = event.device_id
+        pages = visitors.setdefault(device_id, Visitor()).accept(event, watermarks.of(event))
+        for line in views.setdefault(device_id, Views(device_id)).lines(pages):
+            found.setdefault(device_id, []).append(msgspec.json.decode(line)["feature"])
+    assert found == expected
+
+
+def test_an_exit_is_what_makes_its_feature_where_nothing_is_put_in_order(shop, lines):
+    pytest.importorskip("kafka", reason="the extra `kafka` is missing")
+    from peers_parts.kafka_latency import exits_of  # noqa: PLC0415 - same
+    from peers_parts.kafka_topics import raw_records  # noqa: PLC0415 - same
+    from peers_parts.shop_job import Visitor, decode_event  # noqa: PLC0415 - same
+
+    found = exits_of(list(raw_records(shop, has_markers=False)))
+    assert len(found) > 100
+    for (device_id, instance), number in found.items():
+        event = decode_event(lines[number])
+        assert (event.device_id, event.page_instance) == (device_id, instance)
+        assert event.kind == "page_exit"
+    assert Visitor.order_ms == 2_000
+
+
+def test_ours_are_held_against_the_best_peer_of_their_kind():
+    from peers_parts.kafka_tables import bars  # noqa: PLC0415 - same
+
+    def peer(name, driver, confluent, python, *, keeps_state=True):
+        ratios = {"walle-confluent": {"median": confluent}, "walle": {"median": python}}
+        found = {"name": name, "title": name, "driver": driver, "keeps_state": keeps_state}
+        return {**found, "ratios": ratios}
+
+    peers = [
+        peer("plain", "librdkafka", 0.1, 0.1, keeps_state=False),
+        peer("light", "librdkafka", 0.8, 0.4, keeps_state=False),
+        peer("fast", "librdkafka", 1.6, 1.2),
+        peer("slow", "librdkafka", 3.0, 2.0),
+        peer("python", "aiokafka", 4.0, 3.0),
+    ]
+    assert [(each["title"], each["ratio"], each["is_met"]) for each in bars(peers)] == [
+        ("walle-confluent / fast", 1.6, True),
+        ("walle-confluent / light, which keeps nothing", 0.8, False),
+        ("walle / python", 3.0, True),
+        ("walle / fast", 1.2, False),
+    ]

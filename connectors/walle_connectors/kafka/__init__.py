@@ -4,7 +4,8 @@
 and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
 the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames and frames
 of records. ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra:
-nothing here imports it before it is needed.
+nothing here imports it before it is needed. Records may be moved by librdkafka instead
+(``librdkafka``), behind ``source.fetching.Fetcher`` and ``producing.Producer``.
 """
 
 from typing import TYPE_CHECKING, Final

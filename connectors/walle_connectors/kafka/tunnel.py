@@ -4,11 +4,12 @@ import logging
 from collections.abc import Iterable
 
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
+from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.receiver import KafkaReceiver
 from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
-from walle_stream.errors import BrokerUnreachableError
+from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,11 @@ class KafkaTunnel:
 
         Raises:
             TopicError: A broker answers, but a topic is missing.
+            TunnelError: The driver is not installed.
         """
+        problem = driver_problem(model.driver, "spec.tunnel.driver")
+        if problem:
+            raise TunnelError(problem)
         try:
             check_topics(model, tunnel_topics(model))
         except BrokerUnreachableError as error:

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, StringConstraints
 
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.spec.scalars import SizeBytes
 from walle_stream.wire.record import ValueFormat
 
@@ -43,4 +44,8 @@ class KafkaTunnelModel(Connection):
         default=False,
         strict=True,
         description="Add a W3C trace context, the same for every delivery of a record.",
+    )
+    driver: Driver = Field(
+        default="kafka-python",
+        description="What sends records up; confluent (librdkafka) is an extra.",
     )

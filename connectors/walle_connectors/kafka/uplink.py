@@ -16,22 +16,13 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from threading import Condition, Event, Thread
-from typing import Any, Final
+from typing import Final
 
-from kafka.errors import (
-    IllegalStateError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-)
+from kafka.errors import KafkaError
 
-from walle_connectors.kafka.connecting import (
-    close_producer,
-    connect,
-    halt_producer,
-    make_producer,
-)
-from walle_connectors.kafka.topics import check_topics, tunnel_topics
+from walle_connectors.kafka.confluent_producer import ConfluentProducer
+from walle_connectors.kafka.connecting import connect
+from walle_connectors.kafka.producing import Handed, Producer, PythonProducer, Refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records
 from walle_stream.errors import TopicError, TunnelClosedError, TunnelError, WalleError
@@ -42,7 +33,8 @@ CLOSE_S: Final = 2.0
 """How long closing waits for what is on its way."""
 
 _AGAIN_S: Final = 0.5  # before another producer, when one failed
-_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+type _Tag = tuple[int, _Frame, int]  # number of the producer, frame, place of the record
 
 
 class _Frame:
@@ -80,7 +72,9 @@ class KafkaUplink:
         self._is_relaxed = False
         self._left: set[int] = set()  # partitions whose next frames wait for the next run
         self._session = 0  # counts producers
-        self._is_broken = False  # the producer at hand
+        self._producer: Producer | None = None  # the one at hand
+        self._is_broken = False  # that one
+        self._is_careful = False  # the next one: a batch was too large, find the record
         self._failure: WalleError | None = None
         self.refused_records = 0
         """Records that were too large for the topic."""
@@ -184,6 +178,7 @@ class KafkaUplink:
                 return
             with self._condition:
                 self._session += 1
+                self._producer = producer
                 self._is_broken = False
                 self._unsent = deque(
                     frame for lane in self._lanes.values() for frame in lane if frame.pending
@@ -192,29 +187,19 @@ class KafkaUplink:
                 self._pump(producer, self._session)
             except KafkaError as error:
                 _log.warning("the tunnel %r begins anew: %s", self._model.topic, _said(error))
-                halt_producer(producer)
+                producer.halt()
             finally:
-                close_producer(producer, CLOSE_S)
+                producer.close(CLOSE_S)
             self._stopped.wait(_AGAIN_S)
 
-    def _make_producer(self) -> Any:
-        model = self._model
-        # a client asks for a missing topic without a pause
-        check_topics(model, tunnel_topics(model)[:1])
-        producer = make_producer(model, model.codec, model.linger_ms, model.max_bytes)
-        try:
-            # so that sending never waits for it
-            producer.partitions_for(model.topic)
-        except KafkaError as error:
-            close_producer(producer, 0)
-            raise TopicError(
-                f"topic {model.topic!r} cannot be found ({_said(error)}): walle topics FILE "
-                "--create makes it",
-                model.topic,
-            ) from error
-        return producer
+    def _make_producer(self) -> Producer:
+        if self._model.driver == "kafka-python":
+            return PythonProducer(self._model, self._on_ack, self._on_refusal)
+        return ConfluentProducer(
+            self._model, self._on_ack, self._on_refusal, is_careful=self._is_careful
+        )
 
-    def _pump(self, producer: Any, session: int) -> None:
+    def _pump(self, producer: Producer, session: int) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(
@@ -229,62 +214,46 @@ class KafkaUplink:
                     return
 
     def _hand_over(
-        self, producer: Any, session: int, frame: _Frame, place: int, record: TopicRecord
+        self, producer: Producer, session: int, frame: _Frame, place: int, record: TopicRecord
     ) -> bool:
         # no lock is held: the producer's own are taken here, and ours in its callbacks
         try:
-            future = producer.send(
-                self._model.topic,
-                record.value,
-                record.key,
-                record.headers,
-                partition=frame.partition,
-            )
-        except MessageSizeTooLargeError:
-            self._refuse(frame, place)  # our own limit: the producer has seen nothing of it
-            return True
-        except IllegalStateError:
-            return False  # it was halted meanwhile
-        except ValueError as error:
+            handed = producer.send(record, frame.partition, (session, frame, place))
+        except TopicError as error:
             with self._condition:
-                self._failure = TopicError(
-                    f"topic {self._model.topic!r} has no partition {frame.partition} ({error}): "
-                    "it must have as many as the pipeline, see walle topics",
-                    self._model.topic,
-                )
+                self._failure = error
                 self._condition.notify_all()
             return False
-        future.add_callback(self._on_ack, frame, place)
-        future.add_errback(self._on_error, producer, session, frame, place)
-        return True
+        if handed is Handed.TOO_LARGE:
+            self._refuse(frame, place)  # our own limit: the broker has seen nothing of it
+        return handed is not Handed.HALTED
 
     # Callbacks, in the producer's thread
 
-    def _on_ack(self, frame: _Frame, place: int, _metadata: Any) -> None:
+    def _on_ack(self, tag: _Tag) -> None:
+        _, frame, place = tag
         with self._condition:
             frame.pending.pop(place, None)
             if not frame.pending:
                 self._settle(frame.partition)
 
-    def _on_error(
-        self, producer: Any, session: int, frame: _Frame, place: int, error: Exception
-    ) -> None:
+    def _on_refusal(self, tag: _Tag, refusal: Refusal) -> None:
+        session, frame, place = tag
         with self._condition:
-            if session != self._session or self._is_broken:
+            if session != self._session or self._is_broken or self._producer is None:
                 return  # what a halted producer had not sent
             self._is_broken = True
-            halt_producer(producer)
-            if isinstance(error, _TOO_LARGE):
-                # kafka-python cuts a batch down to the record that is too large, then fails
-                # all that follow with the same error: only the first is meant
+            self._producer.halt()
+            self._is_careful = refusal.is_too_large and not refusal.is_alone
+            if refusal.is_too_large and refusal.is_alone:
                 self._refuse(frame, place)
             self._condition.notify_all()
-        if not isinstance(error, _TOO_LARGE):
+        if not refusal.is_too_large:
             _log.warning(
                 "partition %d of topic %r refuses records: %s; they are sent again",
                 frame.partition,
                 self._model.topic,
-                _said(error),
+                _said(refusal.error),
             )
 
     def _refuse(self, frame: _Frame, place: int) -> None:

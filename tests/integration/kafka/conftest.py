@@ -1,5 +1,6 @@
 """The broker of all Kafka tests: one for the whole session, three for those that need copies."""
 
+import importlib.util
 import os
 import uuid
 
@@ -7,6 +8,16 @@ import pytest
 
 from walle_stream.errors import BrokerMissingError
 from walle_stream.testing.broker import make_topic, open_broker, open_cluster
+
+_CONFLUENT = pytest.mark.skipif(
+    not importlib.util.find_spec("confluent_kafka"), reason="the extra `confluent` is missing"
+)
+
+
+@pytest.fixture(params=["kafka-python", pytest.param("confluent", marks=_CONFLUENT)])
+def driver(request):
+    """The libraries that move records."""
+    return request.param
 
 
 @pytest.hookimpl(wrapper=True)

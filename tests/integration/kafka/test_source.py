@@ -37,11 +37,11 @@ def test_key_and_record_time_win_over_the_value(address, topics):
     )
 
 
-def test_dead_letters_name_topic_partition_and_offset(address, topics):
+def test_dead_letters_name_topic_partition_and_offset(address, topics, driver):
     name = topics.make(1)
     wrong = [("a", None), ("a", b"{"), ("b", row("a", 1, device_id="a")[1])]
     topics.write(name, [row("a", 0), *wrong, row("a", 2)])
-    batches = read(source(address, name), partitions=1)
+    batches = read(source(address, name, driver=driver), partitions=1)
     assert uids(batches) == [0, 2]
     assert [(each.origin, each.route) for each in letters(batches)] == [
         (f"{name}[0]@1", "decode"),
@@ -102,8 +102,8 @@ def test_records_that_retention_deleted_are_never_passed_over_unsaid(
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
-def test_retention_that_overtakes_a_reader_is_said(address, topics, topic, policy):
-    made = source(address, topic, stopAtEnd=False, onMissingOffset=policy)
+def test_retention_that_overtakes_a_reader_is_said(address, topics, topic, driver, policy):
+    made = source(address, topic, stopAtEnd=False, onMissingOffset=policy, driver=driver)
     reader = made.open({}, 2, 3)
     topics.delete_before(topic, 0, 7)
     try:
@@ -144,7 +144,7 @@ def made_again(topics, name):
     wait_until(make, "the topic to go")
 
 
-def test_marks_of_transactions_do_not_hide_the_end(address, topics):
+def test_marks_of_transactions_do_not_hide_the_end(address, topics, driver):
     from kafka import KafkaProducer
 
     name = topics.make(1)
@@ -155,7 +155,19 @@ def test_marks_of_transactions_do_not_hide_the_end(address, topics):
         producer.send(name, json.dumps(row("a", number)[1]).encode(), key=b"a")
         producer.commit_transaction() if is_kept else producer.abort_transaction()
     producer.close()
-    assert uids(read(source(address, name), partitions=1)) == [0, 2]
+    assert uids(read(source(address, name, driver=driver), partitions=1)) == [0, 2]
+
+
+def test_a_topic_is_read_over_tls(broker, driver):
+    from tests.integration.kafka.topics import Topics
+
+    secure, ca = broker.address("tls"), broker.files().ca
+    writer = Topics(broker.address())
+    name = writer.make(2)
+    writer.write(name, [(*row("a", number), 0) for number in range(10)])
+    made = source(secure, name, tls={"ca": str(ca)}, driver=driver)
+    assert uids(read(made, partitions=2)) == list(range(10))
+    writer.close()
 
 
 def test_what_is_wrong_at_start_is_one_line(address, topics, topic):
@@ -194,7 +206,7 @@ def test_progress_is_the_share_of_what_was_there(address, topic):
 
 # kafka-python leaves a socket open for each connection that was refused
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_broker_that_dies_and_returns_loses_and_doubles_nothing(broker, caplog):
+def test_a_broker_that_dies_and_returns_loses_and_doubles_nothing(broker, driver, caplog):
     caplog.set_level("CRITICAL", "kafka")  # a record of the log would keep the socket
     from tests.integration.kafka.topics import Topics
 
@@ -202,7 +214,7 @@ def test_a_broker_that_dies_and_returns_loses_and_doubles_nothing(broker, caplog
     topics = Topics(address)
     name = topics.make(2)
     topics.write(name, [(*row("a", number), 0) for number in range(50)])
-    reader = source(address, name, stopAtEnd=False).open({}, 2, 7)
+    reader = source(address, name, stopAtEnd=False, driver=driver).open({}, 2, 7)
     found = read_on(reader, lambda batches: len(uids(batches)) >= 20)
     topics.close(keeps=True)
     broker.kill()

@@ -1,5 +1,8 @@
 """The Kafka source keeps the contract of sources, over a real broker."""
 
+import importlib.util
+from typing import ClassVar
+
 import pytest
 
 from tests.integration.kafka.source_rows import row, source
@@ -8,8 +11,10 @@ from walle_stream.testing.source_suite import SourceSuite
 pytestmark = pytest.mark.integration
 
 
-class TestKafkaSource(SourceSuite):
+class KafkaSuite(SourceSuite):
     """Four partitions, one of them empty; records of every wrong kind."""
+
+    driver: ClassVar[str]
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
@@ -32,8 +37,19 @@ class TestKafkaSource(SourceSuite):
 
     def make_source(self, folder):
         del folder
-        return source(self.address, self.names[0], maxRecordBytes=3_000)
+        return source(self.address, self.names[0], maxRecordBytes=3_000, driver=self.driver)
 
     def make_changed_source(self, folder):
         del folder
-        return source(self.address, self.names[1])
+        return source(self.address, self.names[1], driver=self.driver)
+
+
+class TestKafkaPython(KafkaSuite):
+    driver = "kafka-python"
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("confluent_kafka"), reason="the extra `confluent` is missing"
+)
+class TestConfluent(KafkaSuite):
+    driver = "confluent"

@@ -1,5 +1,6 @@
 """The tunnel over a real Apache Kafka, held to the suite of all tunnels."""
 
+import importlib.util
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,3 +60,10 @@ class TestJson(KafkaSuite):
 
 class TestMessagePack(KafkaSuite):
     keys = MappingProxyType({"format": "msgpack", "codec": "lz4", "linger_ms": 5, "trace": True})
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("confluent_kafka"), reason="the extra `confluent` is missing"
+)
+class TestConfluent(KafkaSuite):
+    keys = MappingProxyType({"driver": "confluent"})

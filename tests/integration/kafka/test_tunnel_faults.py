@@ -103,10 +103,10 @@ class Forwarder:
             source.close()
 
 
-def test_a_broker_that_is_down_at_the_start_is_waited_for(address, caplog):
+def test_a_broker_that_is_down_at_the_start_is_waited_for(address, driver, caplog):
     forwarder = Forwarder(address)
     with ExitStack() as stack:
-        model = stack.enter_context(fresh_model(address))
+        model = stack.enter_context(fresh_model(address, driver=driver))
         absent = model.model_copy(update={"brokers": (f"127.0.0.1:{forwarder.port}",)})
         tunnel = stack.enter_context(closing(CONNECTOR.open_device(absent, 1 << 20)))
         for number in range(1, 6):
@@ -118,9 +118,22 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(address, caplog):
         assert received(model, 5) == [1, 2, 3, 4, 5]
 
 
-def test_a_tunnel_without_a_broker_closes_at_once():
+def test_records_go_up_over_tls(broker, address, driver):
+    tls = {"ca": broker.files().ca}
+    with fresh_model(address) as model:
+        keys = model.model_dump() | {"brokers": broker.address("tls"), "tls": tls, "driver": driver}
+        with closing(
+            CONNECTOR.open_device(KafkaTunnelModel.model_validate(keys), 1 << 20)
+        ) as tunnel:
+            tunnel.send(0, 1, frame(1))
+            assert acknowledged(tunnel, 1) == [1]
+        assert received(model, 1) == [1]
+
+
+def test_a_tunnel_without_a_broker_closes_at_once(driver):
     forwarder = Forwarder()
-    model = KafkaTunnelModel(brokers=f"127.0.0.1:{forwarder.port}", topic="t", down_topic="t-down")
+    keys = {"topic": "t", "down_topic": "t-down", "driver": driver}
+    model = KafkaTunnelModel(brokers=f"127.0.0.1:{forwarder.port}", **keys)
     tunnel = CONNECTOR.open_device(model, 1 << 20)
     tunnel.send(0, 1, frame(1))
     assert not tunnel.downlink.receive(0, 0, 100)
@@ -137,9 +150,9 @@ def test_a_missing_topic_is_told_at_the_start(address):
             CONNECTOR.open_device(lacking, 1 << 20)
 
 
-def test_a_partition_that_the_topic_lacks_ends_the_run(address):
+def test_a_partition_that_the_topic_lacks_ends_the_run(address, driver):
     with (
-        fresh_model(address, partitions=2) as model,
+        fresh_model(address, partitions=2, driver=driver) as model,
         closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel,
     ):
         tunnel.send(2, 1, frame(1, partition=2))
@@ -155,10 +168,12 @@ def test_a_partition_that_the_topic_lacks_ends_the_run(address):
 
 
 @pytest.mark.parametrize("limit", ["topic", "pipeline"])
-def test_a_record_that_is_too_large_is_told_and_the_partition_goes_on(address, limit, caplog):
+def test_a_record_that_is_too_large_is_told_and_the_partition_goes_on(
+    address, limit, driver, caplog
+):
     caplog.set_level(logging.ERROR, "walle_connectors")
     # as plain text, so that what the broker measures is what was made
-    with fresh_model(address, codec="none", max_bytes=20_000) as model:
+    with fresh_model(address, codec="none", max_bytes=20_000, driver=driver) as model:
         larger = model.model_copy(update={"max_bytes": 1 << 20}) if limit == "topic" else model
         with closing(CONNECTOR.open_device(larger, 1 << 20)) as tunnel:
             tunnel.send(0, 1, frame(1, [10, 50_000, 10, 10]))
@@ -171,9 +186,9 @@ def test_a_record_that_is_too_large_is_told_and_the_partition_goes_on(address, l
     assert "max.message.bytes" in line
 
 
-def test_many_frames_of_all_partitions_arrive_once_each_in_order(address):
+def test_many_frames_of_all_partitions_arrive_once_each_in_order(address, driver):
     with (
-        fresh_model(address, linger_ms=2) as model,
+        fresh_model(address, linger_ms=2, driver=driver) as model,
         closing(CONNECTOR.open_device(model, 64_000)) as tunnel,
     ):
         for number in range(1, 301):

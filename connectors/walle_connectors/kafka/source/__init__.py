@@ -2,8 +2,9 @@
 
 ``opening`` opens the topic or joins its group, ``reader`` reads all partitions, ``membership``
 those that a consumer group gives to this host; ``offsets`` says where a partition stands and
-where it begins, ``records`` makes batches of records. ``client`` and ``reaching`` ask the
-brokers. Nothing imports kafka-python before it is needed, since it is an extra.
+where it begins, ``fetching`` gets records through either library (``confluent`` is the second
+one's), ``records`` makes batches of them. ``client`` and ``reaching`` ask the brokers.
+Nothing imports a library before it is needed, since they are extras.
 """
 
 from walle_connectors.kafka.source.model import KafkaSourceModel

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_connectors.kafka.source.reaching import expect_broker
@@ -77,7 +78,7 @@ class TopicClient:
 
         Raises:
             BrokerUnreachableError: No broker answers in time, or TLS is refused.
-            SourceError: kafka-python is not installed, or the topic is not there.
+            SourceError: The driver is not installed, or the topic is not there.
         """
         try:
             from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - an extra
@@ -86,6 +87,9 @@ class TopicClient:
                 f"the source kafka needs the extra of that name ({error}): install "
                 "walle-stream[kafka]"
             ) from error
+        problem = driver_problem(model.driver, "spec.source.driver")
+        if problem:
+            raise SourceError(problem)
         self._model, self.topic = model, model.topic
         self._place: Any = TopicPartition
         expect_broker(model, model.connect_timeout_ms)

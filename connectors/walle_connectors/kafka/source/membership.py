@@ -18,8 +18,9 @@ from contextlib import suppress
 from typing import Any, Final, override
 
 from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.fetching import Polled
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.source.polling import POLL_MS, Polled, PollThread
+from walle_connectors.kafka.source.polling import POLL_MS, PollThread
 from walle_connectors.kafka.source.reader import KafkaReader
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, WalleError
@@ -55,6 +56,7 @@ class GroupReader(KafkaReader):
             limit: Most records that this member reads in this run.
         """
         super().__init__(client, model, batch_events, limit)
+        self._consumer = client.consumer
         self._placement = placement
         self._stops_at_end = model.stop_at_end
         self._revoke_ms = model.poll_interval_ms * REVOKE_SHARE
@@ -134,25 +136,14 @@ class GroupReader(KafkaReader):
 
     @override
     def _poll(self, most: int) -> Polled | None:
-        found = self._ask(most)
+        found = self._polls.poll(most, _WAIT_S)
         if found is not None:
             self._follow()
             self._tell_lag()
         return found
 
-    @override
-    def _ask_consumer(self, most: int) -> Polled | None:
-        return self._polls.poll(most, _WAIT_S)
-
     def _poll_beside(self, most: int) -> Polled:
-        from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
-
-        try:
-            return self._poll_consumer(POLL_MS, most)
-        except KafkaError as error:
-            if isinstance(error.__cause__, InterruptedError):
-                return {}
-            raise
+        return self._poll_fetcher(POLL_MS, most)
 
     @override
     def _finish(self) -> None:

@@ -1,11 +1,12 @@
 """The YAML keys of a topic of events."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 
@@ -84,6 +85,19 @@ class KafkaSourceModel(Connection):
         le=1_800_000,
         description="How long a host of a group may be silent before others get its partitions.",
     )
+    driver: Driver = Field(
+        default="kafka-python",
+        description="What fetches records; confluent (librdkafka) is an extra, without groups.",
+    )
+
+    @model_validator(mode="after")
+    def _group_has_its_driver(self) -> Self:
+        # librdkafka tells nobody the generation of a group, which fences what hosts send
+        if self.group is not None and self.driver != "kafka-python":
+            raise ValueError(
+                f"driver {self.driver!r} reads without a group: leave out `group`, or `driver`"
+            )
+        return self
 
     def consumer_options(self) -> dict[str, Any]:
         """Return the keyword arguments of our consumers, group or not."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from walle_connectors.kafka.source.client import TopicClient, TopicIdentity
+from walle_connectors.kafka.source.confluent import ConfluentFetcher
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.reader import KafkaReader
@@ -104,7 +105,8 @@ class KafkaSource:
         client = TopicClient(self._model)
         try:
             self._expect_count(client, partition_count)
-            reader = KafkaReader(client, self._model, batch_events, limit)
+            fetcher = ConfluentFetcher(self._model) if self._model.driver == "confluent" else None
+            reader = KafkaReader(client, self._model, batch_events, limit, fetcher)
             reader.take_all(offsets)
         except BaseException:
             client.close()

@@ -8,15 +8,14 @@ and a host that does not come back is noticed by the group's poll interval.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Final
+
+from walle_connectors.kafka.source.fetching import Polled
 
 POLL_MS: Final = 1_000
 """Longest poll; it ends at once when records come."""
-
-type Polled = Mapping[Any, Sequence[Any]]
-"""Records by partition, as kafka-python gives them."""
 
 
 class PollThread:

@@ -5,11 +5,18 @@ fetches ahead by some MiB while its owner is busy, and no further.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.fetching import (
+    NO_RECORDS,
+    Fetcher,
+    Polled,
+    PythonFetcher,
+    Records,
+)
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import (
     Beginning,
@@ -17,7 +24,6 @@ from walle_connectors.kafka.source.offsets import (
     decode_positions,
     encode_position,
 )
-from walle_connectors.kafka.source.polling import Polled
 from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
@@ -42,11 +48,16 @@ class Lane(msgspec.Struct):
 class KafkaReader:
     """A topic that was opened at its partitions' offsets. One thread.
 
-    It waits for brokers that go away: kafka-python connects again, and no offset moves.
+    It waits for brokers that go away: the library connects again, and no offset moves.
     """
 
     def __init__(
-        self, client: TopicClient, model: KafkaSourceModel, batch_events: int, limit: int | None
+        self,
+        client: TopicClient,
+        model: KafkaSourceModel,
+        batch_events: int,
+        limit: int | None,
+        fetcher: Fetcher | None = None,
     ) -> None:
         """Begin without partitions.
 
@@ -55,12 +66,14 @@ class KafkaReader:
             model: The source's definition.
             batch_events: Most events in a batch.
             limit: Most records in this run.
+            fetcher: Taken; the client's own consumer when left out.
         """
         self.batch_events = batch_events
         """Most events in a batch; may be changed between reads."""
         self.keeps_raw = False
         """Whether batches carry their values."""
-        self._client, self._consumer = client, client.consumer
+        self._client = client
+        self._fetcher = fetcher or PythonFetcher(client)
         self._lanes: dict[int, Lane] = {}
         self._left = limit
         self._arrived_ms = 0.0
@@ -86,8 +99,7 @@ class KafkaReader:
         """
         numbers = range(self._client.identity.partition_count)
         lanes = self._begin(numbers, offsets)
-        with source_errors(self._client.topic):
-            self._consumer.assign([self._client.place(number) for number in numbers])
+        self._fetcher.assign(numbers)
         self._add(lanes)
 
     def read(self) -> Sequence[SourceBatch]:
@@ -124,6 +136,7 @@ class KafkaReader:
         """Disconnect; may be called twice."""
         if not self._is_closed:
             self._is_closed = True
+            self._fetcher.close()
             self._client.close()
 
     # Partitions
@@ -137,23 +150,20 @@ class KafkaReader:
             position = self._beginning.position(number, before, bounds)
             if position != before:
                 # from now on it is known, whatever the topic has when we come again
-                self._ready.append(self._maker.make(number, (), encode_position(position)))
+                self._ready.append(self._maker.make(number, NO_RECORDS, encode_position(position)))
             goal = bounds.end if position.end < 0 else position.end
             lanes[number] = Lane(position, position.next, max(goal, position.next))
         return lanes
 
     def _add(self, lanes: Mapping[int, Lane]) -> None:
-        """Read lanes that the consumer has been assigned."""
-        with source_errors(self._client.topic):
-            for number, lane in lanes.items():
-                place = self._client.place(number)
-                self._consumer.seek(place, lane.position.next)
-                self._lanes[number] = lane
-                if lane.position.is_end:
-                    lane.is_at_end = True
-                    self._consumer.pause(place)
-                else:
-                    self._consumer.resume(place)
+        """Read lanes that the fetcher has been assigned."""
+        for number, lane in lanes.items():
+            self._fetcher.seek(number, lane.position.next)
+            self._lanes[number] = lane
+            if lane.position.is_end:
+                self._reach_end(number, lane)
+            else:
+                self._fetcher.resume(number)
 
     # Reading
 
@@ -165,52 +175,39 @@ class KafkaReader:
         found = self._poll(most)
         if found is None:
             return
-        for place, records in found.items():
-            lane = self._lanes.get(place.partition)
+        for number, records in found.records.items():
+            lane = self._lanes.get(number)
             if lane is not None and not lane.is_at_end:
-                self._take(place, lane, records)
-        if not found:
+                self._take(number, lane, records)
+        if found.gone:
+            self._begin_again([number for number in found.gone if number in self._lanes])
+        elif not found.records:
             self._look_for_ends()
         self._tell_ends()
 
     def _poll(self, most: int) -> Polled | None:
-        """Return what has come; None while the consumer is not to be touched."""
-        return self._ask(most)
+        """Return what has come; None while the fetcher is not to be touched."""
+        return self._poll_fetcher(POLL_MS, most)
 
-    def _ask_consumer(self, most: int) -> Polled | None:
-        return self._poll_consumer(POLL_MS, most)
-
-    def _poll_consumer(self, wait_ms: int, most: int) -> Polled:
-        polled: Polled = self._consumer.poll(wait_ms, max_records=most)
+    def _poll_fetcher(self, wait_ms: int, most: int) -> Polled:
+        polled = self._fetcher.poll(wait_ms, most)
         self._arrived_ms = monotonic_ms()
         return polled
-
-    def _ask(self, most: int) -> Polled | None:
-        from kafka.errors import OffsetOutOfRangeError  # noqa: PLC0415 - an extra
-
-        with source_errors(self._client.topic):
-            try:
-                return self._ask_consumer(most)
-            except OffsetOutOfRangeError as error:
-                # retention was faster than we
-                numbers = [place.partition for place in error.args[0]]
-        self._begin_again([number for number in numbers if number in self._lanes])
-        return {}
 
     def _begin_again(self, numbers: Sequence[int]) -> None:
         offsets = {number: encode_position(self._lanes[number].position) for number in numbers}
         self._add(self._begin(numbers, offsets))
 
-    def _take(self, place: Any, lane: Lane, records: Sequence[Any]) -> None:
+    def _take(self, number: int, lane: Lane, records: Records) -> None:
         end = lane.position.end
-        if 0 <= end <= records[-1].offset:
-            records = [record for record in records if record.offset < end]
-            self._reach_end(place, lane)
-            if not records:
+        if 0 <= end <= records.offsets[-1]:
+            records = records.before(end)
+            self._reach_end(number, lane)
+            if not records.offsets:
                 return
-        lane.position = msgspec.structs.replace(lane.position, next=records[-1].offset + 1)
+        lane.position = msgspec.structs.replace(lane.position, next=records.offsets[-1] + 1)
         batch = self._maker.make(
-            place.partition,
+            number,
             records,
             encode_position(lane.position),
             keeps_raw=self.keeps_raw,
@@ -218,24 +215,22 @@ class KafkaReader:
         )
         self._ready.append(batch)
         if self._left is not None:
-            self._left -= len(records)
+            self._left -= len(records.offsets)
         if lane.position.next == end:
-            self._reach_end(place, lane)
+            self._reach_end(number, lane)
 
-    def _reach_end(self, place: Any, lane: Lane) -> None:
+    def _reach_end(self, number: int, lane: Lane) -> None:
         lane.is_at_end = True
-        self._consumer.pause(place)
+        self._fetcher.pause(number)
 
     def _look_for_ends(self) -> None:
         # the last offsets may be of no record: marks of transactions, or compacted away
         for number, lane in self._lanes.items():
             if lane.position.end < 0 or lane.is_at_end:
                 continue
-            place = self._client.place(number)
-            with source_errors(self._client.topic):
-                at = self._consumer.position(place, timeout_ms=0)
+            at = self._fetcher.position(number)
             if at is not None and at >= lane.position.end:
-                self._reach_end(place, lane)
+                self._reach_end(number, lane)
 
     def _tell_ends(self) -> None:
         # a limit is no end: with one, ends are told when it was not reached before them all
@@ -247,7 +242,7 @@ class KafkaReader:
             lane.position = msgspec.structs.replace(
                 lane.position, next=lane.position.end, is_end=True
             )
-            batch = self._maker.make(number, (), encode_position(lane.position))
+            batch = self._maker.make(number, NO_RECORDS, encode_position(lane.position))
             batch.is_end = True
             self._ready.append(batch)
         if self._is_at_end:

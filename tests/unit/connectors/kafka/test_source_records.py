@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from walle_connectors.kafka.source.records import BatchMaker, Record
+from walle_connectors.kafka.source.fetching import Record, columns
+from walle_connectors.kafka.source.records import BatchMaker
 
 VALUE = {
     "id": "click",
@@ -19,7 +20,7 @@ def record(offset=0, key=b"d", timestamp=1_000, **fields):
 
 
 def make(*records, max_bytes=1_000, **keys):
-    return BatchMaker("raw", max_bytes).make(3, records, b"offset", **keys)
+    return BatchMaker("raw", max_bytes).make(3, columns(records), b"offset", **keys)
 
 
 def whole(device="d", **fields):

@@ -1,13 +1,14 @@
 """The uplink with a broker that refuses what a case says: order, holes, too large records."""
 
 from collections import deque
+from functools import partial
 from threading import Condition, Event, Thread
 
 import pytest
 from kafka.errors import IllegalStateError, MessageSizeTooLargeError, OutOfOrderSequenceNumberError
-from kafka.future import Future
 
 from walle_connectors.kafka import uplink
+from walle_connectors.kafka.producing import Handed, Refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.errors import TopicError, TunnelClosedError, TunnelError
@@ -26,15 +27,17 @@ class Broker:
         self.errors = {}  # by (partition, number of the record): raised once each
         self.too_large = set()
         self.producers = 0
+        self.careful = []  # of each producer of librdkafka
         self.may_answer = Event()
         self.may_answer.set()
 
 
 class Producer:
-    """As kafka-python's: one batch of a partition at a time, callbacks in its own thread."""
+    """As the libraries': one batch of a partition at a time, callbacks in its own thread."""
 
-    def __init__(self, broker):
-        self.broker = broker
+    def __init__(self, broker, on_ack, on_refusal, *, is_alone=True):
+        self.broker, self.is_alone = broker, is_alone
+        self.on_ack, self.on_refusal = on_ack, on_refusal
         broker.producers += 1
         self.is_halted = False
         self.fatal = IllegalStateError("Producer is closed forcefully.")
@@ -43,19 +46,22 @@ class Producer:
         self.thread = Thread(target=self.work, daemon=True)
         self.thread.start()
 
-    def send(self, _topic, _value, _key, headers, partition):
-        number = int(dict(headers)["n"])
+    def send(self, record, partition, tag):
+        number = int(dict(record.headers)["n"])
         if partition >= PARTITIONS:
-            raise ValueError(f"Unrecognized partition {partition}")
+            raise TopicError(f"topic 't' has no partition {partition}", "t")
         if number in self.broker.too_large:
-            raise MessageSizeTooLargeError("too large")
-        future = Future()
+            return Handed.TOO_LARGE
         with self.condition:
             if self.is_halted:
-                raise IllegalStateError("closed")
-            self.queue.append((partition, number, future))
+                return Handed.HALTED
+            self.queue.append((partition, number, tag))
             self.condition.notify_all()
-        return future
+        return Handed.QUEUED
+
+    def refuse(self, tag, error):
+        is_too_large = isinstance(error, MessageSizeTooLargeError)
+        self.on_refusal(tag, Refusal(error, is_too_large, self.is_alone))
 
     def work(self):
         while True:
@@ -64,31 +70,42 @@ class Producer:
                 if self.is_halted:
                     rest = list(self.queue)
                     break
-                partition, number, future = self.queue.popleft()
+                partition, number, tag = self.queue.popleft()
                 self.condition.notify_all()
             self.broker.may_answer.wait(WAIT_S)
-            error = self.broker.errors.pop((partition, number), None)
+            error = self.broker.errors.get((partition, number))
             if error is None:
                 self.broker.log[partition].append(number)
-                future.success(None)
-            else:
-                future.failure(error)
-                if isinstance(error, MessageSizeTooLargeError):
-                    # as kafka-python: all that follow fail with the same
-                    self.fatal = error
-        for _, _, future in rest:
-            future.failure(self.fatal)
+                self.on_ack(tag)
+                continue
+            if self.is_alone:
+                del self.broker.errors[partition, number]
+            self.refuse(tag, error)
+            if isinstance(error, MessageSizeTooLargeError):
+                # as kafka-python: all that follow fail with the same
+                self.fatal = error
+        for _, _, tag in rest:
+            self.refuse(tag, self.fatal)
 
     def halt(self):
         self.is_halted = True
         with self.condition:
             self.condition.notify_all()
 
-    def close(self):
+    def close(self, _timeout_s):
         with self.condition:
             self.condition.wait_for(lambda: not self.queue or self.is_halted, WAIT_S)
         self.halt()
         self.thread.join(WAIT_S)
+
+
+def make_python(broker, _model, on_ack, on_refusal):
+    return Producer(broker, on_ack, on_refusal)
+
+
+def make_confluent(broker, _model, on_ack, on_refusal, *, is_careful):
+    broker.careful.append(is_careful)
+    return Producer(broker, on_ack, on_refusal, is_alone=is_careful)
 
 
 @pytest.fixture
@@ -98,11 +115,10 @@ def broker():
 
 @pytest.fixture
 def opened(broker, monkeypatch):
-    monkeypatch.setattr(uplink, "check_topics", lambda *_: None)
     monkeypatch.setattr(uplink, "_AGAIN_S", 0)
-    monkeypatch.setattr(uplink, "connect", lambda _c, _make, _stopped, _what, **_: Producer(broker))
-    monkeypatch.setattr(uplink, "halt_producer", Producer.halt)
-    monkeypatch.setattr(uplink, "close_producer", lambda producer, _timeout: producer.close())
+    monkeypatch.setattr(uplink, "connect", lambda _c, make, _stopped, _what, **_: make())
+    monkeypatch.setattr(uplink, "PythonProducer", partial(make_python, broker))
+    monkeypatch.setattr(uplink, "ConfluentProducer", partial(make_confluent, broker))
     made = []
 
     def make(max_bytes=1 << 20, **keys):
@@ -192,6 +208,16 @@ def test_a_record_that_is_too_large_is_told_and_left_out(opened, broker, caplog,
     [line] = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     for words in ("device d0", "task t", "number 2", "max.message.bytes", "spec.tunnel.maxBytes"):
         assert words in line
+
+
+def test_a_batch_that_is_too_large_is_sent_one_by_one_until_the_record_is_found(opened, broker):
+    broker.errors[0, 2] = MessageSizeTooLargeError("too large")
+    tunnel = opened(driver="confluent")
+    tunnel.send(0, 1, frame(0, 1, 2, 3))
+    assert acks(tunnel, 0, 1) == [1]
+    assert broker.careful == [False, True, False]
+    assert without_repeats(broker.log[0]) == [1, 3]
+    assert tunnel.refused_records == 1
 
 
 def test_a_partition_that_the_topic_lacks_ends_the_tunnel(opened):

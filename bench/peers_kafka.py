@@ -1,0 +1,257 @@
+"""The shop's job over a real Kafka broker against other streaming libraries: make bench-peers.
+
+The raw events are written into a topic once; every contender reads it from its beginning in a
+fresh group, makes the same features (which is checked) into a topic of its own, with its usual
+guarantee, and ends. Rounds take turns; what counts is the CPU of all of its threads and
+processes, the broker's apart. Then each runs beside a producer at a fixed rate, for the time
+from a page's exit to its feature. The broker is that of the tests: WALLE_KAFKA, Docker, a JDK.
+"""
+
+import argparse
+import importlib.util
+import os
+import platform
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from console import keep, show, surroundings
+from peers import Ready, module_of, simulate
+from peers_parts.contenders import Contender
+from peers_parts.environments import Environment, Missing, find_environment
+from peers_parts.kafka_contenders import KAFKA_CONTENDERS
+from peers_parts.kafka_job import PARTITIONS
+from peers_parts.kafka_latency import Latency, measure_latency
+from peers_parts.kafka_running import run_over_kafka
+from peers_parts.kafka_tables import bars, kafka_tables
+from peers_parts.kafka_topics import BenchTopics, raw_records
+from peers_parts.running import ROOT, Cost, Made, canonical, digest_of
+from vm_parts.measuring import quartiles, say
+
+from walle_stream.testing.broker import open_broker
+
+NAMES: Final = [contender.name for contender in KAFKA_CONTENDERS]
+CHECKED_DEVICES: Final = 60
+
+type Rounds = list[dict[str, tuple[Cost, Cost]]]
+
+
+def main() -> int:
+    """Check, measure, print the tables, write the JSON."""
+    options = _options()
+    began = time.monotonic()
+    load = os.getloadavg()[0]
+    ready, missing = _contenders(options)
+    with tempfile.TemporaryDirectory(prefix="walle-bench-") as temporary:
+        folder = Path(temporary)
+        with open_broker(folder) as broker:
+            topics = BenchTopics(
+                broker.address().partition(",")[0], f"walle-bench-{secrets.token_hex(4)}"
+            )
+            try:
+                found = _measure(options, ready, topics, folder)
+            finally:
+                topics.delete()
+    result = {
+        "bench": "peers-kafka",
+        "trial": options.trial,
+        "quick": options.quick,
+        "seed": options.seed,
+        "settings": {name: getattr(options, name) for name in ("devices", "sessions", "rounds")},
+        **found,
+        "missing": missing,
+        **surroundings(load),
+        "wall_s": round(time.monotonic() - began, 1),
+    }
+    show(kafka_tables(result))
+    path = options.json
+    if path is None and not options.quick and options.contenders == NAMES:
+        path = ROOT / "bench/results/peers-kafka.json"
+    keep(result, path, "a quick look, or not all contenders")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/peers.py --kafka", description=__doc__)
+    parser.add_argument("--kafka", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, help="how often everyone runs (5)")
+    parser.add_argument("--devices", type=int, help="visitors of the shop (1,000)")
+    parser.add_argument("--sessions", type=int, help="visits of each (3, some 186,000 events)")
+    parser.add_argument("--latency-seconds", type=int, help="of each latency run (20); 0: none")
+    parser.add_argument("--seed", type=int, default=2022)
+    parser.add_argument("--contenders", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--quick", action="store_true", help="a small shop, one round")
+    parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
+    parser.add_argument("--installed", action="store_true", help="install nothing")
+    parser.add_argument("--environments", type=Path, default=ROOT / ".venv-peers")
+    parser.add_argument("--json", type=Path, help="bench/results/peers-kafka.json")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.devices = options.devices or (50 if options.quick else 1_000)
+    options.sessions = options.sessions or (1 if options.quick else 3)
+    if options.latency_seconds is None:
+        options.latency_seconds = 5 if options.quick else 20
+    if min(options.rounds, options.devices, options.sessions) < 1:
+        parser.error("--rounds, --devices and --sessions must be at least 1")
+    return options
+
+
+def _contenders(options: argparse.Namespace) -> tuple[Ready, list[dict[str, str]]]:
+    own = Environment(Path(sys.executable), platform.python_version(), "")
+    ready: Ready = {}
+    missing = []
+    for contender in KAFKA_CONTENDERS:
+        if contender.name not in options.contenders:
+            continue
+        found = _environment(contender, own, options)
+        if isinstance(found, Missing):
+            say(f"{contender.title} does not take part: {found.reason}")
+            missing.append({"title": contender.title, "reason": found.reason})
+        else:
+            ready[contender.name] = (contender, found)
+    if not ready:
+        sys.exit("none of the contenders is here: nothing is measured")
+    return ready, missing
+
+
+def _environment(
+    contender: Contender, own: Environment, options: argparse.Namespace
+) -> Environment | Missing:
+    if contender.requirement:
+        say(f"looking for {contender.requirement}")
+        return find_environment(contender, options.environments, may_install=not options.installed)
+    if contender.driver == "librdkafka" and not importlib.util.find_spec("confluent_kafka"):
+        return Missing("confluent-kafka is not installed: the extra confluent")
+    return own
+
+
+def _measure(
+    options: argparse.Namespace, ready: Ready, topics: BenchTopics, folder: Path
+) -> dict[str, Any]:
+    small, whole = folder / "small.jsonl", folder / "shop.jsonl"
+    simulate(small, options.seed, CHECKED_DEVICES, 2)
+    _check(ready, topics, small)
+    one = topics.make("one")
+    topics.load(one, islice(raw_records(small), 1))
+    size = simulate(whole, options.seed, options.devices, options.sessions)
+    raw = topics.make("raw")
+    events = topics.load(raw, raw_records(whole))
+    say(f"{events:,} events, {size['bytes'] / 2**20:,.0f} MiB in {PARTITIONS} partitions")
+    rounds, made = _rounds(ready, topics, raw, events, one, options.rounds)
+    contenders = [_summary(each, ready, rounds, events) for each in ready.values()]
+    latency = {}
+    if options.latency_seconds:
+        slowest = min(
+            statistics.median(events / costs[name][0].wall_s for costs in rounds) for name in ready
+        )
+        latency = {"rate": round(slowest / 4), "seconds": options.latency_seconds}
+        measured = _latencies(ready, topics, whole, slowest / 4, options.latency_seconds)
+        for each in contenders:
+            each["latency"] = measured[each["name"]]._asdict()
+    return {
+        "events": events,
+        "bytes": size["bytes"],
+        "features": made.features,
+        "partitions": PARTITIONS,
+        "contenders": contenders,
+        "bars": bars(contenders),
+        "latency": latency,
+    }
+
+
+def _check(ready: Ready, topics: BenchTopics, small: Path) -> None:
+    source = topics.make("small")
+    records = list(raw_records(small))
+    topics.load(source, records)
+    oracle = module_of(ROOT / "tests/integration/naive_shop.py")
+    encode = module_of(ROOT / "configs/shop.py").encode
+    by_device = oracle.recompute([each.line for each in records], PARTITIONS)
+    features = [feature for each in by_device.values() for feature in each]
+    expected = digest_of(canonical(feature, encode(feature)) for feature in features)
+    for contender, environment in ready.values():
+        _, made = run_over_kafka(contender, environment, topics, source, len(records))
+        if made != expected:
+            sys.exit(
+                f"{contender.title} made {made.features} features that are not the oracle's "
+                f"{expected.features}: nothing is measured"
+            )
+        say(f"{contender.title}: {made.features} features, the same as the oracle's")
+
+
+def _rounds(
+    ready: Ready, topics: BenchTopics, raw: str, events: int, one: str, count: int
+) -> tuple[Rounds, Made]:
+    # each round begins with another contender, so that nobody always has the warm machine
+    names = list(ready)
+    rounds: Rounds = []
+    first: Made | None = None
+    for number in range(count):
+        turn = number % len(names)
+        costs = {}
+        for name in [*names[turn:], *names[:turn]]:
+            start, _ = run_over_kafka(*ready[name], topics, one, 1)
+            cost, made = run_over_kafka(*ready[name], topics, raw, events)
+            first = first or made
+            if made != first:
+                sys.exit(f"{ready[name][0].title} made other features than the others: no result")
+            costs[name] = (cost, start)
+            say(f"round {number + 1}: {ready[name][0].title}: {cost.cpu_s:.2f} CPU-seconds")
+        rounds.append(costs)
+    return rounds, first or Made(0, "")
+
+
+def _summary(
+    each: tuple[Contender, Environment], ready: Ready, rounds: Rounds, events: int
+) -> dict[str, Any]:
+    contender, environment = each
+    costs = [costs[contender.name] for costs in rounds]
+    summary = {
+        "name": contender.name,
+        "title": contender.title,
+        "driver": contender.driver,
+        "keeps_state": contender.keeps_state,
+        "version": environment.version,
+        "python": environment.python_version,
+        "note": contender.note,
+        "events_per_cpu_second": quartiles([events / cost.cpu_s for cost, _ in costs], 0),
+        # nothing is left to divide by where a run is hardly longer than its start
+        "without_start": quartiles(
+            [
+                events / (cost.cpu_s - start.cpu_s)
+                for cost, start in costs
+                if cost.cpu_s > 2 * start.cpu_s
+            ],
+            0,
+        ),
+        "start_cpu_s": round(statistics.median(start.cpu_s for _, start in costs), 3),
+        "peak_rss_mib": round(statistics.median(cost.peak_rss_mib for cost, _ in costs), 1),
+        "rounds": [{**cost._asdict(), "start_cpu_s": start.cpu_s} for cost, start in costs],
+    }
+    # of the same round: the machine's speed drifts from round to round
+    summary["ratios"] = {
+        ours: quartiles([r[contender.name][0].cpu_s / r[ours][0].cpu_s for r in rounds])
+        for ours in ("walle-confluent", "walle")
+        if ours in ready and ours != contender.name
+    }
+    return summary
+
+
+def _latencies(
+    ready: Ready, topics: BenchTopics, whole: Path, rate: float, seconds: int
+) -> dict[str, Latency]:
+    records = list(islice(raw_records(whole, has_markers=False), int(rate * seconds)))
+    found = {}
+    for name, (contender, environment) in ready.items():
+        found[name] = measure_latency(contender, environment, topics, records, rate)
+        say(f"latency: {contender.title}: {msgspec.json.encode(found[name]).decode()}")
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,110 @@
+"""The tables of the peers over Kafka: for the terminal and ``bench/results/README.md``."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from vm_parts.tables import Table
+
+BAR: Final = 1.5
+"""Ours must make so many times the best peer's events per CPU-second, same driver."""
+
+_OURS: Final = ("walle-confluent", "walle")
+_PLAIN: Final = ("plain-confluent", "plain")
+
+
+def bars(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Compare each of ours with the best peer of its kind of driver.
+
+    Python's clients are kafka-python, ours, and aiokafka, Faust's. One that keeps neither state
+    nor offsets does less than all others: it has a line of its own.
+
+    Args:
+        contenders: Of a result.
+
+    Returns:
+        ``title``, ``ratio`` (median of the rounds) and ``is_met``; the bar is ``BAR``.
+    """
+    peers = [each for each in contenders if each["name"] not in _OURS + _PLAIN]
+    native = [each for each in peers if each["driver"] == "librdkafka"]
+    keeping = [each for each in peers if each["keeps_state"]]
+    groups = (
+        ("walle-confluent", [each for each in native if each["keeps_state"]]),
+        ("walle-confluent", [each for each in native if not each["keeps_state"]]),
+        ("walle", [each for each in keeping if each["driver"] == "aiokafka"]),
+        ("walle", keeping),
+    )
+    rows = []
+    for ours, group in groups:
+        ratios = {each["title"]: each["ratios"].get(ours) for each in group}
+        medians = {title: ratio["median"] for title, ratio in ratios.items() if ratio}
+        if medians:
+            best = min(medians, key=lambda title: medians[title])
+            keeps = next(each["keeps_state"] for each in group if each["title"] == best)
+            title = f"{ours} / {best}{'' if keeps else ', which keeps nothing'}"
+            is_met = medians[best] >= BAR
+            rows.append({"title": title, "ratio": medians[best], "is_met": is_met})
+    return rows
+
+
+def kafka_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """Make the tables.
+
+    Args:
+        result: Of a whole run, see ``bench/peers_kafka.py``.
+    """
+    head = ("contender", "driver", "version", "Python", "events / CPU-s", "quartiles")
+    head += ("without start", "peak RSS, MiB", "walle-confluent is", "walle is")
+    rows = []
+    for each in result["contenders"]:
+        speed, alone = each["events_per_cpu_second"], each["without_start"]
+        rows.append(
+            (
+                each["title"],
+                each["driver"],
+                each["version"],
+                each["python"],
+                f"{speed['median']:,.0f}",
+                f"{speed['q1']:,.0f} - {speed['q3']:,.0f}",
+                f"{alone['median']:,.0f}" if alone else "too short",
+                f"{each['peak_rss_mib']:,.0f}",
+                *[_times(each["ratios"].get(name)) for name in _OURS],
+            )
+        )
+    rows += [(each["title"], *[""] * (len(head) - 1)) for each in result["missing"]]
+    note = (
+        "Whole processes without the broker; the start is that of a run over one event. All made "
+        "the same features."
+    )
+    yield Table("Item page views of the shop over Kafka", head, rows, note)
+    met = [
+        (each["title"], f"{each['ratio']:.2f}", "met" if each["is_met"] else "MISSED")
+        for each in result["bars"]
+    ]
+    yield Table(f"At least {BAR} times the best peer's", ("ours / best peer", "ratio", ""), met)
+    latency = result["latency"]
+    if latency:
+        measured = [
+            (
+                each["title"],
+                f"{each['latency']['p50_ms']:.1f}",
+                f"{each['latency']['p99_ms']:.1f}",
+                f"{each['latency']['max_ms']:.1f}",
+                f"{each['latency']['features']:,}",
+                f"{each['latency']['missing']:,}",
+            )
+            for each in result["contenders"]
+            if "latency" in each
+        ]
+        yield Table(
+            f"Exit in the topic to feature readable, ms, {latency['rate']:,.0f} events a second",
+            ("contender", "p50", "p99", "max", "features", "missing"),
+            measured,
+            "A quarter of the slowest one's speed. Producer and reader share the machine.",
+        )
+    known = [(each["title"], each["note"]) for each in result["contenders"]]
+    known += [(each["title"], f"did not take part: {each['reason']}") for each in result["missing"]]
+    yield Table("What each of them does", ("contender", "what to know"), known)
+
+
+def _times(ratio: dict[str, float] | None) -> str:
+    return f"{ratio['median']:.2f} times" if ratio else ""

@@ -1,0 +1,150 @@
+"""librdkafka's producer for the uplink: the driver ``confluent``.
+
+What makes it as strict as kafka-python's: ``enable.gapless.guarantee`` ends it with the
+first batch that fails for good, before it sends what follows, and a record never gives up
+by time. It fails a batch as a whole where the topic takes none of that size; so the next
+producer sends one record at a time (``is_careful``), until the one that is meant is found.
+"""
+
+from functools import partial
+from threading import Event, Thread
+from typing import Any, Final
+
+from walle_connectors.kafka.librdkafka import client_settings
+from walle_connectors.kafka.producing import Handed, OnAck, OnRefusal, Refusal, no_partition
+from walle_connectors.kafka.topics import find_topics, topic_problem, tunnel_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.kafka.tunnel_records import TopicRecord
+from walle_stream.errors import TopicError, TunnelError
+
+_POLL_S: Final = 0.1
+_PURGE_S: Final = 1.0
+_BATCH_BYTES: Final = 256 * 1024
+_QUEUE_KIB: Final = 2**31 - 1  # the uplink has its own bound
+
+
+class ConfluentProducer:
+    """confluent-kafka's producer as a ``Producer``."""
+
+    def __init__(
+        self,
+        model: KafkaTunnelModel,
+        on_ack: OnAck,
+        on_refusal: OnRefusal,
+        *,
+        is_careful: bool = False,
+    ) -> None:
+        """Find the topic and begin to connect; blocks.
+
+        Args:
+            model: Topic and connection; confluent-kafka is installed.
+            on_ack: See there.
+            on_refusal: See there.
+            is_careful: Whether each record goes alone.
+
+        Raises:
+            TopicError: The topic is missing.
+            BrokerUnreachableError: No broker answers.
+        """
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an extra
+        from confluent_kafka import Producer as Client  # noqa: PLC0415 - same
+
+        self._topic = model.topic
+        self._codes, self._exception = KafkaError, KafkaException
+        self._on_ack, self._on_refusal = on_ack, on_refusal
+        self._is_careful = is_careful
+        self._is_halted = False
+        needed = tunnel_topics(model)[0]
+        found = find_topics(model, [needed])[model.topic]
+        if found is None:
+            raise TopicError(topic_problem(needed, found), model.topic)
+        self._partitions = found.partitions
+        self._client = Client(
+            {
+                **client_settings(model),
+                "acks": "all",
+                "enable.idempotence": True,
+                "enable.gapless.guarantee": True,
+                "compression.type": model.codec,
+                "linger.ms": model.linger_ms,
+                "batch.size": min(model.max_bytes, _BATCH_BYTES),
+                "batch.num.messages": 1 if is_careful else 10_000,
+                "message.max.bytes": model.max_bytes,
+                "message.timeout.ms": 0,  # as good as for ever, as kafka-python's
+                "request.timeout.ms": 10_000,
+                "queue.buffering.max.messages": 0,
+                "queue.buffering.max.kbytes": _QUEUE_KIB,
+            }
+        )
+        self._ended = Event()
+        self._thread = Thread(target=self._poll, name=f"kafka-acks-{model.topic}", daemon=True)
+        self._thread.start()
+
+    def send(self, record: TopicRecord, partition: int, tag: Any) -> Handed:
+        """Hand a record over; see ``Producer.send``.
+
+        Raises:
+            TopicError: The topic has no such partition.
+        """
+        if partition >= self._partitions:
+            text = no_partition(self._topic, partition, f"it has {self._partitions}")
+            raise TopicError(text, self._topic)
+        if self._is_halted:
+            return Handed.HALTED
+        try:
+            self._client.produce(
+                self._topic,
+                record.value,
+                record.key,
+                partition,
+                on_delivery=partial(self._take_report, tag),
+                headers=record.headers,
+            )
+        except self._exception as error:
+            if error.args[0].code() == self._codes.MSG_SIZE_TOO_LARGE:
+                return Handed.TOO_LARGE
+            # it failed for good meanwhile; what failed says so itself, if anything did
+            self._on_refusal(tag, Refusal(TunnelError(_said(error.args[0]))))
+            return Handed.HALTED
+        return Handed.QUEUED
+
+    def _take_report(self, tag: Any, error: Any, _message: Any) -> None:
+        if error is None:
+            self._on_ack(tag)
+            return
+        is_too_large = error.code() == self._codes.MSG_SIZE_TOO_LARGE
+        refusal = Refusal(TunnelError(_said(error)), is_too_large, self._is_careful)
+        self._on_refusal(tag, refusal)
+
+    def _poll(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._client.poll(_POLL_S)
+            except self._exception:
+                # it has failed for good; now each record that it has says why
+                self.halt()
+
+    def halt(self) -> None:
+        """Send nothing any more; see ``Producer.halt``."""
+        self._is_halted = True
+        self._client.purge(blocking=False)
+
+    def close(self, timeout_s: float) -> None:
+        """Wait a little, then drop the rest; see ``Producer.close``."""
+        if not self._is_halted and self._flush(timeout_s):
+            self.halt()
+        self._flush(_PURGE_S)
+        self._ended.set()
+        self._thread.join()
+
+    def _flush(self, timeout_s: float) -> int:
+        """Wait; returns how many records are still on their way."""
+        try:
+            left: int = self._client.flush(timeout_s)
+        except self._exception:
+            return len(self._client)
+        return left
+
+
+def _said(error: Any) -> str:
+    return f"{error.name()}: {error.str()}"

@@ -1,0 +1,67 @@
+"""The driver ``confluent``: librdkafka under confluent-kafka, an extra of its own.
+
+It moves records, several times as many per CPU-second as kafka-python: ``source.confluent``
+fetches them, ``confluent_producer`` sends them. Whatever else is asked of a cluster stays
+kafka-python's. Nothing here imports it before it is needed.
+"""
+
+import importlib.util
+import logging
+from typing import Any, Final, Literal
+
+from walle_connectors.brokers import RECONNECT_MAX_MS, Connection
+
+type Driver = Literal["kafka-python", "confluent"]
+"""Which library moves records."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+def driver_problem(driver: Driver, key: str) -> str:
+    """Say what is missing for a driver, in one line; empty when nothing is.
+
+    Args:
+        driver: What the definition wants.
+        key: Where it says so: ``spec.source.driver``.
+    """
+    if driver == "kafka-python" or importlib.util.find_spec("confluent_kafka") is not None:
+        return ""
+    return (
+        f"{key}=confluent needs the extra of that name: install walle-stream[confluent], or leave "
+        "the key out for kafka-python"
+    )
+
+
+def client_settings(connection: Connection) -> dict[str, Any]:
+    """Return the settings that every client of librdkafka takes.
+
+    Args:
+        connection: Which brokers, and the TLS.
+    """
+    settings: dict[str, Any] = {
+        "bootstrap.servers": ",".join(connection.brokers),
+        "client.id": connection.client_id,
+        "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
+        "allow.auto.create.topics": False,
+        # its lines go where ours do, when the client is polled
+        "logger": _Lines(),
+    }
+    if connection.tls is not None:
+        settings["security.protocol"] = "ssl"
+        for name, path in (
+            ("ssl.ca.location", connection.tls.ca),
+            ("ssl.certificate.location", connection.tls.cert),
+            ("ssl.key.location", connection.tls.key),
+        ):
+            if path is not None:
+                settings[name] = str(path)
+    return settings
+
+
+class _Lines:
+    # what ends a client of librdkafka does not end us: we make another
+
+    def log(self, level: int, message: str, *arguments: Any) -> None:
+        # what it thinks of our settings is the same with each client
+        is_known = "CONFWARN" in arguments
+        _log.log(logging.DEBUG if is_known else min(level, logging.WARNING), message, *arguments)

@@ -1,0 +1,180 @@
+"""A topic's records through librdkafka, without a group: the driver ``confluent``.
+
+librdkafka fetches in threads of its own into a queue; a poll takes what is there. It says
+nothing of offsets that are of no record, but where a partition ends: that is its position.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from operator import methodcaller
+from typing import Any, Final
+
+from walle_connectors.kafka.librdkafka import client_settings
+from walle_connectors.kafka.source.fetching import Polled, Records
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.errors import SourceError
+
+_MIB: Final = 2**20
+_KIB: Final = 2**10
+
+_offset_of = methodcaller("offset")
+_time_of = methodcaller("timestamp")
+_key_of = methodcaller("key")
+_value_of = methodcaller("value")
+
+
+class ConfluentFetcher:
+    """confluent-kafka's consumer as a ``Fetcher``. One thread."""
+
+    def __init__(self, model: KafkaSourceModel) -> None:
+        """Make the consumer; it connects in its own threads.
+
+        Args:
+            model: The source's definition; confluent-kafka is installed.
+        """
+        from confluent_kafka import (  # noqa: PLC0415 - an extra
+            Consumer,
+            KafkaError,
+            KafkaException,
+            TopicPartition,
+        )
+
+        self._topic = model.topic
+        self._place: Any = TopicPartition
+        self._codes: Any = KafkaError
+        self._exception: Any = KafkaException
+        self._missing = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001 - its own way to name errors of the client
+        self._next: dict[int, int] = {}
+        self._paused: set[int] = set()
+        self._is_assigned = self._is_closed = False
+        self._consumer: Any = Consumer(
+            {
+                **client_settings(model),
+                # it wants one; nothing is stored for it, and nobody joins it
+                "group.id": f"{model.client_id}-{model.topic}",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",  # what is missing is our policy's business
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                # what a host that is busy keeps in memory; it looks again soon for room
+                "queued.max.messages.kbytes": 8 * _MIB // _KIB,
+                "fetch.queue.backoff.ms": 20,
+                "fetch.max.bytes": 8 * _MIB,
+                "max.partition.fetch.bytes": _MIB,
+                "socket.timeout.ms": 15_000,
+            }
+        )
+
+    def assign(self, numbers: Sequence[int]) -> None:
+        """Take partitions; see ``Fetcher.assign``."""
+        self._next = dict.fromkeys(numbers, 0)
+        self._is_assigned = False
+
+    def seek(self, number: int, offset: int) -> None:
+        """Say what comes next; see ``Fetcher.seek``."""
+        # all are assigned anew: a seek wants a partition that is being fetched already
+        self._next[number] = offset
+        self._is_assigned = False
+
+    def pause(self, number: int) -> None:
+        """Fetch nothing; see ``Fetcher.pause``."""
+        self._paused.add(number)
+        if self._is_assigned:
+            self._consumer.pause([self._place(self._topic, number)])
+
+    def resume(self, number: int) -> None:
+        """Fetch on; see ``Fetcher.resume``."""
+        if number in self._paused:
+            self._paused.remove(number)
+            self._is_assigned = False
+
+    def position(self, number: int) -> int | None:
+        """Return what comes next; see ``Fetcher.position``."""
+        return self._next.get(number)
+
+    def poll(self, wait_ms: int, most: int) -> Polled:
+        """Return records; see ``Fetcher.poll``.
+
+        Raises:
+            SourceError: The topic cannot be read on.
+        """
+        try:
+            messages = self._take(wait_ms / 1000.0, most)
+        except self._exception as error:
+            raise self._failure(error.args[0]) from error
+        found: dict[int, list[Any]] = {}
+        gone: list[int] = []
+        for message in messages:
+            if message.error() is None:
+                number = message.partition()
+                rows = found.get(number)
+                if rows is None:
+                    rows = found[number] = []
+                rows.append(message)
+            else:
+                self._take_error(message, gone)
+        return Polled({number: self._records(number, rows) for number, rows in found.items()}, gone)
+
+    def _take(self, wait_s: float, most: int) -> list[Any]:
+        if not self._is_assigned:
+            self._assign()
+        messages: list[Any] = self._consumer.consume(most, 0)
+        if not messages and wait_s:
+            # a consume with a time waits until it has them all
+            first = self._consumer.poll(wait_s)
+            if first is not None:
+                messages = [first]
+                messages += self._consumer.consume(most - 1, 0) if most > 1 else ()
+        return messages
+
+    def _assign(self) -> None:
+        self._consumer.assign(
+            [
+                self._place(self._topic, number, offset)
+                for number, offset in self._next.items()
+                if number not in self._paused
+            ]
+        )
+        self._is_assigned = True
+
+    def _records(self, number: int, rows: list[Any]) -> Records:
+        offsets = list(map(_offset_of, rows))
+        # an end may have been told behind them
+        self._next[number] = max(self._next.get(number, 0), offsets[-1] + 1)
+        return Records(
+            offsets,
+            [time[1] for time in map(_time_of, rows)],
+            list(map(_key_of, rows)),
+            list(map(_value_of, rows)),
+        )
+
+    def _take_error(self, message: Any, gone: list[int]) -> None:
+        error = message.error()
+        code, number = error.code(), message.partition()
+        if code == self._codes._PARTITION_EOF:  # noqa: SLF001 - see above
+            self._next[number] = max(self._next.get(number, 0), message.offset())
+        elif code in self._missing:
+            gone.append(number)
+        elif not error.retriable() and code not in self._waited_for:
+            raise self._failure(error)
+
+    def _failure(self, error: Any) -> SourceError:
+        return SourceError(
+            f"topic {self._topic!r} cannot be read on ({error.name()}: {error.str()}): what was "
+            "committed is kept, run again"
+        )
+
+    @property
+    def _waited_for(self) -> set[int]:
+        # a broker that is away comes back; the client connects again by itself
+        codes = self._codes
+        return {codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._RESOLVE, codes._TIMED_OUT}  # noqa: SLF001 - see above
+
+    def close(self) -> None:
+        """Disconnect; may be called twice."""
+        if not self._is_closed:
+            self._is_closed = True
+            with suppress(RuntimeError):
+                self._consumer.close()

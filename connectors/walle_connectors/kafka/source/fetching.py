@@ -1,0 +1,162 @@
+"""What the source asks of a client library: records of partitions, by columns.
+
+``Fetcher`` is the port: its only calls while a topic is read. ``PythonFetcher`` is
+kafka-python's, ``confluent`` librdkafka's; everything else (where a topic begins and
+ends, its identity, groups) is kafka-python's in ``client``, whichever fetches.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+
+
+class Record(NamedTuple):
+    """What is needed of a record; kafka-python's have these names, and more."""
+
+    offset: int
+    timestamp: int
+    """Of its creation, or of its arrival in the broker's log: the topic says which."""
+    key: bytes | None
+    value: bytes | None
+
+
+class Records(NamedTuple):
+    """Records of one partition in its order, column by column: they are decoded in bulk."""
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+    def before(self, offset: int) -> "Records":
+        """Return those below an offset.
+
+        Args:
+            offset: Of the first that is left out.
+        """
+        count = bisect_left(self.offsets, offset)
+        return Records(
+            self.offsets[:count], self.timestamps[:count], self.keys[:count], self.values[:count]
+        )
+
+
+NO_RECORDS: Final = Records((), (), (), ())
+"""None."""
+
+
+class Polled(NamedTuple):
+    """What a poll gave."""
+
+    records: Mapping[int, Records] = {}
+    """By partition; none is empty."""
+    gone: Sequence[int] = ()
+    """Partitions whose next offset is not there; nothing more comes before ``seek``."""
+
+
+def columns(records: Sequence[Any]) -> Records:
+    """Put records into columns.
+
+    Args:
+        records: With the names of ``Record``, of one partition in its order.
+    """
+    return Records(
+        [each.offset for each in records],
+        [each.timestamp for each in records],
+        [each.key for each in records],
+        [each.value for each in records],
+    )
+
+
+class Fetcher(Protocol):
+    """Fetches records of partitions of one topic, by their numbers. One thread."""
+
+    def assign(self, numbers: Sequence[int]) -> None:
+        """Take partitions; each is sought before the first poll."""
+
+    def seek(self, number: int, offset: int) -> None:
+        """Say what comes next of a partition."""
+
+    def pause(self, number: int) -> None:
+        """Fetch nothing of a partition."""
+
+    def resume(self, number: int) -> None:
+        """Fetch on; nothing happens to one that was not paused."""
+
+    def position(self, number: int) -> int | None:
+        """Return what comes next, behind offsets of no record; None where it is not known."""
+
+    def poll(self, wait_ms: int, most: int) -> Polled:
+        """Return records, as soon as there are any; a broker that is away is no error.
+
+        Args:
+            wait_ms: How long to wait for the first.
+            most: Most records, of all partitions together, ≥ 1.
+
+        Raises:
+            SourceError: The topic cannot be read on.
+        """
+
+    def close(self) -> None:
+        """Disconnect; may be called twice."""
+
+
+class PythonFetcher:
+    """kafka-python's consumer as a ``Fetcher``; closing is its client's business."""
+
+    def __init__(self, client: TopicClient) -> None:
+        """Use a client's consumer.
+
+        Args:
+            client: Of the topic.
+        """
+        self._client, self._consumer = client, client.consumer
+
+    def assign(self, numbers: Sequence[int]) -> None:
+        """Take partitions; see ``Fetcher.assign``."""
+        with source_errors(self._client.topic):
+            self._consumer.assign([self._client.place(number) for number in numbers])
+
+    def seek(self, number: int, offset: int) -> None:
+        """Say what comes next; see ``Fetcher.seek``."""
+        with source_errors(self._client.topic):
+            self._consumer.seek(self._client.place(number), offset)
+
+    def pause(self, number: int) -> None:
+        """Fetch nothing; see ``Fetcher.pause``."""
+        self._consumer.pause(self._client.place(number))
+
+    def resume(self, number: int) -> None:
+        """Fetch on; see ``Fetcher.resume``."""
+        self._consumer.resume(self._client.place(number))
+
+    def position(self, number: int) -> int | None:
+        """Return what comes next; see ``Fetcher.position``."""
+        with source_errors(self._client.topic):
+            at: int | None = self._consumer.position(self._client.place(number), timeout_ms=0)
+        return at
+
+    def poll(self, wait_ms: int, most: int) -> Polled:
+        """Return records; see ``Fetcher.poll``.
+
+        Raises:
+            KafkaError: Never: it becomes one of ours.
+        """
+        from kafka.errors import KafkaError, OffsetOutOfRangeError  # noqa: PLC0415 - an extra
+
+        with source_errors(self._client.topic):
+            try:
+                found = self._consumer.poll(wait_ms, max_records=most)
+            except OffsetOutOfRangeError as error:
+                # retention was faster than we
+                return Polled(gone=[place.partition for place in error.args[0]])
+            except KafkaError as error:
+                # that is how a group's listener ends a poll
+                if isinstance(error.__cause__, InterruptedError):
+                    return Polled()
+                raise
+        return Polled({place.partition: columns(records) for place, records in found.items()})
+
+    def close(self) -> None:
+        """Do nothing: its client closes the consumer."""

@@ -1,0 +1,57 @@
+"""What librdkafka is told, and what is said where it is missing."""
+
+import logging
+
+import pytest
+from pydantic import ValidationError
+
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka import CONNECTOR, KafkaSourceModel, KafkaTunnelModel, librdkafka
+from walle_connectors.kafka.librdkafka import client_settings, driver_problem
+from walle_stream.errors import SourceError, TunnelError
+
+
+def test_settings_name_brokers_and_files():
+    tls = {"ca": "/x/ca.pem", "cert": "/x/us.pem", "key": "/x/us.key"}
+    given = Connection.model_validate({"brokers": ["h:1", "k:2"], "clientId": "me", "tls": tls})
+    settings = client_settings(given)
+    assert settings["bootstrap.servers"] == "h:1,k:2"
+    assert settings["client.id"] == "me"
+    assert settings["security.protocol"] == "ssl"
+    assert settings["ssl.ca.location"] == "/x/ca.pem"
+    assert settings["ssl.certificate.location"] == "/x/us.pem"
+    assert settings["ssl.key.location"] == "/x/us.key"
+    plain = client_settings(Connection.model_validate({"brokers": "h:1"}))
+    assert not [name for name in plain if name.startswith(("ssl", "security"))]
+
+
+def test_its_lines_are_ours_and_none_is_worse_than_a_warning(caplog):
+    caplog.set_level(logging.WARNING)
+    lines = client_settings(Connection.model_validate({"brokers": "h:1"}))["logger"]
+    lines.log(logging.CRITICAL, "%s [%s] %s", "FATAL", "p-1", "it ended")
+    lines.log(logging.WARNING, "%s [%s] %s", "CONFWARN", "p-1", "is experimental")
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("WARNING", "FATAL [p-1] it ended")
+    ]
+
+
+@pytest.fixture
+def _is_missing(monkeypatch):
+    monkeypatch.setattr(librdkafka.importlib.util, "find_spec", lambda _: None)
+
+
+@pytest.mark.usefixtures("_is_missing")
+def test_a_driver_that_is_missing_is_one_line_before_anything_is_asked():
+    assert driver_problem("kafka-python", "spec.source.driver") == ""
+    keys = {"brokers": "127.0.0.1:9", "topic": "t", "driver": "confluent"}
+    with pytest.raises(SourceError, match=r"spec\.source\.driver=confluent needs.*\[confluent\]"):
+        _ = CONNECTOR.open(KafkaSourceModel.model_validate(keys)).fingerprint
+    with pytest.raises(TunnelError, match=r"spec\.tunnel\.driver=confluent needs.*\[confluent\]"):
+        CONNECTOR.open_device(KafkaTunnelModel.model_validate(keys), 1)
+
+
+def test_a_group_and_the_second_driver_are_refused_together():
+    keys = {"brokers": "h:1", "topic": "t", "driver": "confluent"}
+    assert KafkaSourceModel.model_validate(keys).driver == "confluent"
+    with pytest.raises(ValidationError, match="'confluent' reads without a group: leave out"):
+        KafkaSourceModel.model_validate(keys | {"group": "g"})
