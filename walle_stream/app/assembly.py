@@ -345,7 +345,11 @@ class Assembly:
             _fetch_state(keeper, path)
 
         def open_rows() -> PartitionRows:
-            return PartitionRows(PartitionStore.open(path, sync=sync))
+            rows = PartitionRows(PartitionStore.open(path, sync=sync))
+            if keeper is not None:
+                # whoever was here before left it, if nothing else
+                rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))
+            return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:
             return UplinkSession(
