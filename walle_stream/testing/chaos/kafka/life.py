@@ -41,6 +41,7 @@ _HURRY_S: Final = 60.0
 _AWAY_MS: Final = 2_000.0
 _VISIT_MS: Final = (4_000.0, 12_000.0)
 _TEXT_MAX: Final = 600
+_BEGUN_SHARE: Final = 0.8
 
 
 class LifeParts(msgspec.Struct, frozen=True):
@@ -236,7 +237,9 @@ class KafkaLife:
     def _busy(self, chance: random.Random) -> Member | None:
         found = [each for each in self._parts.hosts if each.is_alive and not each.is_stopped]
         begun = [each for each in found if each.phase()]
-        return chance.choice(begun) if begun else None
+        # seldom one that only starts or joins: nothing would ever move
+        chosen = begun if chance.random() < _BEGUN_SHARE else found
+        return chance.choice(chosen) if chosen else None
 
     def _later(self, delay_ms: float, action: Callable[[], object]) -> None:
         heappush(self._due, (monotonic_ms() + delay_ms, next(self._order), action))
