@@ -243,6 +243,8 @@ class Campaign:
         if end.kind == "failed":
             raise ChaosError(f"a run ended neither done nor killed: {end.text}")
         self._part.gave_up += end.kind == "gave up"
+        for name, times in end.parts_ended.items():
+            self._part.parts_ended[name] = self._part.parts_ended.get(name, 0) + times
         return end
 
     @property

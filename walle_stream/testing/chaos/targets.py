@@ -53,6 +53,8 @@ class RunEnd(msgspec.Struct, frozen=True):
     else, which is a finding."""
     text: str = ""
     """What it said, for a person."""
+    parts_ended: Mapping[str, int] = {}
+    """Parts that ended by themselves in a way that is allowed, and were started again."""
 
 
 class Running(Protocol):

@@ -8,6 +8,7 @@ says what hung.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -335,7 +336,14 @@ class KafkaLife:
 
     def _stop_cloud(self) -> None:
         if not self._parts.cloud.is_alive:
-            self._end = RunEnd("done")
+            self._end = RunEnd("done", parts_ended=self._parts_ended())
+
+    def _parts_ended(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for member in self._members:
+            for code, times in member.ends.items():
+                found[f"{member.name.partition('-')[0]} ended with {code}"] += times
+        return found
 
     def _may_ask(self) -> bool:
         # clients are made for each question: not at every look
