@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own
 CHAOS_KAFKA := --pipeline shop --set spec.source.devices=200 --set spec.source.payloadBytes=100 \
-    --mean-delay 1.2 --target kafka=180 --target kafka-machines=120
+    --mean-delay 0.8 --target kafka=180 --target kafka-machines=120
 # a first start compiles once, later ones read bytecode
 unexport PYTHONDONTWRITEBYTECODE
 # the packages of another environment must not be found before ours

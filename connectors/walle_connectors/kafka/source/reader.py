@@ -4,6 +4,8 @@ What a poll gives is handed out at once: nothing is held back but in the consume
 fetches ahead by some MiB while its owner is busy, and no further.
 """
 
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -23,8 +25,13 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import SourceBatch
 
+_log = logging.getLogger(__name__)
+
 POLL_MS: Final = 5
 """How long a read waits where nothing has come."""
+
+_AGAIN_MS: Final = 100
+_TELL_WAIT_MS: Final = 30_000.0
 
 
 class Lane(msgspec.Struct):
@@ -64,6 +71,7 @@ class KafkaReader:
         self._lanes: dict[int, Lane] = {}
         self._left = limit
         self._arrived_ms = 0.0
+        self._tell_wait_ms = 0.0
         self._ready: list[SourceBatch] = []
         self._is_done = self._is_closed = False
         self._maker = BatchMaker(model.topic, model.max_record_bytes)
@@ -181,9 +189,24 @@ class KafkaReader:
         return self._poll_consumer(POLL_MS, most)
 
     def _poll_consumer(self, wait_ms: int, most: int) -> Polled:
-        polled: Polled = self._consumer.poll(wait_ms, max_records=most)
+        from kafka.errors import RetriableError  # noqa: PLC0415 - an extra
+
+        try:
+            polled: Polled = self._consumer.poll(wait_ms, max_records=most)
+        except RetriableError as error:
+            # a broker that was started again answers before it knows of any broker: the
+            # library asks once more with the next poll
+            self._tell_wait(type(error).__name__)
+            time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
+            return {}
         self._arrived_ms = monotonic_ms()
         return polled
+
+    def _tell_wait(self, reason: str) -> None:
+        now_ms = monotonic_ms()
+        if now_ms >= self._tell_wait_ms:
+            self._tell_wait_ms = now_ms + _TELL_WAIT_MS
+            _log.warning("topic %r: reading waits for the brokers (%s)", self._client.topic, reason)
 
     def _ask(self, most: int) -> Polled | None:
         from kafka.errors import OffsetOutOfRangeError  # noqa: PLC0415 - an extra

@@ -69,9 +69,10 @@ class Member:
         self.tick()
 
     def terminate(self) -> None:
-        """Send SIGTERM; it is not started again."""
-        self._is_wanted, self._is_terminated = False, True
-        if self.is_alive:
+        """Send SIGTERM, once: a second one would end it at once. It is not started again."""
+        self._is_wanted = False
+        if not self._is_terminated:
+            self._is_terminated = True
             self._signal(signal.SIGTERM)
 
     def kill(self, again_ms: float = 0.0) -> bool:

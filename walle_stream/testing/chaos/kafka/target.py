@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from walle_stream.app.query import RunState
+from walle_stream.app.query import RunState, canonical_state
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import (
     BrokerUnreachableError,
@@ -48,6 +48,7 @@ EVENTS_PER_S: Final = 400.0
 _PARTITIONS: Final = 4
 _SOURCE: Final = "spec.source."
 _PATIENCE_S: Final = 20
+_OF_DEVICES: Final = (b'{"device_id"', b'{"deadline"')
 
 _HOST_ENDS: Final = {
     StoreLockedError.exit_code: "the partition's last owner is stopped, and holds its database",
@@ -91,7 +92,7 @@ class KafkaTarget(LocalTarget):
         """Hosts, cloud app and broker; a broker that was given is left alone."""
         roles = [
             Role("host", ends_run=False, weight=0.5),
-            Role("cloud", ends_run=False, weight=0.3),
+            Role("cloud", ends_run=False, weight=0.4),
             Role("stop", ends_run=False, weight=0.1, is_kill=False),
             Role("join", ends_run=False, weight=0.1, is_kill=False),
         ]
@@ -152,16 +153,22 @@ class KafkaTarget(LocalTarget):
         return RunState(1, is_complete=not life.is_live)
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-        """Return all features, and what is known of each device.
+        """Return all features, what the cloud side knows of each device, and the hosts' state.
 
         Args:
             data_dir: Of a life that is over, or of the run that nobody killed.
         """
+        found: dict[str, Sequence[bytes]] = {}
         if _is_reference(data_dir):
-            return reference_lines(data_dir)
-        found: dict[str, list[bytes]] = msgspec.json.decode(
-            (data_dir / TABLE).read_bytes(), type=dict[str, list[bytes]]
-        )
+            found |= reference_lines(data_dir)
+        else:
+            table = (data_dir / TABLE).read_bytes()
+            found |= msgspec.json.decode(table, type=dict[str, list[bytes]])
+            data_dir /= "data"
+        if not self.has_own_data:
+            # by device: counters tell of bytes and origins, which a topic has others of than a file
+            state = (line for line in canonical_state(data_dir) if line.startswith(_OF_DEVICES))
+            found["state"] = sorted(state)
         return found
 
     # What a life is made of

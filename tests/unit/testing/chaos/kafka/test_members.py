@@ -77,6 +77,7 @@ def test_one_that_was_told_to_end_stays_so(member):
     until(one, lambda: one.said() == "up")
     one.stop()
     one.terminate()
+    one.terminate()  # by now it may handle the first one
     one.go_on()
     until(one, lambda: not one.is_alive)
     one.tick()
