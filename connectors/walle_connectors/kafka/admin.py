@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafka.errors import KafkaError, RetriableError
+from kafka.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 
 from kafka import KafkaAdminClient
 from walle_connectors.brokers import Connection
@@ -41,6 +41,8 @@ def admin_client(connection: Connection) -> Iterator[Any]:
         ) from error
     try:
         yield admin
+    except UnknownTopicOrPartitionError as error:
+        raise TopicError(f"the cluster refuses: {error}: see walle topics") from error
     except RetriableError as error:
         # it went away in the middle, or is just starting: not what was asked is wrong
         raise BrokerUnreachableError(

@@ -189,11 +189,17 @@ class KafkaReader:
         return self._poll_consumer(POLL_MS, most)
 
     def _poll_consumer(self, wait_ms: int, most: int) -> Polled:
-        from kafka.errors import RetriableError  # noqa: PLC0415 - an extra
+        from kafka import errors  # noqa: PLC0415 - an extra
 
         try:
             polled: Polled = self._consumer.poll(wait_ms, max_records=most)
-        except RetriableError as error:
+        except (
+            errors.UnknownTopicOrPartitionError,
+            errors.UnknownTopicIdError,
+            errors.InconsistentTopicIdError,
+        ):
+            raise  # deleted, or made again: nothing to wait for
+        except errors.RetriableError as error:
             # a broker that was started again answers before it knows of any broker: the
             # library asks once more with the next poll
             self._tell_wait(type(error).__name__)

@@ -37,9 +37,12 @@ def test_a_broker_that_is_only_starting_is_waited_for(caplog):
     assert said == "topic 'raw': reading waits for the brokers (MetadataEmptyBrokerList)"
 
 
-def test_what_waiting_does_not_mend_is_raised():
-    with pytest.raises(errors.LogTruncationError):
-        reader(errors.LogTruncationError({}))._poll_consumer(1, 7)
+@pytest.mark.parametrize(
+    "error", [errors.LogTruncationError({}), errors.UnknownTopicOrPartitionError("raw")]
+)
+def test_what_waiting_does_not_mend_is_raised(error):
+    with pytest.raises(type(error)):
+        reader(error)._poll_consumer(1, 7)
 
 
 def test_at_a_start_it_is_said_in_a_line():
