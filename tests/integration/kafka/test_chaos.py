@@ -20,14 +20,14 @@ def test_ten_kills_lose_nothing_and_double_nothing(target, tmp_path):
     plan = ChaosPlan(
         pipeline="shop",
         overrides=(
-            "spec.source.devices=60",
+            "spec.source.devices=40",
             "spec.source.payloadBytes=100",
             "spec.state.journalEvents=100",
             "spec.runtime.activeDevices=30",
         ),
         parts=(PartPlan(target, 10),),
         seed=5,
-        mean_delay_s=0.8,
+        mean_delay_s=0.6,
     )
     report = Campaign(plan, tmp_path / "chaos").run()
     assert report.kills == 10

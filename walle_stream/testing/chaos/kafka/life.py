@@ -27,7 +27,7 @@ from walle_stream.testing.chaos.kafka.standing import Standing
 from walle_stream.testing.chaos.kafka.table import table_lines
 from walle_stream.testing.chaos.targets import RunEnd
 
-DRAIN_S: Final = 150.0
+DRAIN_S: Final = 240.0
 """Longest time from the last record of the input to the last feature in the table."""
 
 TABLE: Final = "table.json"
@@ -124,12 +124,14 @@ class KafkaLife:
         """Block until the life is over; see ``Running``.
 
         Args:
-            timeout_s: At most so long. So long as no fault will come meanwhile: then the
-                rest of the input is written at once, and time out is an end, too.
+            timeout_s: At most so long. From a minute on it says that no fault will come
+                meanwhile: then the rest of the input is written at once, the wait is
+                twice ``DRAIN_S``, and time out is an end, too.
         """
         is_last = timeout_s >= _HURRY_S
         if is_last:
             self._parts.feed.hurry()
+            timeout_s = 2 * DRAIN_S
         until_ms = monotonic_ms() + timeout_s * 1000.0
         while (end := self._look()) is None and monotonic_ms() < until_ms:
             sleep(_LOOK_S)
