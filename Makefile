@@ -9,6 +9,9 @@ OTHER := .venv-other
 PY := $(VENV)/bin/python
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
+# the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own
+CHAOS_KAFKA := --pipeline shop --set spec.source.devices=200 --set spec.source.payloadBytes=100 \
+    --mean-delay 0.8 --target kafka=180 --target kafka-machines=120
 # a first start compiles once, later ones read bytecode
 unexport PYTHONDONTWRITEBYTECODE
 # the packages of another environment must not be found before ours
@@ -44,7 +47,7 @@ types: setup ## mypy, strict
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
-.PHONY: unit prop kafka chaos long
+.PHONY: unit prop kafka chaos chaos-kafka long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
@@ -54,6 +57,9 @@ kafka: setup ## tests against a real Apache Kafka alone: Docker, or a JDK and Ma
 chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where it was stopped
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS) --folder walle-data/chaos --resume \
 	    --json bench/results/chaos.json $(ARGS)
+chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances and network cuts; goes on, too
+	@$(PY) -m walle_stream.testing.chaos $(CHAOS_KAFKA) --folder walle-data/chaos-kafka --resume \
+	    --json bench/results/chaos-kafka.json $(ARGS)
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 

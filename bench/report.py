@@ -89,14 +89,15 @@ def shop_lines(result: dict) -> list[str]:
     return [*lines, "```"]
 
 
-def chaos_lines(result: dict) -> list[str]:
+def chaos_lines(result: dict, title: str = "Chaos", name: str = "chaos") -> list[str]:
     """Return what was killed and whether anything differed."""
     if result.get("format") != REPORT_FORMAT:
-        return ["## Chaos", "", "`chaos.json` is of an older format: `make chaos` writes it anew."]
+        why = f"`{name}.json` is of an older format: `make {name}` writes it anew."
+        return [f"## {title}", "", why]
     report = msgspec.convert(result, FaultReport)
     kills, lives = report.kills, sum(part.lives for part in report.parts)
     head = f"{kills} times `kill -9` in {lives} lives; the campaign itself is resumable."
-    return ["## Chaos", "", head, "", "```", *render(report).splitlines(), "```"]
+    return [f"## {title}", "", head, "", "```", *render(report).splitlines(), "```"]
 
 
 def vm_lines(result: dict) -> list[str]:
@@ -279,6 +280,7 @@ RENDERERS = {
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
     "chaos.json": chaos_lines,
+    "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,
 }

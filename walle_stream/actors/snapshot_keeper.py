@@ -62,6 +62,17 @@ class SnapshotKeeper:
         _log.info("%s was taken over from the snapshot %s", path, place)
         return place is not None
 
+    def incarnation(self, own: str) -> str:
+        """Return whose devices the partition's are; see ``PartitionSnapshots.incarnation``.
+
+        Args:
+            own: Of this machine's data directory.
+
+        Raises:
+            StoreError: It cannot be read or written.
+        """
+        return self._snapshots.incarnation(own)
+
     def look(self, rows: PartitionRows, commits: int) -> None:
         """Make a snapshot when it is time to; between two turns.
 

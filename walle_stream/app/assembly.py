@@ -25,6 +25,7 @@ from walle_stream.errors import SourceError
 from walle_stream.ports import DeviceTunnel, Downlink, Placement, SourceReader, Uplink
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
+from walle_stream.store.locks import LOCKS_TIMEOUT_S
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.store.snapshots import PartitionSnapshots
@@ -360,11 +361,17 @@ class Assembly:
             self._in_hand.adopt(number)
         path, place = self._data_dir.partition_path(number), self._place
         sync, keeper = self._spec.state.sync, self._make_keeper(number)
+        # the group took it from a process that may not know yet, and would be gone by itself
+        patience_s = LOCKS_TIMEOUT_S if generation else 0.0
         if keeper is not None:
             _fetch_state(keeper, path)
 
         def open_rows() -> PartitionRows:
-            return PartitionRows(PartitionStore.open(path, sync=sync))
+            rows = PartitionRows(PartitionStore.open(path, sync=sync, lock_timeout_s=patience_s))
+            if keeper is not None:
+                # whoever was here before left it, if nothing else
+                rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))
+            return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:
             return UplinkSession(

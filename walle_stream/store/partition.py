@@ -9,6 +9,7 @@ never fails: what was committed is in the log, and the lock goes in any case.
 """
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -19,10 +20,12 @@ from typing import Final, Self, cast
 import msgspec
 from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     FormatVersionError,
     StoreCorruptedError,
     StoreError,
+    StoreLockedError,
     TransactionStateError,
 )
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
@@ -32,6 +35,7 @@ from walle_stream.store.transaction import Transaction, TransactionState, prefix
 _log = logging.getLogger(__name__)
 
 _CHUNK_ROWS: Final = 256
+_RETRY_S: Final = 0.05
 
 type _Rows = Iterator[tuple[bytes, bytes]]
 type _Scan = tuple[_Rows, ReadOptions]
@@ -60,6 +64,7 @@ class PartitionStore:
         options: RocksOptions | None = None,
         read_only: bool = False,
         sync: bool = False,
+        lock_timeout_s: float = 0.0,
     ) -> "PartitionStore":
         """Open or make a partition's database; blocks some 30 ms.
 
@@ -69,6 +74,7 @@ class PartitionStore:
                 existing database too.
             read_only: Read beside the process that writes.
             sync: Wait for the disk at every commit: survives a power cut.
+            lock_timeout_s: How long to wait for an owner that is about to let it go.
 
         Raises:
             FormatVersionError: It has another layout version.
@@ -81,7 +87,16 @@ class PartitionStore:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise StoreError(f"the folder {path} cannot be made: {error}") from error
-        database = open_rocks(path, read_only=read_only, options=options)
+        deadline_ms = monotonic_ms() + lock_timeout_s * 1000.0
+        while True:
+            try:
+                database = open_rocks(path, read_only=read_only, options=options)
+            except StoreLockedError:
+                if monotonic_ms() >= deadline_ms:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                break
         store = cls(path, database, sync=sync, read_only=read_only)
         with ExitStack() as undo:
             undo.callback(store.close)

@@ -6,6 +6,7 @@
         EPOCH-COMMITS-LINE.json    a snapshot: its files with their digests; written last
         LINE/NAME                  table files of RocksDB, which never change
         LINE/COMMITS-NAME          its other files
+        incarnation                of the first owner's data directory; never changes
 
 A *line* is a database on one machine, through all its openings. RocksDB's lock gives it
 one writer at a time, so what a line has is added and removed by one process alone, and a
@@ -39,6 +40,7 @@ _TRIES: Final = 5
 _CHUNK_BYTES: Final = 2**20
 _TABLE: Final = ".sst"
 _LINE: Final = "walle-line"
+_INCARNATION: Final = "incarnation"
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -156,6 +158,36 @@ class PartitionSnapshots:
                     f"the snapshot {names[-1]} of {self._folder} cannot be fetched: {error}"
                 ) from error
         return None
+
+    def incarnation(self, own: str) -> str:
+        """Return whose devices the partition's are: what its first owner said. Blocks.
+
+        An owner that dies before its first snapshot leaves nothing but what it sent. Who
+        begins anew behind it makes the same features with the same numbers, and they must
+        not count as another's.
+
+        Args:
+            own: Of this machine's data directory; kept if nobody was here before.
+
+        Raises:
+            StoreError: It cannot be read or written.
+        """
+        path = self._folder / _INCARNATION
+        try:
+            if not path.exists():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                new = path.with_name(f"{_INCARNATION}.{secrets.token_hex(4)}")
+                _write(new, own.encode())
+                # one of several that come at once is the first, and nobody sees half of it
+                with suppress(FileExistsError):
+                    path.hardlink_to(new)
+                new.unlink()
+            return path.read_text()
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be used: {error}: give spec.state.snapshots a folder that every "
+                "machine may write"
+            ) from error
 
     # Inside
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 
 from kafka import KafkaAdminClient
 from walle_connectors.brokers import Connection
@@ -25,7 +25,7 @@ def admin_client(connection: Connection) -> Iterator[Any]:
         kafka-python's client.
 
     Raises:
-        BrokerUnreachableError: No broker answers.
+        BrokerUnreachableError: No broker answers, or one went away meanwhile.
         TopicError: The cluster refuses what it is asked.
     """
     probe_brokers(connection)
@@ -41,6 +41,13 @@ def admin_client(connection: Connection) -> Iterator[Any]:
         ) from error
     try:
         yield admin
+    except UnknownTopicOrPartitionError as error:
+        raise TopicError(f"the cluster refuses: {error}: see walle topics") from error
+    except RetriableError as error:
+        # it went away in the middle, or is just starting: not what was asked is wrong
+        raise BrokerUnreachableError(
+            f"{', '.join(connection.brokers)} does not answer to the end ({error}): try again"
+        ) from error
     except KafkaError as error:
         raise TopicError(f"the cluster refuses: {error}: see the access rights") from error
     finally:

@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from walle_stream.errors import (
     FormatVersionError,
     StoreCorruptedError,
     StoreError,
+    StoreLockedError,
     StoreMissingError,
     TransactionStateError,
 )
@@ -248,3 +250,14 @@ def test_second_open_transaction_names_the_database(place: Path) -> None:
         store.begin()
         with pytest.raises(TransactionStateError, match="partitions/00"):
             store.begin()
+
+
+def test_opening_waits_for_an_owner_that_lets_go(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    owner = PartitionStore.open(path)
+    with pytest.raises(StoreLockedError):
+        PartitionStore.open(path)
+    with ThreadPoolExecutor(1) as thread:
+        opening = thread.submit(PartitionStore.open, path, lock_timeout_s=60.0)
+        owner.close()
+        opening.result(60.0).close()

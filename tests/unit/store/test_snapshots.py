@@ -145,3 +145,21 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a", ROWS)
     with pytest.raises(StoreError, match=r"spec\.state\.snapshots"):
         put(PartitionSnapshots(tmp_path / "shared", 3), tmp_path / "a", Place(1, 1))
+
+
+def test_owners_agree_on_whose_devices_they_are_before_any_snapshot(
+    made: PartitionSnapshots, tmp_path: Path
+) -> None:
+    assert made.incarnation("a" * 16) == "a" * 16
+    # the first one died before its first snapshot: what it sent is known as its own
+    other = PartitionSnapshots(tmp_path / "shared", 3)
+    assert other.newest is None
+    assert other.incarnation("b" * 16) == "a" * 16
+    assert PartitionSnapshots(tmp_path / "shared", 4).incarnation("b" * 16) == "b" * 16
+    assert stored(tmp_path, "*") == ["incarnation"]
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "shared").write_text("a file")
+    with pytest.raises(StoreError, match="every machine may write"):
+        PartitionSnapshots(tmp_path / "shared", 3).incarnation("a" * 16)

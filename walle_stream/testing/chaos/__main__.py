@@ -40,6 +40,7 @@ def main() -> int:
         parts=tuple(options.target or [PartPlan("local", options.kills)]),
         seed=options.seed,
         hosts=options.hosts,
+        mean_delay_s=options.mean_delay,
     )
     if options.resume and not options.folder:
         parser.error("--resume needs the --folder of the campaign")
@@ -86,6 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=_count, default=2)
+    parser.add_argument(
+        "--mean-delay",
+        type=_seconds,
+        default=0.25,
+        metavar="S",
+        help="mean time between kills at random moments",
+    )
     parser.add_argument("--pipeline", default="ipv")
     parser.add_argument("--set", action="append", default=[], help="like walle run")
     parser.add_argument("--json", type=Path, help="write the report here")
@@ -100,6 +108,13 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1, found {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
 
 
 def _part(text: str) -> PartPlan:

@@ -221,7 +221,9 @@ class Campaign:
         standing = target.standing(data_dir)
         has_begun = standing is not None and standing.commits > 0
         self._ledger.too_early = 0 if has_begun else self._ledger.too_early + 1
-        if standing is not None and has_begun and not standing.is_complete:
+        if not self._roles[role].is_kill:
+            self._part.faults[role] = self._part.faults.get(role, 0) + 1
+        elif standing is not None and has_begun and not standing.is_complete:
             self._part.count(role, phase)
         else:
             self._part.not_counted += 1
@@ -244,6 +246,8 @@ class Campaign:
         if end.kind == "failed":
             raise ChaosError(f"a run ended neither done nor killed: {end.text}")
         self._part.gave_up += end.kind == "gave up"
+        for name, times in end.parts_ended.items():
+            self._part.parts_ended[name] = self._part.parts_ended.get(name, 0) + times
         return end
 
     @property

@@ -43,6 +43,10 @@ class PartReport(msgspec.Struct, kw_only=True):
     """Runs that ended with an error after kills of their parts; the next went on."""
     by_phase: dict[str, int] = {}
     by_role: dict[str, int] = {}
+    faults: dict[str, int] = {}
+    """Faults beside the kills, by role."""
+    parts_ended: dict[str, int] = {}
+    """Parts that nobody killed and that ended as they may after faults, e.g. ``host: 12``."""
     mismatches: list[Mismatch] = []
     wall_s: float = 0.0
 
@@ -115,7 +119,7 @@ def render(report: FaultReport) -> str:
             f"{part.target}: {part.kills} of {part.wanted} kills counted ({part.not_counted} more "
             f"did not) in {part.lives} lives, {part.runs} runs, {part.wall_s:.0f} s"
         )
-        for counts in (part.by_role, part.by_phase):
+        for counts in (part.by_role, part.faults, part.parts_ended, part.by_phase):
             widest = max(counts.values(), default=1)
             for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
                 lines.append(f"  {name:<22} {count:>4} {'#' * max(1, count * _BAR // widest)}")

@@ -2,8 +2,8 @@
 
 A target starts a pipeline, names its processes by role, waits for the
 pipeline's end and gives the bytes that must not differ. ``LocalTarget`` is
-``walle run``, ``RayTarget`` the same over Ray; another runtime joins with a
-class of its own, named in ``TARGETS`` or by a dotted path.
+``walle run``, ``RayTarget`` the same over Ray, ``KafkaTarget`` several over a
+broker; another runtime joins with a class of its own, named in ``TARGETS`` or by a dotted path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,8 @@ TARGETS: Final = {
     "local": "walle_stream.testing.chaos.local:LocalTarget",
     "isolated": "walle_stream.testing.chaos.local:IsolatedTarget",
     "ray": "walle_stream.testing.chaos.ray_target:RayTarget",
+    "kafka": "walle_stream.testing.chaos.kafka:KafkaTarget",
+    "kafka-machines": "walle_stream.testing.chaos.kafka:KafkaMachinesTarget",
 }
 """Targets by the name that a plan gives them."""
 
@@ -38,6 +40,8 @@ class Role(msgspec.Struct, frozen=True):
     """Crash points at which it can be armed to die (``walle_stream.faults``)."""
     kills_max: int | None = None
     """Kills that one run is to survive, before others are chosen; None for any number."""
+    is_kill: bool = True
+    """Whether ``kill`` kills somebody; any other fault is counted beside the kills."""
 
 
 class RunEnd(msgspec.Struct, frozen=True):
@@ -49,6 +53,8 @@ class RunEnd(msgspec.Struct, frozen=True):
     else, which is a finding."""
     text: str = ""
     """What it said, for a person."""
+    parts_ended: Mapping[str, int] = {}
+    """Parts that ended by themselves in a way that is allowed, and were started again."""
 
 
 class Running(Protocol):

@@ -45,6 +45,11 @@ def source_errors(name: str) -> Iterator[None]:
 
     try:
         yield
+    except errors.MetadataEmptyBrokerList as error:
+        # its text is the whole answer
+        raise BrokerUnreachableError(
+            f"topic {name!r}: the broker is only starting, it knows of none yet: run again"
+        ) from error
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
             f"topic {name!r}: the brokers do not answer ({error}): start them and run again"

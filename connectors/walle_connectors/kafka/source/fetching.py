@@ -5,11 +5,19 @@ kafka-python's, ``confluent`` librdkafka's; everything else (where a topic begin
 ends, its identity, groups) is kafka-python's in ``client``, whichever fetches.
 """
 
+import logging
+import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_stream.clock import monotonic_ms
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_MS: Final = 100
+_TELL_WAIT_MS: Final = 30_000.0
 
 
 class Record(NamedTuple):
@@ -112,6 +120,7 @@ class PythonFetcher:
             client: Of the topic.
         """
         self._client, self._consumer = client, client.consumer
+        self._tell_wait_ms = 0.0
 
     def assign(self, numbers: Sequence[int]) -> None:
         """Take partitions; see ``Fetcher.assign``."""
@@ -143,20 +152,38 @@ class PythonFetcher:
         Raises:
             KafkaError: Never: it becomes one of ours.
         """
-        from kafka.errors import KafkaError, OffsetOutOfRangeError  # noqa: PLC0415 - an extra
+        from kafka import errors  # noqa: PLC0415 - an extra
 
         with source_errors(self._client.topic):
             try:
                 found = self._consumer.poll(wait_ms, max_records=most)
-            except OffsetOutOfRangeError as error:
+            except errors.OffsetOutOfRangeError as error:
                 # retention was faster than we
                 return Polled(gone=[place.partition for place in error.args[0]])
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 # that is how a group's listener ends a poll
                 if isinstance(error.__cause__, InterruptedError):
                     return Polled()
-                raise
+                is_gone = isinstance(
+                    error,
+                    errors.UnknownTopicOrPartitionError
+                    | errors.UnknownTopicIdError
+                    | errors.InconsistentTopicIdError,
+                )
+                if is_gone or not isinstance(error, errors.RetriableError):
+                    raise
+                # a broker that was started again answers before it knows of any broker: the
+                # library asks once more with the next poll
+                self._tell_wait(type(error).__name__)
+                time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
+                return Polled()
         return Polled({place.partition: columns(records) for place, records in found.items()})
+
+    def _tell_wait(self, reason: str) -> None:
+        now_ms = monotonic_ms()
+        if now_ms >= self._tell_wait_ms:
+            self._tell_wait_ms = now_ms + _TELL_WAIT_MS
+            _log.warning("topic %r: reading waits for the brokers (%s)", self._client.topic, reason)
 
     def close(self) -> None:
         """Do nothing: its client closes the consumer."""

@@ -1,0 +1,34 @@
+"""Ten kills of hosts, cloud app and broker, other faults among them; ``make chaos-kafka``: 300."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan, render
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.kafka,
+    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
+]
+
+
+@pytest.mark.parametrize(
+    "target", ["kafka", pytest.param("kafka-machines", marks=pytest.mark.slow)]
+)
+def test_ten_kills_lose_nothing_and_double_nothing(target, tmp_path):
+    plan = ChaosPlan(
+        pipeline="shop",
+        overrides=(
+            "spec.source.devices=40",
+            "spec.source.payloadBytes=100",
+            "spec.state.journalEvents=100",
+            "spec.runtime.activeDevices=30",
+        ),
+        parts=(PartPlan(target, 10),),
+        seed=5,
+        mean_delay_s=0.6,
+    )
+    report = Campaign(plan, tmp_path / "chaos").run()
+    assert report.kills == 10
+    assert not report.mismatches, render(report)

@@ -1,0 +1,34 @@
+"""What errors of the administration's client become; no broker."""
+
+import pytest
+
+from kafka import errors
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka import admin
+from walle_stream.errors import BrokerUnreachableError, TopicError
+
+CONNECTION = Connection(brokers="127.0.0.1:9092")
+
+
+class Client:
+    def __init__(self, **_options):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errors.KafkaConnectionError("reset by peer"), BrokerUnreachableError),
+        (errors.NotControllerError(), BrokerUnreachableError),
+        (errors.TopicAuthorizationFailedError("t"), TopicError),
+        (errors.UnknownTopicOrPartitionError("t"), TopicError),
+    ],
+)
+def test_one_that_goes_away_is_not_one_that_refuses(monkeypatch, error, expected):
+    monkeypatch.setattr(admin, "probe_brokers", lambda _connection: None)
+    monkeypatch.setattr(admin, "KafkaAdminClient", Client)
+    with pytest.raises(expected), admin.admin_client(CONNECTION):
+        raise error

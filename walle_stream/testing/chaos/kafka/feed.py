@@ -1,0 +1,200 @@
+"""Writes the input into the topic, at a steady rate, whatever happens to the broker.
+
+One idempotent producer puts each device's events into the partition in which a run
+without a broker has them, with their own ingest times: so both see the same partitions,
+in the same order, at the same times. That the topic is what the file is, is checked.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ChaosError
+from walle_stream.types import partition_of
+
+_LATE_MS: Final = 30_000
+_LOOK_S: Final = 0.02
+_FLUSH_S: Final = 60.0
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One event of the input."""
+
+    partition: int
+    device: bytes
+    value: bytes
+    time_ms: int
+    """When it came in."""
+
+
+class _Head(msgspec.Struct):
+    device_id: str
+    ingest_time_ms: int
+
+
+def read_lines(file: Path, partitions: int) -> list[Line]:
+    """Read the input.
+
+    Args:
+        file: JSON Lines of events.
+        partitions: Of the topic.
+    """
+    decode = msgspec.json.Decoder(_Head).decode
+    lines = []
+    for value in file.read_bytes().splitlines():
+        head = decode(value)
+        number = partition_of(head.device_id, partitions)
+        lines.append(Line(number, head.device_id.encode(), value, head.ingest_time_ms))
+    return lines
+
+
+class Feed:
+    """The thread that writes."""
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        topic: str,
+        lines: Sequence[Line],
+        per_s: float,
+        written: Sequence[int],
+    ) -> None:
+        """Begin to write.
+
+        Args:
+            client: How to connect.
+            topic: Which; of one feed alone.
+            lines: In the order of arrival.
+            per_s: Events per second.
+            written: Records in each partition already: so many of its lines are left out.
+        """
+        self._client = dict(client)
+        self._topic = topic
+        self._lines = _behind(lines, written)
+        self._per_s = per_s
+        self._hurried = Event()
+        self._stopped = Event()
+        self.failure: BaseException | None = None
+        """Why it ended early."""
+        self._thread = Thread(target=self._run, name="walle-chaos-feed", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it wrote all, or failed."""
+        return not self._thread.is_alive()
+
+    def hurry(self) -> None:
+        """Write the rest as fast as it goes."""
+        self._hurried.set()
+
+    def close(self) -> None:
+        """Stop writing; may be called twice."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._write()
+        except Exception as error:  # noqa: BLE001 - whoever watches the feed tells of it
+            self.failure = error
+
+    def _write(self) -> None:
+        from kafka import KafkaProducer  # noqa: PLC0415 - an extra
+
+        producer = KafkaProducer(
+            **self._client,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=5,
+            request_timeout_ms=5_000,
+            max_block_ms=120_000,
+            # a broker may be away for long; a record that is given up would be missing
+            delivery_timeout_ms=2**31 - 1,
+            reconnect_backoff_max_ms=500,
+        )
+        failures: list[BaseException] = []
+        began_ms = monotonic_ms()
+        try:
+            for count, line in enumerate(self._lines):
+                due_ms = began_ms + count * 1000.0 / self._per_s
+                while not self._hurried.is_set() and monotonic_ms() < due_ms:
+                    if self._stopped.wait(_LOOK_S):
+                        return
+                if self._stopped.is_set():
+                    return
+                producer.send(
+                    self._topic,
+                    line.value,
+                    key=line.device,
+                    partition=line.partition,
+                    timestamp_ms=line.time_ms,
+                ).add_errback(failures.append)
+                if failures:
+                    raise failures[0]
+            producer.flush(_FLUSH_S)
+            if failures:
+                raise failures[0]
+        finally:
+            producer.close(timeout=1)
+
+
+def _behind(lines: Sequence[Line], written: Sequence[int]) -> list[Line]:
+    left = list(written)
+    rest = []
+    for line in lines:
+        if left[line.partition] > 0:
+            left[line.partition] -= 1
+        else:
+            rest.append(line)
+    return rest
+
+
+def expect_lines(client: Mapping[str, Any], topic: str, lines: Sequence[Line]) -> None:
+    """Check that a topic has the input, each event once and in order; blocks.
+
+    Args:
+        client: How to connect.
+        topic: Fed and done.
+        lines: The input.
+
+    Raises:
+        ChaosError: It has something else: the feed's fault, not the pipeline's.
+    """
+    from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - an extra
+
+    wanted: dict[int, list[bytes]] = {}
+    for line in lines:
+        wanted.setdefault(line.partition, []).append(line.value)
+    consumer = KafkaConsumer(
+        **client, auto_offset_reset="earliest", enable_auto_commit=False, metrics_enabled=False
+    )
+    try:
+        places = [TopicPartition(topic, number) for number in wanted]
+        ends = consumer.end_offsets(places)
+        counts = {place.partition: len(wanted[place.partition]) for place in places}
+        if any(ends[place] != counts[place.partition] for place in places):
+            found = sorted((place.partition, end) for place, end in ends.items())
+            raise ChaosError(f"the feed wrote {found} records by partition, not {counts}")
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        left = sum(counts.values())
+        at = dict.fromkeys(counts, 0)
+        until_s = time.monotonic() + _LATE_MS / 1000.0
+        while left and time.monotonic() < until_s:
+            for place, records in consumer.poll(500).items():
+                number = place.partition
+                values = [record.value for record in records]
+                if values != wanted[number][at[number] : at[number] + len(values)]:
+                    raise ChaosError(f"the feed wrote other records into partition {number}")
+                at[number] += len(values)
+                left -= len(values)
+    finally:
+        consumer.close(autocommit=False)
+    if left:
+        raise ChaosError(f"{left} records of the input cannot be read back from {topic!r}")

@@ -1,0 +1,370 @@
+"""One life of a pipeline over Kafka: its processes, its faults, its end.
+
+Hosts and cloud app run while the feed writes; whatever ends is started again. When all
+is written nothing is broken any more: hosts are told to stop, run on to the topic's end,
+until the source is done and no frame waits, and the cloud side until it lags behind by
+nothing. Then its table is read. Whatever takes longer than ``DRAIN_S`` is a finding, and
+says what hung.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from pathlib import Path
+from time import sleep
+from typing import Final
+
+import msgspec
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import WalleError
+from walle_stream.testing.chaos.kafka.feed import Feed, Line, expect_lines
+from walle_stream.testing.chaos.kafka.members import Member
+from walle_stream.testing.chaos.kafka.place import Place
+from walle_stream.testing.chaos.kafka.standing import Standing
+from walle_stream.testing.chaos.kafka.table import table_lines
+from walle_stream.testing.chaos.targets import RunEnd
+
+DRAIN_S: Final = 240.0
+"""Longest time from the last record of the input to the last feature in the table."""
+
+TABLE: Final = "table.json"
+"""In a life's folder, when it is over: the cloud's table."""
+
+STEADY: Final = 2
+"""Hosts that run all the time; another one comes and goes."""
+
+_LOOK_S: Final = 0.02
+_ASK_MS: Final = 300.0
+_HURRY_S: Final = 60.0
+_AWAY_MS: Final = 2_000.0
+_VISIT_MS: Final = (4_000.0, 12_000.0)
+_TEXT_MAX: Final = 600
+_BEGUN_SHARE: Final = 0.8
+
+
+class LifeParts(msgspec.Struct, frozen=True):
+    """What a life is made of."""
+
+    place: Place
+    hosts: Sequence[Member]
+    """The steady ones first."""
+    cloud: Member
+    feed: Feed
+    standing: Standing
+    """How far the hosts' partitions are."""
+    events: str
+    """Topic of the input."""
+    features: str
+    """Topic of the tunnel."""
+    group: str
+    """Of the cloud side."""
+    web: str
+    """``host:port`` of its look-ups."""
+    lines: Sequence[Line]
+    """The input."""
+    partitions: int
+    folder: Path
+
+
+class KafkaLife:
+    """A pipeline that was started; a ``Running``. One thread."""
+
+    def __init__(self, parts: LifeParts) -> None:
+        """Start the processes.
+
+        Args:
+            parts: Made for this life; closed with it.
+        """
+        self._parts = parts
+        self._step: Callable[[], None] = self._live
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = count()
+        self._drain_ms = 0.0
+        self._ask_ms = 0.0
+        self._phase = ""
+        self._end: RunEnd | None = None
+        self.has_begun = False
+        """Whether features have come up."""
+        self._cut_off: set[int] = set()
+        self._is_paused = False
+        self._faults: dict[str, Callable[[random.Random], bool]] = {
+            "host": self._host,
+            "cloud": self._cloud,
+            "broker": self._broker,
+            "stop": self._stop,
+            "join": self._join,
+            "cut": self._cut,
+            "pause": self._pause,
+        }
+        parts.cloud.start()
+        for host in parts.hosts[:STEADY]:
+            host.start()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether features have come up, and there is more to do."""
+        return self.has_begun and self._step == self._live
+
+    # What a campaign asks
+
+    def await_life(self, timeout_s: float) -> None:
+        """Block until features have come up; see ``Running``.
+
+        Args:
+            timeout_s: At most so long.
+        """
+        until_ms = monotonic_ms() + timeout_s * 1000.0
+        while not self.has_begun and self._look() is None and monotonic_ms() < until_ms:
+            sleep(_LOOK_S)
+
+    def await_end(self, timeout_s: float) -> RunEnd | None:
+        """Block until the life is over; see ``Running``.
+
+        Args:
+            timeout_s: At most so long. From a minute on it says that no fault will come
+                meanwhile: then the rest of the input is written at once, the wait is
+                twice ``DRAIN_S``, and time out is an end, too.
+        """
+        is_last = timeout_s >= _HURRY_S
+        if is_last:
+            self._parts.feed.hurry()
+            timeout_s = 2 * DRAIN_S
+        until_ms = monotonic_ms() + timeout_s * 1000.0
+        while (end := self._look()) is None and monotonic_ms() < until_ms:
+            sleep(_LOOK_S)
+        if end is None and is_last:
+            self._end = RunEnd("failed", f"it hangs: {self._shown()}")
+        return self._end
+
+    def await_crash(self, timeout_s: float) -> bool:
+        """Return that nothing dies at a crash point: nothing is armed.
+
+        Args:
+            timeout_s: Not used.
+        """
+        del timeout_s
+        return False
+
+    def kill(self, role: str, pick: int) -> bool:
+        """Do a fault; see ``Running``.
+
+        Args:
+            role: One of the target's.
+            pick: Chooses whom, and for how long.
+        """
+        if self._look() is not None or not self.is_live:
+            return False
+        # seeded for repeatability, not for secrecy
+        chance = random.Random(pick)  # noqa: S311
+        self._phase = ""
+        return self._faults[role](chance)
+
+    def phase(self) -> str:
+        """Return what the host that was hit last was doing; of others that they had started."""
+        return self._phase
+
+    def close(self) -> None:
+        """End feed and processes, mend what is broken; may be called twice."""
+        self._parts.feed.close()
+        for member in self._members:
+            member.close()
+        self._mend()
+
+    # Faults; each returns whether there was somebody to hit
+
+    def _host(self, chance: random.Random) -> bool:
+        host = self._busy(chance)
+        if host is None:
+            return False
+        self._phase = host.phase()
+        return host.kill(chance.uniform(0.0, _AWAY_MS))
+
+    def _cloud(self, chance: random.Random) -> bool:
+        cloud = self._parts.cloud
+        if "walle cloud: ready" not in cloud.said():
+            return False
+        self._phase = "its start"
+        return cloud.kill(chance.uniform(0.0, _AWAY_MS))
+
+    def _broker(self, chance: random.Random) -> bool:
+        place = self._parts.place
+        if self._is_paused or not place.is_up:
+            return False
+        self._phase = "its start"
+        place.kill()
+        self._later(chance.uniform(0.0, _AWAY_MS), place.start)
+        return True
+
+    def _pause(self, chance: random.Random) -> bool:
+        place = self._parts.place
+        if self._is_paused or not place.is_up:
+            return False
+        self._is_paused = True
+        place.pause()
+        self._later(chance.uniform(500.0, place.session_ms * 2.0), self._resume)
+        return True
+
+    def _stop(self, chance: random.Random) -> bool:
+        host = self._busy(chance)
+        if host is None:
+            return False
+        self._phase = host.phase()
+        host.stop()
+        away_ms = self._parts.place.session_ms + chance.uniform(500.0, 4_000.0)
+        self._later(away_ms, host.go_on)
+        return True
+
+    def _join(self, chance: random.Random) -> bool:
+        visitor = self._parts.hosts[STEADY]
+        if visitor.is_wanted or visitor.is_alive:
+            return False
+        visitor.start()
+        self._later(chance.uniform(*_VISIT_MS), visitor.terminate)
+        return True
+
+    def _cut(self, chance: random.Random) -> bool:
+        host = self._busy(chance)
+        index = self._parts.hosts.index(host) if host is not None else -1
+        if host is None or index in self._cut_off:
+            return False
+        self._phase = host.phase()
+        self._cut_off.add(index)
+        self._parts.place.cut(index)
+        away_ms = chance.uniform(500.0, self._parts.place.session_ms + 3_000.0)
+        self._later(away_ms, lambda: self._heal(index))
+        return True
+
+    def _busy(self, chance: random.Random) -> Member | None:
+        found = [each for each in self._parts.hosts if each.is_alive and not each.is_stopped]
+        begun = [each for each in found if each.phase()]
+        # seldom one that only starts or joins: nothing would ever move
+        chosen = begun if chance.random() < _BEGUN_SHARE else found
+        return chance.choice(chosen) if chosen else None
+
+    def _later(self, delay_ms: float, action: Callable[[], object]) -> None:
+        heappush(self._due, (monotonic_ms() + delay_ms, next(self._order), action))
+
+    def _resume(self) -> None:
+        self._is_paused = False
+        self._parts.place.resume()
+
+    def _heal(self, index: int) -> None:
+        self._cut_off.discard(index)
+        self._parts.place.heal(index)
+
+    def _mend(self) -> None:
+        # as the first due came first: a broker that was paused and killed is started in the end
+        while self._due:
+            heappop(self._due)[2]()
+
+    # What goes on
+
+    @property
+    def _members(self) -> Iterable[Member]:
+        return (*self._parts.hosts, self._parts.cloud)
+
+    def _look(self) -> RunEnd | None:
+        if self._end is not None:
+            return self._end
+        now_ms = monotonic_ms()
+        while self._due and self._due[0][0] <= now_ms:
+            heappop(self._due)[2]()
+        for member in self._members:
+            member.tick()
+            if member.failure:
+                self._end = RunEnd("failed", member.failure)
+                return self._end
+        try:
+            self._step()
+        except WalleError as error:
+            self._end = RunEnd("failed", str(error))
+        if self._end is None and self._drain_ms and now_ms > self._drain_ms:
+            self._end = RunEnd("failed", f"{DRAIN_S:g} s behind its input: {self._shown()}")
+        return self._end
+
+    def _live(self) -> None:
+        parts = self._parts
+        if not self.has_begun and self._may_ask():
+            self.has_begun = sum(parts.place.ends(parts.features, parts.partitions) or ()) > 0
+        if not parts.feed.is_done:
+            return
+        if parts.feed.failure is not None:
+            self._end = RunEnd("failed", f"the feed failed: {parts.feed.failure!r}")
+            return
+        self._drain_ms = monotonic_ms() + DRAIN_S * 1000.0
+        self._mend()
+        for host in parts.hosts:
+            host.terminate()
+        self._step = self._stop_hosts
+
+    def _stop_hosts(self) -> None:
+        if not any(host.is_alive for host in self._parts.hosts):
+            self._step = self._end_source
+            self._begin_end()
+
+    def _begin_end(self) -> None:
+        for host in self._parts.hosts[:STEADY]:
+            host.start(is_bounded=True)
+
+    def _end_source(self) -> None:
+        parts = self._parts
+        if any(host.is_wanted or host.is_alive for host in parts.hosts):
+            return
+        if parts.standing.is_drained:
+            self._step = self._merge
+        else:
+            self._begin_end()
+
+    def _merge(self) -> None:
+        parts = self._parts
+        if not self._may_ask():
+            return
+        ends = parts.place.ends(parts.features, parts.partitions)
+        if ends is None or ends != parts.place.committed(
+            parts.group, parts.features, parts.partitions
+        ):
+            return
+        devices = {line.device.decode() for line in parts.lines}
+        found = table_lines(parts.web, devices)
+        if found is None:
+            return
+        expect_lines(parts.place.client, parts.events, parts.lines)
+        (parts.folder / TABLE).write_bytes(msgspec.json.encode(found))
+        parts.cloud.terminate()
+        self._step = self._stop_cloud
+
+    def _stop_cloud(self) -> None:
+        if not self._parts.cloud.is_alive:
+            self._end = RunEnd("done", parts_ended=self._parts_ended())
+
+    def _parts_ended(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for member in self._members:
+            for code, times in member.ends.items():
+                found[f"{member.name.partition('-')[0]} ended with {code}"] += times
+        return found
+
+    def _may_ask(self) -> bool:
+        # clients are made for each question: not at every look
+        if monotonic_ms() < self._ask_ms:
+            return False
+        self._ask_ms = monotonic_ms() + _ASK_MS
+        return True
+
+    def _shown(self) -> str:
+        parts = self._parts
+        states: Mapping[str, str] = {
+            each.name: f"{'runs' if each.is_alive else 'ended'}, says "
+            f"{each.said()[-_TEXT_MAX:] or 'nothing'!r}"
+            for each in self._members
+        }
+        shown = "; ".join(f"{name} {text}" for name, text in states.items())
+        return (
+            f"step {self._step.__name__.strip('_')}, input written: {parts.feed.is_done}, "
+            f"features by partition {parts.place.ends(parts.features, parts.partitions)}, merged "
+            f"{parts.place.committed(parts.group, parts.features, parts.partitions)}, "
+            f"{parts.standing}; {shown}"
+        )

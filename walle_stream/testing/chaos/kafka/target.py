@@ -1,0 +1,358 @@
+"""A pipeline over Kafka as a target: what it is made of, and who can be hit.
+
+The plan's pipeline has the source ``simulator``: what that makes is written into a file
+once, for the run that nobody kills, and into a topic in every life. ``KafkaTarget`` has
+hosts of one machine, which share a data directory; with ``KafkaMachinesTarget`` each host
+has its own, and state moves as snapshots: there an owner that was cut off goes on writing.
+
+Roles: ``host``, ``cloud`` and ``broker`` are killed; ``stop`` (SIGSTOP for longer than the
+group waits), ``join`` (another host comes and goes), ``cut`` (a host without a network) and
+``pause`` (a broker that answers nothing) are faults beside them, which count as such.
+"""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from walle_stream.app.query import RunState, canonical_state
+from walle_stream.app.resources import find_definition
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    CampaignError,
+    ChaosError,
+    CloudStalledError,
+    StoreLockedError,
+    TunnelError,
+)
+from walle_stream.testing.chaos.kafka.feed import Feed, Line, read_lines
+from walle_stream.testing.chaos.kafka.life import TABLE, KafkaLife, LifeParts
+from walle_stream.testing.chaos.kafka.members import Member
+from walle_stream.testing.chaos.kafka.place import HOSTS_MAX, Place
+from walle_stream.testing.chaos.kafka.standing import Standing
+from walle_stream.testing.chaos.kafka.table import KEPT, reference_lines
+from walle_stream.testing.chaos.local import MARK, LocalRunning, LocalTarget, documents
+from walle_stream.testing.chaos.plan import ChaosPlan
+from walle_stream.testing.chaos.targets import Role
+
+EVENTS_PER_S: Final = 400.0
+"""How fast the input comes. Slow: everything goes on all the time while it is broken."""
+
+_PARTITIONS: Final = 4
+_SOURCE: Final = "spec.source."
+_PATIENCE_S: Final = 20
+_OF_DEVICES: Final = (b'{"device_id"', b'{"deadline"')
+
+_HOST_ENDS: Final = {
+    StoreLockedError.exit_code: "the partition's last owner is stopped, and holds its database",
+    BrokerUnreachableError.exit_code: "it started while no broker answered",
+}
+_CLOUD_ENDS: Final = {
+    BrokerUnreachableError.exit_code: "it started while no broker answered",
+    CloudStalledError.exit_code: "its watchdog ended it",
+    TunnelError.exit_code: "the broker went away while it began or recovered",
+}
+
+
+class KafkaTarget(LocalTarget):
+    """``walle run`` in several processes of one group, ``walle cloud``, and a broker."""
+
+    has_own_data = False
+    """Whether each host has a data directory of its own."""
+
+    def __init__(self, plan: ChaosPlan, folder: Path) -> None:
+        """Prepare; the broker is started with the first life.
+
+        Args:
+            plan: The campaign's; its ``--set`` of ``spec.source`` are the simulator's keys.
+            folder: For everything.
+
+        Raises:
+            CampaignError: The pipeline's source is no simulator.
+        """
+        given = tuple(each for each in plan.overrides if each.startswith(_SOURCE))
+        own = tuple(each for each in plan.overrides if each not in given)
+        super().__init__(msgspec.structs.replace(plan, overrides=own), folder)
+        self._home = folder / "kafka"
+        self._pipeline = _pipeline(self._file)
+        self._input_keys = _input_keys(self._pipeline, given)
+        self._place: Place | None = None
+        self._life: KafkaLife | None = None
+        self._lines: list[Line] = []
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """Hosts, cloud app and broker; a broker that was given is left alone."""
+        roles = [
+            Role("host", ends_run=False, weight=0.5),
+            Role("cloud", ends_run=False, weight=0.4),
+            Role("stop", ends_run=False, weight=0.1, is_kill=False),
+            Role("join", ends_run=False, weight=0.1, is_kill=False),
+        ]
+        if not os.environ.get("WALLE_KAFKA"):
+            roles += [
+                Role("broker", ends_run=False, weight=0.15),
+                Role("cut", ends_run=False, weight=0.1, is_kill=False),
+                Role("pause", ends_run=False, weight=0.05, is_kill=False),
+            ]
+        return roles
+
+    def clear(self) -> None:
+        """End the broker, its topics where it is another's, and what carries the mark.
+
+        Raises:
+            ChaosError: A process does not go.
+        """
+        if self._place is not None:
+            if not self._place.is_ours:
+                self._place.delete_topics(self._token)
+            self._place.close()
+            self._place = None
+        super().clear()
+
+    def start(self, data_dir: Path, role: str = "", crash: str = "") -> Any:
+        """Start a life, or the run that nobody kills; see ``Target.start``.
+
+        Args:
+            data_dir: Folder of the life.
+            role: Empty; no role has crash points.
+            crash: Empty.
+
+        Raises:
+            ChaosError: The broker has lost the life's topics.
+            BrokerError: It does not come up.
+        """
+        del role, crash
+        self._home.mkdir(exist_ok=True)
+        file = self._input()
+        if _is_reference(data_dir):
+            return self._start_reference(data_dir, file)
+        self._lines = self._lines or read_lines(file, _PARTITIONS)
+        if self._place is None:
+            self._place = Place(self._home / "broker", {MARK: str(self._folder)})
+        self._life = self._start_life(data_dir, self._place)
+        return self._life
+
+    def standing(self, data_dir: Path) -> RunState | None:
+        """Return whether features have come up, and whether the life is over.
+
+        Args:
+            data_dir: Of the life at hand.
+        """
+        del data_dir
+        life = self._life
+        if life is None or not life.has_begun:
+            return None
+        return RunState(1, is_complete=not life.is_live)
+
+    def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
+        """Return all features, what the cloud side knows of each device, and the hosts' state.
+
+        Args:
+            data_dir: Of a life that is over, or of the run that nobody killed.
+        """
+        found: dict[str, Sequence[bytes]] = {}
+        if _is_reference(data_dir):
+            found |= reference_lines(data_dir)
+        else:
+            table = (data_dir / TABLE).read_bytes()
+            found |= msgspec.json.decode(table, type=dict[str, list[bytes]])
+            data_dir /= "data"
+        if not self.has_own_data:
+            # by device: counters tell of bytes and origins, which a topic has others of than a file
+            state = (line for line in canonical_state(data_dir) if line.startswith(_OF_DEVICES))
+            found["state"] = sorted(state)
+        return found
+
+    # What a life is made of
+
+    def _input(self) -> Path:
+        file = self._home / "input.jsonl"
+        if not file.exists():
+            new = file.with_suffix(".new")
+            self._walle("simulate", str(new), *_sets(self._input_keys))
+            new.rename(file)
+        return file
+
+    def _start_reference(self, data_dir: Path, file: Path) -> LocalRunning:
+        spec = {**self._pipeline["spec"], "source": {"connector": "events", "path": str(file)}}
+        spec.pop("tunnel", None)
+        self._file = self._write(self._home / "reference.yaml", spec, "reference")
+        return super().start(data_dir)
+
+    def _start_life(self, folder: Path, place: Place) -> KafkaLife:
+        (folder / "said").mkdir(parents=True, exist_ok=True)
+        name = f"chaos-{self._token}-{folder.name}"
+        events, features = f"{name}-events", f"{name}-features"
+        has_topics = folder / "topics"
+        if not has_topics.exists():
+            for topic in (events, features):
+                place.make(topic, _PARTITIONS)
+            has_topics.touch()
+        written = place.ends(events, _PARTITIONS)
+        if written is None:
+            # a container's data went with the campaign that was killed
+            raise ChaosError(
+                f"the broker does not have the topics of {folder.name}: a life goes on only where "
+                "the broker is a process (WALLE_KAFKA_PROVIDER=jdk); give another --folder"
+            )
+        source = {
+            "connector": "kafka",
+            "brokers": place.address,
+            "topic": events,
+            "group": name,
+            "sessionTimeout": f"{place.session_ms}ms",
+            "pollInterval": "20s",
+            "connectTimeout": "5s",
+        }
+        tunnel = {"connector": "kafka", "brokers": place.address, "topic": features}
+        spec = {**self._pipeline["spec"], "source": source, "tunnel": tunnel}
+        if self.has_own_data:
+            snapshots = {"path": str(folder / "snapshots"), "every": "1s"}
+            spec["state"] = {**spec.get("state", {}), "snapshots": snapshots}
+        file = self._write(folder / "pipeline.yaml", spec, name)
+        web = f"127.0.0.1:{_free_port()}"
+        data = [
+            folder / (f"data-{index}" if self.has_own_data else "data")
+            for index in range(HOSTS_MAX)
+        ]
+        return KafkaLife(
+            LifeParts(
+                place=place,
+                hosts=[
+                    self._host(index, file, data[index], folder, place)
+                    for index in range(HOSTS_MAX)
+                ],
+                cloud=self._cloud(file, folder, web),
+                feed=Feed(place.client, events, self._lines, EVENTS_PER_S, written),
+                standing=Standing(list(dict.fromkeys(data)), _PARTITIONS),
+                events=events,
+                features=features,
+                group=f"walle-cloud-{name}",
+                web=web,
+                lines=self._lines,
+                partitions=_PARTITIONS,
+                folder=folder,
+            )
+        )
+
+    def _host(self, index: int, file: Path, data_dir: Path, folder: Path, place: Place) -> Member:
+        address = place.address_of(index)
+        overrides = [
+            f"spec.runtime.batchEvents={self.batch_events}",
+            *self._plan.overrides,
+            f"spec.runtime.partitions={_PARTITIONS}",
+            f"spec.source.brokers={address}",
+            f"spec.tunnel.brokers={address}",
+        ]
+
+        def command(is_bounded: bool) -> list[str]:
+            more = ["spec.source.stopAtEnd=true"] if is_bounded else []
+            return [
+                *_WALLE,
+                *("run", str(file), "--data-dir", str(data_dir), "--json", "--hosts", "1"),
+                *_sets([*overrides, *more]),
+            ]
+
+        return self._member(f"host-{index}", command, folder, _HOST_ENDS)
+
+    def _cloud(self, file: Path, folder: Path, web: str) -> Member:
+        host, _, port = web.partition(":")
+        command = [
+            *_WALLE,
+            *("cloud", str(file), "--data-dir", str(folder / "cloud"), "--keep", str(KEPT)),
+            *("--web-host", host, "--web-port", port, "--patience", str(_PATIENCE_S)),
+        ]
+        return self._member("cloud", lambda _is_bounded: command, folder, _CLOUD_ENDS)
+
+    def _member(
+        self,
+        name: str,
+        command: Callable[[bool], Sequence[str]],
+        folder: Path,
+        ends: Mapping[int, str],
+    ) -> Member:
+        return Member(name, command, self.environ(), folder / "said", ends)
+
+    def _write(self, path: Path, spec: Mapping[str, Any], name: str) -> Path:
+        runtime = {**spec.get("runtime", {}), "partitions": _PARTITIONS}
+        pipeline = {
+            **self._pipeline,
+            "metadata": {"name": name},
+            "spec": {**spec, "runtime": runtime},
+        }
+        rest = [each for each in documents(self._source_file) if each.get("kind") != "Pipeline"]
+        for task in rest:
+            if "script" in (task.get("spec") or {}):
+                task["spec"]["script"] = str(self._source_file.parent / task["spec"]["script"])
+        path.write_text(yaml.safe_dump_all([pipeline, *rest], allow_unicode=True, sort_keys=False))
+        return path
+
+    @property
+    def _source_file(self) -> Path:
+        return find_definition(self._plan.pipeline).resolve()
+
+    @property
+    def _token(self) -> str:
+        # of the campaign: a broker that was given may have another one's topics
+        path = self._home / "token"
+        if not path.exists():
+            path.write_text(secrets.token_hex(4))
+        return path.read_text()
+
+    def _walle(self, *arguments: str) -> None:
+        done = subprocess.run(  # noqa: S603 - our own command
+            [*_WALLE, *arguments], env=self.environ(), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CampaignError(f"the input cannot be made: {done.stderr.strip()}")
+
+
+class KafkaMachinesTarget(KafkaTarget):
+    """The same with a data directory per host, as on machines of their own, and snapshots."""
+
+    has_own_data = True
+
+
+_WALLE: Final = (sys.executable, "-P", "-m", "walle_stream.cli")
+
+
+def _is_reference(data_dir: Path) -> bool:
+    return data_dir.name == "reference"
+
+
+def _sets(overrides: Sequence[str]) -> list[str]:
+    return [part for each in overrides for part in ("--set", each)]
+
+
+def _pipeline(file: Path) -> dict[str, Any]:
+    for each in documents(file):
+        if each.get("kind") == "Pipeline":
+            return each
+    raise CampaignError(f"{file} holds no document of kind Pipeline: walle validate {file}")
+
+
+def _input_keys(pipeline: Mapping[str, Any], given: Sequence[str]) -> list[str]:
+    source = (pipeline.get("spec") or {}).get("source") or {}
+    if source.get("connector") != "simulator":
+        raise CampaignError(
+            "the targets over Kafka make their input themselves: give a pipeline whose source is "
+            "the connector 'simulator', like shop"
+        )
+    keys = {name: value for name, value in source.items() if name != "connector"}
+    keys |= dict(each.removeprefix(_SOURCE).split("=", 1) for each in given)
+    return [f"{name}={value}" for name, value in keys.items()]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
