@@ -29,6 +29,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
@@ -158,11 +159,15 @@ class Assembly:
         if self.has_cloud:
             self.open_cloud(stack)
         else:
-            self._tunnel = self._connector.open_device(
-                self._loaded.tunnel, self._spec.tunnel.outbox.max_bytes
-            )
+            self._tunnel = self._open_device_end()
             stack.callback(self._tunnel.close)
         self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
+
+    def _open_device_end(self) -> Any:
+        spec = self._spec.tunnel
+        policy = OutboxPolicy(spec.outbox.max_bytes, spec.on_full == "dropOldest", spec.max_age_ms)
+        tunnel = self._connector.open_device(self._loaded.tunnel, policy.max_bytes)
+        return LimitedTunnel(tunnel, policy) if policy.drops else tunnel
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory.
