@@ -76,6 +76,8 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Events that the journal holds before dirty devices are written."""
     pages: Mapping[str, frozenset[str]] = {}
     """For tasks that only events on certain pages wake: these."""
+    only_device: str = ""
+    """The one device of the run, where there is one: messages of others are passed over."""
     is_measured: bool = False
     """Whether the ledger also has what would have travelled otherwise."""
 
@@ -149,7 +151,8 @@ class PartitionHost:
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
         incarnation = rows.incarnation(self._plan.incarnation)
-        self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation)
+        only = plan.only_device
+        self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
 
     # A turn

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, override
+from typing import Any, Final, Self, override
 
 import msgspec
 
@@ -104,8 +104,11 @@ class Assembly:
         self.is_placed = getattr(self._source, "is_placed", False)
         """Whether the source's own group says which host has which partition."""
         self.runtime = self._spec.runtime.kind
+        self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
+        self.partitions: Sequence[int] = range(self.partition_count)
+        """Those that a run has, unless its source places them."""
         self.mailbox_bytes = MAILBOX_MAX_BYTES
         self.batch_events: int = self._spec.runtime.batch_events
         self.latency_target_ms: int = self._spec.runtime.latency_target_ms
@@ -113,7 +116,7 @@ class Assembly:
         """Resident memory of the process above which runs are stopped."""
 
     @classmethod
-    def load(cls, file: Path, overrides: Sequence[str] = ()) -> "Assembly":
+    def load(cls, file: Path, overrides: Sequence[str] = ()) -> Self:
         """Load and check a definition; opens nothing.
 
         Args:
@@ -166,7 +169,9 @@ class Assembly:
     def _open_device_end(self) -> Any:
         spec = self._spec.tunnel
         policy = OutboxPolicy(spec.outbox.max_bytes, spec.on_full == "dropOldest", spec.max_age_ms)
-        tunnel = self._connector.open_device(self._loaded.tunnel, policy.max_bytes)
+        tunnel = self._connector.open_device(
+            self._loaded.tunnel, policy.max_bytes, **self._device_end
+        )
         return LimitedTunnel(tunnel, policy) if policy.drops else tunnel
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
@@ -307,6 +312,8 @@ class Assembly:
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""
+        if len(self.partitions) < self.partition_count:
+            return
         self._data_dir.mark_complete()
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:

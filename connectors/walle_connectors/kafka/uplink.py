@@ -62,14 +62,16 @@ class _Frame:
 class KafkaUplink:
     """Implements ``Uplink``. Thread-safe."""
 
-    def __init__(self, model: KafkaTunnelModel, max_bytes: int) -> None:
+    def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
         """Begin to connect; a broker that is down is waited for.
 
         Args:
             model: Topic and connection.
             max_bytes: Bound of the frames without acknowledgement; senders wait beyond it.
+            partitions: How many the topic must have; 0 where it does not matter.
         """
         self._model = model
+        self._partitions = partitions
         self._max_bytes = max_bytes
         self._condition = Condition()
         self._stopped = Event()
@@ -196,7 +198,7 @@ class KafkaUplink:
     def _make_producer(self) -> Any:
         model = self._model
         # a client asks for a missing topic without a pause
-        check_topics(model, tunnel_topics(model)[:1])
+        check_topics(model, tunnel_topics(model, self._partitions)[:1])
         producer = make_producer(model, model.codec, model.linger_ms, model.max_bytes)
         try:
             # so that sending never waits for it
