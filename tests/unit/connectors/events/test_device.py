@@ -123,11 +123,11 @@ def test_a_line_of_another_device_is_refused_with_its_place(tmp_path, numbers):
     file = tmp_path / "e.jsonl"
     file.write_bytes(lines(*range(numbers)) + line(99, "other") + lines(100))
     reader, batches = opened(file), []
-    with pytest.raises(
-        SourceError, match=rf"e.jsonl:{numbers + 1}: .*device 'other'.*agent of 'd'"
-    ):
-        while True:
-            batches += reader.read()
+    while len(uids(batches)) < numbers:
+        batches += reader.read()
+    place = rf"e.jsonl:{numbers + 1}: .*device 'other'.*agent of 'd'"
+    with pytest.raises(SourceError, match=place):
+        reader.read()
     assert uids(batches) == [*range(numbers)]
     file.write_bytes(lines(*range(numbers)) + lines(99, 100))
     assert uids(read(opened(file, last(batches) if batches else None))) == [99, 100]
