@@ -121,6 +121,9 @@ def test_what_stands_before_a_line_of_another_device_is_committed(walle, device,
     report = device(tmp_path / "d", input="".join(lines[50:]))
     assert report["events"] == len(lines)
     assert features(walle, tmp_path / "d") == of_device(walle, shop / "whole")
+    again = device(tmp_path / "d", input="".join(lines))
+    assert again["source_rows"] == 2 * len(lines)
+    assert features(walle, tmp_path / "d") == of_device(walle, shop / "whole")
 
 
 def test_a_growing_file_is_followed_until_a_signal(walle, shop, tmp_path):
