@@ -145,6 +145,50 @@ def test_a_full_outbox_stops_the_source_and_goes_up_in_the_end(address, tmp_path
         expect_truth(model, tmp_path / "table", wanted)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_oldest_features_give_way_and_the_newest_arrive(address, walle, tmp_path, is_killed):
+    devices, tick = 20_000 // EVENTS_PER_DEVICE, Event()
+    nobody, policy = Forwarder(), {"outbox": {"maxBytes": 96 * 1024}, "onFull": "dropOldest"}
+    with fresh_model(address, PARTITIONS) as model:
+        run("run", "shop", tmp_path / "truth", devices, timeout_s=120)
+        store = EMBEDDED.open_features(tmp_path / "truth" / "cloud", read_only=True)
+        with closing(store):
+            wanted = list(store.scan())
+        down = written(tmp_path, model, brokers=[f"127.0.0.1:{nobody.port}"], **policy)
+        data_dir = tmp_path / "down"
+        if is_killed:
+            deadline_ms = monotonic_ms() + 120_000
+            with running("run", down, data_dir, devices) as process:
+                while events(data_dir) < devices * EVENTS_PER_DEVICE // 2:
+                    assert process.poll() is None, process.communicate()
+                    assert monotonic_ms() < deadline_ms, "the source stands"
+                    tick.wait(0.02)
+                process.kill()
+        run("run", down, data_dir, devices, timeout_s=120)
+        run("run", written(tmp_path, model, **policy), data_dir, devices, timeout_s=120)
+        assert outbox_bytes(data_dir) == 0
+        counters = run_state(data_dir).counters
+        assert counters.features == len(wanted)
+        assert counters.dropped_features > 0
+        told = walle("status", data_dir).stdout
+        assert f"{counters.dropped_features:,} features were dropped unsent" in told
+        last = {record.device_id: record.sequence_number for record in wanted}
+        left = len(wanted) - counters.dropped_features
+        stats, records = merged(
+            model,
+            tmp_path / "table",
+            lambda stats: stats.features + stats.duplicates_dropped >= left,
+        )
+        assert stats.gaps > 0
+        numbers = {(each.device_id, each.sequence_number): each for each in wanted}
+        assert all(numbers[each.device_id, each.sequence_number] == each for each in records)
+        assert len({(each.device_id, each.sequence_number) for each in records}) == len(records)
+        if not is_killed:
+            assert (len(records), stats.duplicates_dropped) == (left, 0)
+        # the last ones of many devices: their frames were the newest
+        assert any(last[each.device_id] == each.sequence_number for each in records)
+
+
 @pytest.mark.slow
 def test_a_million_events_go_through_while_the_tunnel_is_down(address, tmp_path, capsys):
     devices = 1_000_000 // EVENTS_PER_DEVICE
