@@ -17,6 +17,7 @@ from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
+from walle_stream.errors import SourceError
 from walle_stream.ports import SourceReader
 
 SETTLE_POLL_S: Final = 0.005
@@ -255,7 +256,11 @@ class DeviceHost(Actor):
             batches, is_last = reader.drain(), True
         else:
             reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
-            batches, is_last = reader.read(), reader.is_done
+            try:
+                batches, is_last = reader.read(), reader.is_done
+            except SourceError:
+                self._commit_all()  # what came before is not read again where it came by a pipe
+                raise
         count = sum(len(batch.events) for batch in batches)
         # a host that keeps up with its source has time for smaller commits, and their
         # features are there sooner; one that does not is the faster the larger they are

@@ -40,7 +40,12 @@ class CloudExchange:
     """Exchange of one partition. One thread, the device host's."""
 
     def __init__(
-        self, number: int, rows: PartitionRows, downlink: Downlink, incarnation: str
+        self,
+        number: int,
+        rows: PartitionRows,
+        downlink: Downlink,
+        incarnation: str,
+        only_device: str = "",
     ) -> None:
         """Take over.
 
@@ -49,7 +54,10 @@ class CloudExchange:
             rows: Its database.
             downlink: Where messages for its devices come from.
             incarnation: Of the data directory.
+            only_device: Whose messages are taken; empty for all devices'.
         """
+        self._only = only_device
+        self._passed = 0  # behind others' messages, which are no reason for a commit
         self._number = number
         self._rows = rows
         self._downlink = downlink
@@ -66,9 +74,12 @@ class CloudExchange:
             The replies among them, each once.
         """
         inbound = Inbound([], [])
+        head.downlink_position = max(head.downlink_position, self._passed)
         messages = self._downlink.receive(self._number, head.downlink_position, MESSAGES_MAX_BYTES)
         for position, data in messages:
             head.downlink_position = position
+            if self._only and _device_of(data) != self._only:
+                continue
             inbound.count += 1
             try:
                 self._take(decode_downlink(data), head, tasks, inbound)
@@ -77,6 +88,8 @@ class CloudExchange:
                 head.counters.dropped_messages += 1
                 inbound.dead_letters.append(self._dead_letter(position, data, error))
         head.counters.messages += inbound.count
+        if not inbound.count:
+            self._passed = head.downlink_position
         return inbound
 
     def release(self, head: PartitionHead) -> None:
@@ -137,3 +150,10 @@ class CloudExchange:
             raw=data[:1_024].decode("utf-8", "replace"),
             digest=blake2b(data, digest_size=16).hexdigest(),
         )
+
+
+def _device_of(data: bytes) -> str | None:
+    try:
+        return decode_downlink(data).device_id
+    except EnvelopeError:
+        return None  # nobody knows whose it is

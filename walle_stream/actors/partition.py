@@ -76,6 +76,8 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Events that the journal holds before dirty devices are written."""
     pages: Mapping[str, frozenset[str]] = {}
     """For tasks that only events on certain pages wake: these."""
+    only_device: str = ""
+    """The one device of the run, where there is one: messages of others are passed over."""
     is_measured: bool = False
     """Whether the ledger also has what would have travelled otherwise."""
 
@@ -149,7 +151,8 @@ class PartitionHost:
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
         incarnation = rows.incarnation(self._plan.incarnation)
-        self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation)
+        only = plan.only_device
+        self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
 
     # A turn
@@ -196,10 +199,7 @@ class PartitionHost:
             self._complete(turn, inbound)
 
     def _begin(self) -> Turn:
-        # a copy of the head: a failed commit must leave the counters as they were
-        head = msgspec.structs.replace(
-            self._head, counters=msgspec.structs.replace(self._head.counters)
-        )
+        head = _copied(self._head)
         self._machine.number = head.next_batch
         return Turn(head, self.offset, self._machine.watermark_ms)
 
@@ -357,7 +357,7 @@ class PartitionHost:
             head.counters.uplink_frames += 1
             head.counters.uplink_bytes += self._session.size_bytes(body)
         rows.put_features(records)
-        rows.put_outbox(frames, self._session.collect())
+        rows.put_outbox(frames, self._settled(head))
         rows.put_dead_letters(head, turn.dead_letters)
         rows.commit(head, turn.offset)
         self._exchange.release(head)
@@ -366,6 +366,13 @@ class PartitionHost:
         self._states.forget(self._leaving)
         self._head, self.offset, self._turn = head, turn.offset, None
         return frames
+
+    def _settled(self, head: PartitionHead) -> list[int]:
+        # frames whose rows go: they arrived, or the outbox's policy gave them up
+        dropped = self._session.shed(head.watermark_ms)
+        head.counters.dropped_frames += len(dropped)
+        head.counters.dropped_features += sum(each.features for each in dropped)
+        return self._session.collect() + [each.number for each in dropped]
 
     # Between turns
 
@@ -392,14 +399,16 @@ class PartitionHost:
         """
         rows = self._opened()
         self._session.flush(deadline_ms)
-        acknowledged = self._session.collect()
+        head = _copied(self._head)
+        settled = self._settled(head)
         deltas = self._machine.delta()
-        if acknowledged or deltas:
+        if settled or deltas:
             for delta in deltas:
                 rows.put_device(delta)
             rows.drop_journal(self._journal.release(None))
-            rows.put_outbox((), acknowledged)
-            rows.commit(self._head, self.offset)
+            rows.put_outbox((), settled)
+            rows.commit(head, self.offset)
+            self._head = head
         if self._keeper is not None:
             self._keeper.finish(rows, self._head.counters.commits, deadline_ms)
         crash_point("close.before")
@@ -429,6 +438,11 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
+
+
+def _copied(head: PartitionHead) -> PartitionHead:
+    # a failed commit must leave the counters as they were
+    return msgspec.structs.replace(head, counters=msgspec.structs.replace(head.counters))
 
 
 def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:

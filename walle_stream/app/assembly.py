@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, override
+from typing import Any, Final, Self, override
 
 import msgspec
 
@@ -30,6 +30,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
@@ -104,8 +105,11 @@ class Assembly:
         self.is_placed = getattr(self._source, "is_placed", False)
         """Whether the source's own group says which host has which partition."""
         self.runtime = self._spec.runtime.kind
+        self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
+        self.partitions: Sequence[int] = range(self.partition_count)
+        """Those that a run has, unless its source places them."""
         self.mailbox_bytes = MAILBOX_MAX_BYTES
         self.batch_events: int = self._spec.runtime.batch_events
         self.latency_target_ms: int = self._spec.runtime.latency_target_ms
@@ -113,7 +117,7 @@ class Assembly:
         """Resident memory of the process above which runs are stopped."""
 
     @classmethod
-    def load(cls, file: Path, overrides: Sequence[str] = ()) -> "Assembly":
+    def load(cls, file: Path, overrides: Sequence[str] = ()) -> Self:
         """Load and check a definition; opens nothing.
 
         Args:
@@ -238,9 +242,12 @@ class Assembly:
         Raises:
             WalleError: It cannot be opened.
         """
-        tunnel: DeviceTunnel = self._connector.open_device(
-            self._loaded.tunnel, self._spec.tunnel.outbox.max_bytes
+        spec = self._spec.tunnel
+        policy = OutboxPolicy(spec.outbox.max_bytes, spec.on_full == "dropOldest", spec.max_age_ms)
+        end: DeviceTunnel = self._connector.open_device(
+            self._loaded.tunnel, policy.max_bytes, **self._device_end
         )
+        tunnel = LimitedTunnel(end, policy) if policy.drops else end
         self._tunnel = tunnel
         stack.callback(tunnel.close)
         return tunnel
@@ -322,6 +329,8 @@ class Assembly:
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""
+        if len(self.partitions) < self.partition_count:
+            return
         self._data_dir.mark_complete()
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:

@@ -186,10 +186,9 @@ class LocalRun:
         if assembly.has_cloud:
             self._cloud = ActorRef(assembly.make_cloud())
             stack.callback(self._end, self._cloud)
-        count = assembly.partition_count
-        host_count = min(self._options.hosts, count)
+        host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
-            numbers = range(index, count, host_count)
+            numbers = assembly.partitions[index::host_count]
             sizer = BatchSizer(assembly.latency_target_ms, assembly.batch_events)
             self._sizers.append(sizer)
             opener = _opener(assembly, () if assembly.is_placed else numbers)

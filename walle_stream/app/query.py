@@ -170,6 +170,7 @@ _CHANCE_COUNTERS = (
     "uplink_bytes",
     "uplink_frames",
     "dropped_frames",
+    "dropped_features",
     "messages",
     "dropped_messages",
 )

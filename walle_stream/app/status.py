@@ -45,6 +45,8 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     commits: int
     outbox_bytes: int = 0
     """Frames without acknowledgement."""
+    dropped_features: int = 0
+    """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
     watermark_ms: int = -1
     lag_ms: int = 0
     """Event time between its watermark and that of the partition that is furthest."""
@@ -149,6 +151,7 @@ def _committed(data_dir: Path, hosts: int) -> list[PartitionFigures]:
                 events=head.counters.events,
                 features=head.counters.features,
                 commits=head.counters.commits,
+                dropped_features=head.counters.dropped_features,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )

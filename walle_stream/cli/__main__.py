@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if argv is None and arguments[:1] == ["run"]:
+        if argv is None and arguments[:1] in (["run"], ["device"]):
             _end_quietly_on_signals()
             _fix_hash_seed(arguments)
         return _dispatch(arguments)

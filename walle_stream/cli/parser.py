@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands)
+    _add_device(commands)
     _add_features(commands)
     _add_definitions(commands)
     _add_state(commands)
@@ -71,21 +72,53 @@ def _add_run(commands: Any) -> None:
         "--limit", type=_not_negative, metavar="N", help="read at most N more rows, then stop"
     )
     run.add_argument(
-        "--json", action="store_true", help="the last line of stdout is one JSON object"
-    )
-    run.add_argument(
-        "--metrics", metavar="ADDR", help="serve /metrics, /healthz, /readyz, e.g. :9090"
-    )
-    run.add_argument(
         "--ledger",
         action="store_true",
         help="also compress the raw rows and compare: costs CPU",
     )
-    run.add_argument("--log-format", choices=("text", "json"), default="text")
-    run.add_argument(
+    _add_watching(run)
+    run.set_defaults(run=_later("run", "run"))
+
+
+def _add_device(commands: Any) -> None:
+    device = commands.add_parser("device", help="the agent of one real device: its events in")
+    device.add_argument("file", metavar="FILE", help="pipeline YAML: its tasks, tunnel and limits")
+    device.add_argument(
+        "--id", type=_device, required=True, metavar="DEVICE", help="whose agent this is"
+    )
+    device.add_argument(
+        "--events",
+        default="-",
+        metavar="EVENTS",
+        help="JSON Lines of its events, or - for standard input (default)",
+    )
+    device.add_argument(
+        "--follow", action="store_true", help="wait for more at the end, until SIGTERM"
+    )
+    device.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    device.add_argument(
+        *("--data-dir", "--data"),
+        type=Path,
+        metavar="D",
+        help="its own (default: walle-data/NAME-devices/device-DEVICE)",
+    )
+    _add_watching(device)
+    device.set_defaults(run=_later("device", "device"))
+
+
+def _add_watching(parser: Any) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="the last line of stdout is one JSON object"
+    )
+    parser.add_argument(
+        "--metrics", metavar="ADDR", help="serve /metrics, /healthz, /readyz, e.g. :9090"
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
     )
-    run.set_defaults(run=_later("run", "run"))
 
 
 def _add_features(commands: Any) -> None:

@@ -52,14 +52,31 @@ def run(options: argparse.Namespace) -> int:
         options.hosts or assembly.host_count,
         options.limit,
         is_measured=options.ledger,
-        on_stuck=_begin_anew,
+        on_stuck=begin_anew,
     )
     if how.hosts > assembly.partition_count:
-        _say(
+        say(
             f"{how.hosts} hosts share {assembly.partition_count} partitions: "
             f"{assembly.partition_count} of them run"
         )
-    current = _prepare(assembly, how)
+    report = carry_out(_prepare(assembly, how), assembly, options)
+    show(report, data_dir, is_json=options.json)
+    return 0
+
+
+def carry_out(
+    current: "LocalRun | RayRun", assembly: Assembly, options: argparse.Namespace
+) -> RunReport:
+    """Run with signals handled, to the end or until one came.
+
+    Args:
+        current: Prepared.
+        assembly: Its parts.
+        options: Parsed arguments: ``metrics`` and ``json``.
+
+    Raises:
+        WalleError: A part failed for good.
+    """
     _handle_signals(current)
     try:
         report = _run(current, options)
@@ -71,8 +88,7 @@ def run(options: argparse.Namespace) -> int:
         _go_on_in_new_process("its VMs have left too much memory behind")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # all is done: the exit code must say so
-    _show(report, data_dir, is_json=options.json)
-    return 0
+    return report
 
 
 def _prepare(assembly: Assembly, how: RunOptions) -> "LocalRun | RayRun":
@@ -100,13 +116,18 @@ def _run(current: "LocalRun | RayRun", options: argparse.Namespace) -> RunReport
         return current.run(on_progress, cpu_before_s=0.0)
 
 
-def _begin_anew(task: str, device_id: str) -> None:
-    """Replace this process by a new one that goes on after the last commits."""
+def begin_anew(task: str, device_id: str) -> None:
+    """Replace this process by a new one that goes on after the last commits.
+
+    Args:
+        task: The task that is stuck.
+        device_id: On which device.
+    """
     _go_on_in_new_process(stuck_error(task, device_id).message.partition(";")[0])
 
 
 def _go_on_in_new_process(reason: str) -> NoReturn:
-    _say(f"{reason}; beginning anew")
+    say(f"{reason}; beginning anew")
     # the other threads end with the old program, locks go with its descriptors
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 
@@ -134,30 +155,42 @@ def _give_up() -> None:
         f"asked to stop, but a script did not return in {FINISH_TIMEOUT_S:g} s: what was committed "
         "stays, the rest is done again; correct the script and run the same command"
     )
-    _say(str(error))
+    say(str(error))
     os._exit(error.exit_code)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Tell a person a line on standard error.
+
+    Args:
+        line: Without the command's name.
+    """
     if sys.stderr is not None:
         with suppress(OSError):  # who read it may be gone, which must stop nothing
             print(f"walle: {line}", file=sys.stderr, flush=True)
 
 
-def _show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
+def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
+    """Print what a run did.
+
+    Args:
+        report: Of the run.
+        data_dir: Where it is.
+        is_json: As one object on one line.
+    """
     if report.stopped_by.startswith("SIG"):
-        _say(
+        say(
             f"stopped by {report.stopped_by}, everything read is committed: "
             "run the same command to continue"
         )
     counters = report.counters
     if counters.dead_letters:
-        _say(
+        say(
             f"{counters.dead_letters:,} dead letters so far, {counters.task_failures:,} of them "
             f"failed runs: walle dead-letters list --data-dir {shlex.quote(str(data_dir))}"
         )
     if report.cloud is not None and report.cloud.gaps:
-        _say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
+        say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
     if is_json:
         print(report.to_json().decode())
         return

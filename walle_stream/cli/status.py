@@ -32,6 +32,9 @@ def status(options: argparse.Namespace) -> int:
             f"{each.number:>9}  {owner:>4} {each.events:>11,} {each.features:>11,} "
             f"{each.commits:>9,} {lag:>8} {each.outbox_bytes:>7,}"
         )
+    dropped = sum(each.dropped_features for each in found.partitions)
+    if dropped:
+        print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
     return 0
 
 

@@ -255,6 +255,25 @@ class TunnelSpec(BaseModel):
         default="zstd", description="Of what travels."
     )
     outbox: OutboxSpec = Field(default_factory=OutboxSpec, description="What waits to be sent.")
+    on_full: Literal["wait", "dropOldest"] = Field(
+        default="wait",
+        description="When outbox.maxBytes wait: pause the source, or drop the oldest features.",
+    )
+    max_age_ms: DurationMs | None = Field(
+        default=None,
+        alias="maxAge",
+        ge=1_000,
+        description="Features that wait and are older, by event time, are dropped.",
+    )
+
+    @model_validator(mode="after")
+    def _drops_where_it_may_wait(self) -> Self:
+        if self.connector == "embedded" and (self.on_full != "wait" or self.max_age_ms is not None):
+            raise ValueError(
+                "onFull: dropOldest and maxAge are for a tunnel that can be down: the embedded one "
+                "is on this disk; leave them out, or set connector: kafka"
+            )
+        return self
 
 
 class RuntimeSpec(Strict):

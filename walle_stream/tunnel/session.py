@@ -11,6 +11,7 @@ from threading import Event as Flag
 from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import Uplink
+from walle_stream.tunnel.outbox import LimitedTunnel, Shed
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink, uplink_size_bytes
 
 _POLL_S = 0.005
@@ -42,6 +43,9 @@ class UplinkSession:
         self._incarnation = incarnation
         self._in_flight: dict[int, int] = {}
         self._acknowledged: list[int] = []
+        self._limits = uplink if isinstance(uplink, LimitedTunnel) else None
+        self._shed: list[Shed] = []
+        self._watermark_ms = -1
         self.in_flight_bytes = 0
         """Bytes of the frames without acknowledgement, envelopes included."""
         for number, body in outbox:
@@ -71,12 +75,16 @@ class UplinkSession:
         return uplink_size_bytes(body)
 
     def pump(self) -> None:
-        """Take acknowledgements; never blocks."""
+        """Take note of what arrived, and of what will not be sent; never blocks."""
         for number in self._uplink.acks(self._partition):
             size_bytes = self._in_flight.pop(number, None)
             if size_bytes is not None:
                 self.in_flight_bytes -= size_bytes
                 self._acknowledged.append(number)
+        if self._limits is not None:
+            for each in self._limits.shed(self._partition, self._watermark_ms):
+                self.in_flight_bytes -= self._in_flight.pop(each.number, 0)
+                self._shed.append(each)
 
     def collect(self) -> list[int]:
         """Return the frames whose rows the next commit deletes, each once."""
@@ -86,6 +94,17 @@ class UplinkSession:
         crash_point("ack.before")
         acknowledged, self._acknowledged = self._acknowledged, []
         return acknowledged
+
+    def shed(self, watermark_ms: int) -> list[Shed]:
+        """Return the frames that will not be sent, each once; the next commit deletes their rows.
+
+        Args:
+            watermark_ms: Newest ingest time of the partition.
+        """
+        self._watermark_ms = watermark_ms
+        self.pump()
+        found, self._shed = self._shed, []
+        return found
 
     def flush(self, deadline_ms: float) -> bool:
         """Wait until everything is acknowledged; blocks.

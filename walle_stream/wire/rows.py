@@ -46,6 +46,9 @@ class Counters(msgspec.Struct, omit_defaults=False):
     uplink_bytes: int = 0
     uplink_frames: int = 0
     dropped_frames: int = 0
+    """Of the outbox, by ``spec.tunnel``'s onFull and maxAge."""
+    dropped_features: int = 0
+    """In them."""
     dead_letters: int = 0
     messages: int = 0
     """Downlink messages taken."""

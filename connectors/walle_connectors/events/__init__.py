@@ -5,11 +5,14 @@ stands in it is skipped without being parsed into anything. Packed: what tasks r
 columns, and a payload per event that is passed over (``walle_stream.wire.event_blocks``).
 Events are in the order of arrival. ``walle simulate`` writes both.
 
-``lines`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file.
+``lines`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file;
+``device`` reads what one device gives its agent.
 """
 
+from pathlib import Path
 from typing import Final
 
+from walle_connectors.events.device import DeviceEvents
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.source import EventsSource
 
@@ -27,6 +30,19 @@ class EventsConnector:
             model: Validated keys.
         """
         return EventsSource(model)
+
+    def open_device(
+        self, path: Path | None, device_id: str, partition: int, *, follows: bool
+    ) -> DeviceEvents:
+        """Return the input of one device's agent; it is opened later.
+
+        Args:
+            path: JSON Lines; None for standard input.
+            device_id: Whose events.
+            partition: Where the device is.
+            follows: Whether more is waited for at the end.
+        """
+        return DeviceEvents(path, device_id, partition, follows=follows)
 
 
 CONNECTOR: Final = EventsConnector()

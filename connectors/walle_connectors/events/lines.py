@@ -73,6 +73,9 @@ class EventsReader(LaneReader[Position]):
                 f"source {self._name!r} cannot be read on after line {self._row} ({error}): "
                 "repair the file and run again; lines up to there are kept"
             ) from error
+        self._cut(data)
+
+    def _cut(self, data: bytes) -> None:
         self._lines, self._next = [], 0
         if not data:
             # a last line without its end counts as one

@@ -32,19 +32,33 @@ class KafkaConnector:
         """
         return KafkaSource(model)
 
-    def open_device(self, model: KafkaTunnelModel, max_bytes: int) -> "KafkaTunnel":
+    def device_partition(self, device_id: str, partitions: int) -> int:
+        """Return the partition of a device's key, as Kafka's own clients place it (murmur2).
+
+        Args:
+            device_id: The key.
+            partitions: How many the topics have.
+        """
+        from kafka.partitioner.default import murmur2  # noqa: PLC0415 - an extra
+
+        return int(murmur2(device_id.encode()) & 0x7FFFFFFF) % partitions
+
+    def open_device(
+        self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0
+    ) -> "KafkaTunnel":
         """Open the devices' end of a tunnel; blocks for some seconds at most.
 
         Args:
             model: Validated keys.
             max_bytes: Bound of the frames without acknowledgement.
+            partitions: How many the topics must have; 0 where it does not matter.
 
         Raises:
-            TopicError: A broker answers, but a topic is missing.
+            TopicError: A broker answers, but a topic is missing, or has another number.
         """
         from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
 
-        return KafkaTunnel(model, max_bytes)
+        return KafkaTunnel(model, max_bytes, partitions)
 
     def open_cloud(self, model: KafkaTunnelModel) -> "KafkaCloudEnd":
         """Open the cloud's end of a tunnel, where the cloud side is not Faust.

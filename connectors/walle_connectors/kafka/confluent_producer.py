@@ -31,6 +31,7 @@ class ConfluentProducer:
         model: KafkaTunnelModel,
         on_ack: OnAck,
         on_refusal: OnRefusal,
+        partitions: int = 0,
         *,
         is_careful: bool = False,
     ) -> None:
@@ -40,10 +41,11 @@ class ConfluentProducer:
             model: Topic and connection; confluent-kafka is installed.
             on_ack: See there.
             on_refusal: See there.
+            partitions: How many the topic must have; 0 where it does not matter.
             is_careful: Whether each record goes alone.
 
         Raises:
-            TopicError: The topic is missing.
+            TopicError: The topic is missing, or has another number of partitions.
             BrokerUnreachableError: No broker answers.
         """
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an extra
@@ -54,10 +56,11 @@ class ConfluentProducer:
         self._on_ack, self._on_refusal = on_ack, on_refusal
         self._is_careful = is_careful
         self._is_halted = False
-        needed = tunnel_topics(model)[0]
+        needed = tunnel_topics(model, partitions)[0]
         found = find_topics(model, [needed])[model.topic]
-        if found is None:
-            raise TopicError(topic_problem(needed, found), model.topic)
+        problem = topic_problem(needed, found)
+        if found is None or problem:
+            raise TopicError(problem, model.topic)
         self._partitions = found.partitions
         self._client = Client(
             {

@@ -80,23 +80,26 @@ class Producer(Protocol):
 class PythonProducer:
     """kafka-python's producer as a ``Producer``."""
 
-    def __init__(self, model: KafkaTunnelModel, on_ack: OnAck, on_refusal: OnRefusal) -> None:
+    def __init__(
+        self, model: KafkaTunnelModel, on_ack: OnAck, on_refusal: OnRefusal, partitions: int = 0
+    ) -> None:
         """Connect, and find the topic; blocks.
 
         Args:
             model: Topic and connection.
             on_ack: See there.
             on_refusal: See there.
+            partitions: How many the topic must have; 0 where it does not matter.
 
         Raises:
-            TopicError: The topic is missing.
+            TopicError: The topic is missing, or has another number of partitions.
             BrokerUnreachableError: No broker answers.
             KafkaError: None answers in time.
         """
         self._topic = model.topic
         self._on_ack, self._on_refusal = on_ack, on_refusal
         # a client asks for a missing topic without a pause
-        check_topics(model, tunnel_topics(model)[:1])
+        check_topics(model, tunnel_topics(model, partitions)[:1])
         self._producer = make_producer(model, model.codec, model.linger_ms, model.max_bytes)
         try:
             # so that sending never waits for it

@@ -17,26 +17,27 @@ _log = logging.getLogger(__name__)
 class KafkaTunnel:
     """The devices' end; implements ``DeviceTunnel``. Thread-safe."""
 
-    def __init__(self, model: KafkaTunnelModel, max_bytes: int) -> None:
+    def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
         """Check the topics and begin to connect; blocks for some seconds at most.
 
         Args:
             model: Topics and connection.
             max_bytes: Bound of the frames without acknowledgement.
+            partitions: How many the topics must have; 0 where it does not matter.
 
         Raises:
-            TopicError: A broker answers, but a topic is missing.
+            TopicError: A broker answers, but a topic is missing, or has another number.
             TunnelError: The driver is not installed.
         """
         problem = driver_problem(model.driver, "spec.tunnel.driver")
         if problem:
             raise TunnelError(problem)
         try:
-            check_topics(model, tunnel_topics(model))
+            check_topics(model, tunnel_topics(model, partitions))
         except BrokerUnreachableError as error:
             # a device is often without a network: the outbox keeps what is to be sent
             _log.warning("%s; frames wait in the outbox meanwhile", error)
-        self._uplink = KafkaUplink(model, max_bytes)
+        self._uplink = KafkaUplink(model, max_bytes, partitions)
         self._downlink = KafkaDownlink(model)
 
     def send(self, partition: int, number: int, frame: bytes) -> None:

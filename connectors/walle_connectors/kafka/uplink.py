@@ -8,6 +8,8 @@ never arrive with a hole (who receives drops what is not newer than the last), s
   which has one batch of it on the way at a time;
 - when a batch fails for good, the producer is halted in the same moment, before it sends
   what follows, and another one begins with the first record that is not acknowledged;
+- frames become records only when they are handed over, and ``HAND_BYTES`` of frames at most: as
+  records they are some ten times as large, and a broker may be down for days;
 - a record that is too large for the topic is left out, told in the log and counted: it
   stays among the device's own features, and another producer goes on behind it.
 """
@@ -26,11 +28,15 @@ from walle_connectors.kafka.producing import Handed, Producer, PythonProducer, R
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records
 from walle_stream.errors import TopicError, TunnelClosedError, TunnelError, WalleError
+from walle_stream.wire.envelope import decode_uplink
 
 _log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 2.0
 """How long closing waits for what is on its way."""
+
+HAND_BYTES: Final = 4 * 1024 * 1024
+"""Most bytes of frames that the producer has at once."""
 
 _AGAIN_S: Final = 0.5  # before another producer, when one failed
 
@@ -38,30 +44,37 @@ type _Tag = tuple[int, _Frame, int]  # number of the producer, frame, place of t
 
 
 class _Frame:
-    # records that are not acknowledged yet, by their place; gone when none is left
+    # its records are made when it is handed over; gone when all are acknowledged
 
-    __slots__ = ("number", "partition", "pending", "size_bytes")
+    __slots__ = ("acknowledged", "data", "number", "partition", "pending", "session", "size_bytes")
 
-    def __init__(
-        self, partition: int, number: int, size_bytes: int, records: list[TopicRecord]
-    ) -> None:
+    def __init__(self, partition: int, number: int, data: bytes) -> None:
         self.partition = partition
         self.number = number
-        self.size_bytes = size_bytes
-        self.pending = dict(enumerate(records))
+        self.data = data
+        self.size_bytes = len(data)
+        self.acknowledged: set[int] = set()  # places of records
+        self.pending: dict[int, TopicRecord] | None = None  # the others, while handed over
+        self.session = 0  # of the producer that has it
+
+    @property
+    def is_done(self) -> bool:
+        return self.pending is not None and not self.pending
 
 
 class KafkaUplink:
     """Implements ``Uplink``. Thread-safe."""
 
-    def __init__(self, model: KafkaTunnelModel, max_bytes: int) -> None:
+    def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
         """Begin to connect; a broker that is down is waited for.
 
         Args:
             model: Topic and connection.
             max_bytes: Bound of the frames without acknowledgement; senders wait beyond it.
+            partitions: How many the topic must have; 0 where it does not matter.
         """
         self._model = model
+        self._partitions = partitions
         self._max_bytes = max_bytes
         self._condition = Condition()
         self._stopped = Event()
@@ -69,6 +82,7 @@ class KafkaUplink:
         self._unsent: deque[_Frame] = deque()
         self._acks: dict[int, list[int]] = {}
         self._bytes = 0
+        self._in_hand = 0  # bytes of frames that the producer has
         self._is_relaxed = False
         self._left: set[int] = set()  # partitions whose next frames wait for the next run
         self._session = 0  # counts producers
@@ -89,7 +103,7 @@ class KafkaUplink:
             TopicError: The topic has no such partition.
             EnvelopeError: The frame is none.
         """
-        records = frame_to_records(frame, self._model.format, has_trace=self._model.trace)
+        decode_uplink(frame)  # what is none is said to its sender
         with self._condition:
             self._condition.wait_for(
                 lambda: (
@@ -108,11 +122,10 @@ class KafkaUplink:
             if partition in self._left or not self._has_room(len(frame)):
                 self._left.add(partition)  # what follows must not arrive before it
                 return
-            added = _Frame(partition, number, len(frame), records)
+            added = _Frame(partition, number, frame)
             self._bytes += len(frame)
             self._lanes.setdefault(partition, deque()).append(added)
             self._unsent.append(added)
-            self._settle(partition)
             self._condition.notify_all()
 
     def relax(self) -> None:
@@ -180,9 +193,12 @@ class KafkaUplink:
                 self._session += 1
                 self._producer = producer
                 self._is_broken = False
+                self._in_hand = 0
                 self._unsent = deque(
-                    frame for lane in self._lanes.values() for frame in lane if frame.pending
+                    frame for lane in self._lanes.values() for frame in lane if not frame.is_done
                 )
+                for frame in self._unsent:
+                    frame.pending = None
             try:
                 self._pump(producer, self._session)
             except KafkaError as error:
@@ -194,24 +210,40 @@ class KafkaUplink:
 
     def _make_producer(self) -> Producer:
         if self._model.driver == "kafka-python":
-            return PythonProducer(self._model, self._on_ack, self._on_refusal)
+            return PythonProducer(self._model, self._on_ack, self._on_refusal, self._partitions)
         return ConfluentProducer(
-            self._model, self._on_ack, self._on_refusal, is_careful=self._is_careful
+            self._model,
+            self._on_ack,
+            self._on_refusal,
+            self._partitions,
+            is_careful=self._is_careful,
         )
 
     def _pump(self, producer: Producer, session: int) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(
-                    lambda: self._unsent or self._is_broken or self._stopped.is_set()
+                    lambda: self._may_hand_over() or self._is_broken or self._stopped.is_set()
                 )
-                if self._is_broken or not self._unsent:
+                if self._is_broken or not self._may_hand_over():
                     return
                 frame = self._unsent.popleft()
-                pending = list(frame.pending.items())
+                frame.session = session
+                self._in_hand += frame.size_bytes
+            records = frame_to_records(frame.data, self._model.format, has_trace=self._model.trace)
+            with self._condition:
+                pending = [each for each in enumerate(records) if each[0] not in frame.acknowledged]
+                frame.pending = dict(pending)
+                self._settle(frame.partition)
             for place, record in pending:
                 if not self._hand_over(producer, session, frame, place, record):
                     return
+
+    def _may_hand_over(self) -> bool:
+        if not self._unsent:
+            return False
+        in_hand = self._in_hand
+        return not in_hand or in_hand + self._unsent[0].size_bytes <= HAND_BYTES
 
     def _hand_over(
         self, producer: Producer, session: int, frame: _Frame, place: int, record: TopicRecord
@@ -233,8 +265,9 @@ class KafkaUplink:
     def _on_ack(self, tag: _Tag) -> None:
         _, frame, place = tag
         with self._condition:
-            frame.pending.pop(place, None)
-            if not frame.pending:
+            frame.acknowledged.add(place)
+            if frame.pending is not None:
+                frame.pending.pop(place, None)
                 self._settle(frame.partition)
 
     def _on_refusal(self, tag: _Tag, refusal: Refusal) -> None:
@@ -258,9 +291,10 @@ class KafkaUplink:
 
     def _refuse(self, frame: _Frame, place: int) -> None:
         with self._condition:
-            record = frame.pending.pop(place, None)
+            record = None if frame.pending is None else frame.pending.pop(place, None)
             if record is None:
                 return
+            frame.acknowledged.add(place)
             self.refused_records += 1
             headers = dict(record.headers)
             _log.error(
@@ -279,8 +313,10 @@ class KafkaUplink:
     def _settle(self, partition: int) -> None:
         # acknowledged up to the first frame that is not: contiguous
         lane = self._lanes[partition]
-        while lane and not lane[0].pending:
+        while lane and lane[0].is_done:
             frame = lane.popleft()
+            if frame.session == self._session:
+                self._in_hand -= frame.size_bytes
             self._bytes -= frame.size_bytes
             self._acks.setdefault(partition, []).append(frame.number)
         self._condition.notify_all()

@@ -78,20 +78,64 @@ def test_what_was_not_committed_when_it_was_revoked_is_committed_then(address, t
     expect_all(ledger, 200)
 
 
-def test_a_host_that_does_not_come_back_loses_what_it_had(address, topic):
-    keys = {"pollInterval": "4s", "sessionTimeout": "6s"}
+class Late(Host):
+    """Its partitions may still be another's in the ledger, who has been put out."""
+
+    def assign(self, partitions, generation):
+        with self.ledger.lock:
+            for number in partitions:
+                self.ledger.owners.pop(number, None)
+        return super().assign(partitions, generation)
+
+
+class PutOut(Host):
+    """What it loses is somebody else's already."""
+
+    def lose(self, partitions):
+        self._note("lose", partitions)
+        for number in partitions:
+            del self.waiting[number]
+
+
+def generation(host):
+    return host.reader._consumer.group_metadata().generation_id
+
+
+def await_polls(host, timeout_ms):
+    """Let a member be without a read for so long; the library counts by the same clock."""
+    ended = time.monotonic() + timeout_ms / 1000
+    while time.monotonic() < ended:
+        assert generation(host) >= 0, "the group has put the host out"
+        threading.Event().wait(0.05)
+
+
+def test_a_host_that_waits_for_room_stays_a_member(address, topics, topic):
+    keys = {"pollInterval": "2s", "sessionTimeout": "6s"}
     ledger = Ledger()
     first = Host("one", ledger, live(address, topic, **keys))
+    turns([first], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    topics.write(topic, rows(range(200, 300)))
+    await_polls(first, 6_000)  # three times as long as it may be busy
+    topics.write(topic, rows(range(300, 400)))
+    turns([first], lambda: sum(map(len, ledger.uids.values())) >= 400)
+    first.reader.close()
+    expect_all(ledger, 400)
+    assert [what for _, what, _, _ in ledger.story] == ["assign", "revoke"]
+
+
+def test_a_host_that_gives_nothing_back_loses_what_it_had(address, topic):
+    keys = {"pollInterval": "4s", "sessionTimeout": "6s"}
+    ledger = Ledger()
+    first = PutOut("one", ledger, live(address, topic, **keys))
     while not first.numbers:
         first.turn(commits=False)
-    # it is busy for longer than the group's patience, as the group itself tells
-    ended = time.monotonic() + DEADLINE_S
-    while first.reader._consumer.group_metadata().generation_id >= 0:
-        assert time.monotonic() < ended, "the group keeps a host that is gone"
-        time.sleep(0.05)
+    # it reads no more, while the group wants half of its partitions for another
+    second = Late("two", ledger, live(address, topic, **keys))
+    turns([second], lambda: len(second.numbers) == 4)
+    assert generation(first) < 0
     while ("one", "lose") not in {each[:2] for each in ledger.story}:
         first.turn(commits=False)
-    second = Host("two", ledger, live(address, topic))
+    assert first.numbers == []
     turns([first, second], lambda: sum(map(len, ledger.uids.values())) >= 200)
     first.reader.close()
     second.reader.close()

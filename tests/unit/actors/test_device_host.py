@@ -10,7 +10,7 @@ from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import VmCrashedError
+from walle_stream.errors import SourceError, VmCrashedError
 from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys
@@ -173,3 +173,24 @@ def test_numbers_that_cannot_be_stored_cost_their_own_event_alone(tmp_path):
     assert len(letters) == 2
     assert b"beyond 64 bits" in letters[0]
     assert b"18446744073709551616" in letters[0]
+
+
+def test_what_was_read_before_a_source_failed_is_committed(tmp_path):
+    class Broken(ListReader):
+        def read(self):
+            if len(self.batches) == 1:
+                raise SourceError("cannot be read on")
+            return super().read()
+
+    given = list(batches())
+    host, sent = open_host(tmp_path, CountingPool(), 10**6), []
+    host.on_message(Pull(Broken(given), sent.append))
+    for _ in given[2:]:
+        host.on_message(sent.pop())
+    with pytest.raises(SourceError):
+        host.on_message(sent.pop())
+    [status] = host.on_message(GetStatus())
+    assert status.counters.events == sum(len(batch.events) for batch in batches()) - len(
+        make_events(11)[(len(given) - 1) * BATCH :]
+    )
+    host.on_stop()

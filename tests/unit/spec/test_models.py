@@ -24,6 +24,8 @@ def test_defaults(load, text):
         "connector": "embedded",
         "compression": "zstd",
         "outbox": {"max_bytes": 64 * MIB},
+        "on_full": "wait",
+        "max_age_ms": None,
     }
     assert spec.runtime.model_dump() == {
         "kind": "local",
@@ -199,3 +201,10 @@ class TestTaskFile:
         with pytest.raises(SpecFileError) as caught:
             load_task(file, {})
         assert (caught.value.line, caught.value.column) == (5, 3)
+
+
+@pytest.mark.parametrize("key", ["onFull: dropOldest", "maxAge: 1d"])
+def test_the_tunnel_on_this_disk_drops_nothing(load, text, key):
+    line = f"  tunnel: {{{key}}}\n  source:"
+    with pytest.raises(SpecFileError, match=r"p.yaml:\d+:\d+: .*a tunnel that can be down"):
+        load(text.replace("  source:", line, 1))

@@ -8,6 +8,11 @@ from being fetched and, where some go, ends the poll: an exception is the one wa
 next poll is where the host joins again. Between the two ``read`` compares what it has with
 what the consumer has, gives back, and opens.
 
+A host that waits for room in the tunnel reads nothing, maybe for days, and must not lose its
+partitions for it: they would move to a host that waits as well. So the thread of the polls
+goes on polling, with all partitions paused. It gives nothing back on behalf of its host: once
+the group asks for partitions it polls no more, and the poll interval decides.
+
 Offsets come from the placement. Those committed to Kafka are for tools that show lag.
 """
 
@@ -28,6 +33,9 @@ from walle_stream.ports import Placement, SourceBatch
 
 REVOKE_SHARE: Final = 0.2
 """Share of the poll interval in which partitions must have been given back."""
+
+STAND_IN_SHARE: Final = 1 / 3
+"""Share of the poll interval without a read after which polls go on by themselves."""
 
 _WAIT_S: Final = 0.005
 _TELL_LAG_MS: Final = 5_000.0
@@ -60,8 +68,9 @@ class GroupReader(KafkaReader):
         self._placement = placement
         self._stops_at_end = model.stop_at_end
         self._revoke_ms = model.poll_interval_ms * REVOKE_SHARE
-        self._polls = PollThread(self._poll_beside, f"kafka-poll-{model.topic}")
         self._moved = threading.Event()
+        self._is_asked_back = threading.Event()
+        self._stopped: set[Any] = set()  # partitions, while nobody reads
         self._member = ""
         self._is_lost = False
         self._failure: BaseException | None = None
@@ -74,6 +83,12 @@ class GroupReader(KafkaReader):
         logging.getLogger("kafka.coordinator.consumer").addFilter(_is_no_move)
         with source_errors(model.topic):
             self._consumer.subscribe([model.topic], listener=_listener(self))
+        self._polls = PollThread(
+            self._poll_beside,
+            f"kafka-poll-{model.topic}",
+            self._stay,
+            model.poll_interval_ms * STAND_IN_SHARE / 1000.0,
+        )
 
     @override
     def read(self) -> Sequence[SourceBatch]:
@@ -89,6 +104,8 @@ class GroupReader(KafkaReader):
                 f"topic {self._client.topic!r}: the group was left after an error "
                 f"({self._failure}): run again"
             ) from self._failure
+        if not self._polls.take(_WAIT_S):
+            return ()  # it was away for long
         try:
             if self._is_told:
                 self._leave()
@@ -96,6 +113,8 @@ class GroupReader(KafkaReader):
         except BaseException as error:
             self._failure = error
             raise
+        finally:
+            self._polls.give()
         return batches
 
     @override
@@ -136,6 +155,10 @@ class GroupReader(KafkaReader):
 
     @override
     def _poll(self, most: int) -> Polled | None:
+        if self._is_asked_back.is_set() and not self._polls.is_busy:
+            # while nobody read: another poll would join without having given back
+            self._follow()
+            return Polled()
         found = self._polls.poll(most, _WAIT_S)
         if found is not None:
             self._follow()
@@ -144,6 +167,20 @@ class GroupReader(KafkaReader):
 
     def _poll_beside(self, most: int) -> Polled:
         return self._poll_fetcher(POLL_MS, most)
+
+    def _stay(self) -> None:
+        """Remain a member while nobody reads; run by the thread of the polls."""
+        if self._is_done or self._is_closed or self._is_asked_back.is_set():
+            return
+        consumer = self._consumer
+        self._stopped = set(consumer.assignment()) - set(consumer.paused())
+        consumer.pause(*self._stopped)
+        try:
+            for number, records in self._poll_beside(1).records.items():
+                # nobody is there to take them
+                self._fetcher.seek(number, records.offsets[0])
+        finally:
+            consumer.resume(*(self._stopped & set(consumer.assignment())))
 
     @override
     def _finish(self) -> None:
@@ -172,6 +209,7 @@ class GroupReader(KafkaReader):
         Raises:
             InterruptedError: See ``let_go``.
         """
+        self._stopped.difference_update(places)
         for place in places:
             self._consumer.pause(place)
             # any: without one the consumer would look for an offset itself
@@ -188,6 +226,7 @@ class GroupReader(KafkaReader):
             InterruptedError: Always, but for when the reader closes; it ends the poll.
         """
         self._is_lost = self._is_lost or is_lost
+        self._is_asked_back.set()
         self._end_poll()
 
     def _end_poll(self) -> None:
@@ -201,6 +240,7 @@ class GroupReader(KafkaReader):
         if not has_left and not self._moved.is_set():
             return
         self._moved.clear()
+        self._is_asked_back.clear()
         is_lost, self._is_lost = self._is_lost or has_left, False
         owned = {place.partition for place in self._consumer.assignment()}
         gone = [number for number in self._lanes if is_lost or number not in owned]

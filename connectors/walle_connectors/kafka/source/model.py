@@ -76,7 +76,7 @@ class KafkaSourceModel(Connection):
         alias="pollInterval",
         ge=1_000,
         le=86_400_000,
-        description="How long a host of a group may be busy before others get its partitions.",
+        description="How long a host of a group may take to give a partition back.",
     )
     session_timeout_ms: DurationMs = Field(
         default=45_000,

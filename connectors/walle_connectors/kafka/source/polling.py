@@ -3,8 +3,9 @@
 Why not in the reader's thread: a member that joins a group must stay in one poll until
 the others have joined, too (kafka-python 3.0 begins anew when it finds a join done that it
 was not waiting for), and that takes seconds, while a reader must come back in milliseconds.
-Between polls the consumer is the reader's: nothing is fetched ahead of what was asked for,
-and a host that does not come back is noticed by the group's poll interval.
+Between ``take`` and ``give`` the consumer is the reader's, but for polls that it asked for;
+nothing is fetched ahead of what was asked for. A reader that does not come back for some
+time, because its host waits for room in the tunnel, is stood in for: the group counts polls.
 """
 
 import threading
@@ -21,19 +22,48 @@ POLL_MS: Final = 1_000
 class PollThread:
     """Runs polls beside their reader."""
 
-    def __init__(self, poll: Callable[[int], Polled], name: str) -> None:
+    def __init__(
+        self,
+        poll: Callable[[int], Polled],
+        name: str,
+        stand_in: Callable[[], None] | None = None,
+        patience_s: float | None = None,
+    ) -> None:
         """Start the thread.
 
         Args:
             poll: Takes the number of records; returns within ``POLL_MS`` or a little more.
             name: Of the thread.
+            stand_in: Run in the thread, with the consumer taken, whenever nothing was asked
+                for so long; what it raises is the reader's at its next poll.
+            patience_s: How long that is; None for never.
         """
         self._poll = poll
+        self._stand_in = stand_in
+        self._patience_s = patience_s if stand_in is not None else None
+        self._consumer = threading.Lock()
+        self._failure: BaseException | None = None
         self._asked: SimpleQueue[int] = SimpleQueue()  # 0: the end
         self._answers: SimpleQueue[Polled | BaseException] = SimpleQueue()
-        self._is_busy = False
+        self.is_busy = False
+        """Whether an answer is to come, or was not taken yet; the reader's."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def take(self, wait_s: float) -> bool:
+        """Take the consumer, to poll and between polls; ``give`` it back.
+
+        Args:
+            wait_s: How long to wait while somebody stands in for the reader.
+
+        Returns:
+            Whether it was taken.
+        """
+        return self._consumer.acquire(timeout=wait_s)
+
+    def give(self) -> None:
+        """Give the consumer back; a poll that was asked for may go on."""
+        self._consumer.release()
 
     def poll(self, most: int, wait_s: float) -> Polled | None:
         """Return what a poll gave, or None while it is going on.
@@ -43,16 +73,19 @@ class PollThread:
             wait_s: How long to wait for it.
 
         Raises:
-            BaseException: What the poll raised.
+            BaseException: What the poll raised, or the stand-in before it.
         """
-        if not self._is_busy:
-            self._is_busy = True
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if not self.is_busy:
+            self.is_busy = True
             self._asked.put(most)
         try:
             answer = self._answers.get(timeout=wait_s)
         except Empty:
             return None
-        self._is_busy = False
+        self.is_busy = False
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -63,8 +96,27 @@ class PollThread:
         self._thread.join(3 * POLL_MS / 1000.0)
 
     def _run(self) -> None:
-        while most := self._asked.get():
+        while True:
+            try:
+                most = self._asked.get(timeout=self._patience_s)
+            except Empty:
+                self._represent()
+                continue
+            if not most:
+                return
             try:
                 self._answers.put(self._poll(most))
             except BaseException as error:  # noqa: BLE001 - the reader raises it
                 self._answers.put(error)
+
+    def _represent(self) -> None:
+        # not while the reader opens or closes partitions: the consumer is its own then
+        if self._stand_in is None or not self._consumer.acquire(blocking=False):
+            return
+        try:
+            if self._failure is None:
+                self._stand_in()
+        except BaseException as error:  # noqa: BLE001 - the reader raises it
+            self._failure = error
+        finally:
+            self._consumer.release()

@@ -11,7 +11,7 @@ from walle_connectors.kafka import uplink
 from walle_connectors.kafka.producing import Handed, Refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
-from walle_stream.errors import TopicError, TunnelClosedError, TunnelError
+from walle_stream.errors import EnvelopeError, TopicError, TunnelClosedError, TunnelError
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
@@ -280,3 +280,27 @@ def test_a_run_that_ends_waits_for_no_room_and_leaves_no_hole(opened, broker):
     tunnel.send(1, 1, frame(1, 1))
     assert acks(tunnel, 1, 1) == [1]
     assert broker.log[0] == [1]
+
+
+@pytest.mark.parametrize("failing", [(), (2, 5)])
+def test_the_producer_has_few_frames_at_once(opened, broker, monkeypatch, failing):
+    monkeypatch.setattr(uplink, "HAND_BYTES", 2 * len(frame(0, 1, 2)))
+    for number in failing:
+        broker.errors[0, number] = OutOfOrderSequenceNumberError("gone")
+    tunnel = opened()
+    broker.may_answer.clear()
+    for number in range(1, 8):
+        tunnel.send(0, number, frame(0, 2 * number - 1, 2 * number))
+    with tunnel._condition:
+        assert tunnel._condition.wait_for(lambda: len(tunnel._unsent) == 5, WAIT_S)
+        assert sum(each.pending is not None for each in tunnel._lanes[0]) <= 2
+        assert not tunnel._may_hand_over()
+    broker.may_answer.set()
+    assert acks(tunnel, 0, 7) == [*range(1, 8)]
+    assert without_repeats(broker.log[0]) == [*range(1, 15)]
+    assert tunnel.waiting_bytes == tunnel._in_hand == 0
+
+
+def test_what_is_no_frame_is_said_to_its_sender(opened):
+    with pytest.raises(EnvelopeError):
+        opened().send(0, 1, b"no frame")

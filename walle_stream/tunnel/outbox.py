@@ -1,0 +1,260 @@
+"""What becomes of features that cannot be sent for long: the policy in front of an uplink.
+
+The outbox in the partitions' databases is what survives a death; this holds the same frames
+in memory and decides which still go up. Only frames that were not handed to the uplink are
+dropped, so what is dropped was never received. Their rows go with the partition's next
+commit, which counts them; after a death before it the frames are here again, and are sent or
+dropped anew. A frame that a death brings back behind newer ones is dropped by its receiver,
+for whom a hole in a device's numbers is a gap, and nothing waits for what is missing.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from threading import Condition
+from typing import Final, NamedTuple
+
+import msgspec
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import EnvelopeError, TunnelClosedError
+from walle_stream.ports import DeviceTunnel, Downlink
+from walle_stream.wire.calls import CALLS_VERSION
+from walle_stream.wire.envelope import decode_uplink
+from walle_stream.wire.frame import decode_body
+
+_log = logging.getLogger(__name__)
+
+WINDOW_BYTES: Final = 1024 * 1024
+"""Most bytes handed to the uplink without acknowledgement: the rest may still be dropped."""
+
+TELL_MS: Final = 60_000.0
+"""How often the log tells of what was dropped."""
+
+_POLL_S: Final = 0.02
+
+
+class OutboxPolicy(msgspec.Struct, frozen=True):
+    """What ``spec.tunnel`` says of an outbox that grows."""
+
+    max_bytes: int
+    """Bound of the frames without acknowledgement, of all partitions together."""
+    drops_oldest: bool = False
+    """Whether the oldest features make room for new ones; else their sender waits."""
+    max_age_ms: int | None = None
+    """Features older than this are dropped: event time against the partition's newest
+    ingest time. None for never."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is ever dropped."""
+        return self.drops_oldest or self.max_age_ms is not None
+
+
+class Shed(NamedTuple):
+    """A frame that will not be sent."""
+
+    number: int
+    features: int
+
+
+class _Frame(msgspec.Struct, gc=False):
+    serial: int
+    number: int
+    data: bytes
+    features: int
+    """0 for calls, which wait for their replies and are never dropped."""
+    newest_ms: int
+    """Event time of its latest feature; -1 when unknown."""
+
+
+class LimitedTunnel:
+    """A device's tunnel with a policy; implements ``DeviceTunnel``. Thread-safe."""
+
+    def __init__(self, tunnel: DeviceTunnel, policy: OutboxPolicy) -> None:
+        """Put the policy in front of a tunnel.
+
+        Args:
+            tunnel: Never waits for less than the policy's bytes; closed with this object.
+            policy: What may be dropped.
+        """
+        self._tunnel = tunnel
+        self._policy = policy
+        self._window_bytes = min(WINDOW_BYTES, max(policy.max_bytes // 4, 1))
+        self._condition = Condition()
+        self._serial = 0
+        self._last: dict[int, int] = {}  # number taken last, by partition
+        self._waiting: dict[int, dict[int, _Frame]] = {}  # oldest first, by partition
+        self._in_flight: dict[int, dict[int, int]] = {}  # bytes by number, by partition
+        self._waiting_bytes = self._in_flight_bytes = 0
+        self._acks: dict[int, list[int]] = {}
+        self._shed: dict[int, list[Shed]] = {}
+        self._is_closed = self._is_relaxed = False
+        self._left: set[int] = set()
+        self._untold = [0, 0]  # frames, features
+        self._told_ms = -TELL_MS
+
+    @property
+    def downlink(self) -> Downlink:
+        """The way down."""
+        return self._tunnel.downlink
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        """Take a frame; see ``Uplink.send``. Waits for room that no dropping makes.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+        """
+        taken = _read(frame, number)
+        with self._condition:
+            if number <= self._last.get(partition, -1):
+                self._forget(partition)  # opened anew: the outbox comes once more
+            if self._policy.drops_oldest:
+                self._make_room(len(frame))
+            while not (self._has_room(len(frame)) or self._is_closed or self._is_relaxed):
+                self._condition.wait(_POLL_S)
+                self._advance()
+            if self._is_closed:
+                raise TunnelClosedError(
+                    f"the tunnel is closed: frame {number} of partition {partition} stays in the "
+                    "outbox"
+                )
+            if partition in self._left or not self._has_room(len(frame)):
+                self._left.add(partition)  # what follows must not arrive before it
+                return
+            self._serial += 1
+            taken.serial = self._serial
+            self._last[partition] = number
+            self._waiting.setdefault(partition, {})[number] = taken
+            self._waiting_bytes += len(frame)
+            self._advance()
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements; see ``Uplink.acks``."""
+        with self._condition:
+            self._advance()
+            return self._acks.pop(partition, ())
+
+    def shed(self, partition: int, watermark_ms: int) -> list[Shed]:
+        """Return the frames of a partition that were dropped since the last call.
+
+        Args:
+            partition: Whose.
+            watermark_ms: Its newest ingest time; what is too old before it is dropped now.
+        """
+        age_ms = self._policy.max_age_ms
+        with self._condition:
+            if age_ms is not None:
+                for frame in self._expired(partition, watermark_ms - age_ms):
+                    self._drop(partition, frame)
+            self._tell()
+            return self._shed.pop(partition, [])
+
+    def relax(self) -> None:
+        """Let no sender wait any more; see ``DeviceTunnel.relax``."""
+        # in a signal's handler, so no lock: who waits looks by himself, soon
+        self._is_relaxed = True
+        self._tunnel.relax()
+
+    def close(self) -> None:
+        """Close the tunnel; what was not sent stays in the outbox."""
+        self._is_closed = True
+        with self._condition:
+            self._told_ms = -TELL_MS
+            self._tell()
+            self._condition.notify_all()
+        self._tunnel.close()
+
+    # Under the lock
+
+    def _has_room(self, size_bytes: int) -> bool:
+        held = self._waiting_bytes + self._in_flight_bytes
+        return not held or held + size_bytes <= self._policy.max_bytes
+
+    def _make_room(self, size_bytes: int) -> None:
+        while not self._has_room(size_bytes):
+            oldest = min(self._oldest(), key=lambda each: each[1].serial, default=None)
+            if oldest is None:
+                return
+            self._drop(*oldest)
+
+    def _oldest(self) -> Iterator[tuple[int, _Frame]]:
+        for partition, lane in self._waiting.items():
+            for frame in lane.values():
+                if frame.features:
+                    yield partition, frame
+                    break
+
+    def _expired(self, partition: int, before_ms: int) -> list[_Frame]:
+        found = []
+        for frame in self._waiting.get(partition, {}).values():
+            if not frame.features:
+                continue
+            if not 0 <= frame.newest_ms < before_ms:
+                break
+            found.append(frame)
+        return found
+
+    def _drop(self, partition: int, frame: _Frame) -> None:
+        del self._waiting[partition][frame.number]
+        self._waiting_bytes -= len(frame.data)
+        self._shed.setdefault(partition, []).append(Shed(frame.number, frame.features))
+        self._untold[0] += 1
+        self._untold[1] += frame.features
+
+    def _forget(self, partition: int) -> None:
+        for frame in self._waiting.pop(partition, {}).values():
+            self._waiting_bytes -= len(frame.data)
+        self._shed.pop(partition, None)
+        self._acks.pop(partition, None)
+        self._last.pop(partition, None)
+
+    def _advance(self) -> None:
+        for partition, numbers in self._in_flight.items():
+            for number in self._tunnel.acks(partition):
+                self._in_flight_bytes -= numbers.pop(number, 0)
+                self._acks.setdefault(partition, []).append(number)
+        while (first := self._first()) is not None:
+            partition, frame = first
+            size = len(frame.data)
+            if self._in_flight_bytes and self._in_flight_bytes + size > self._window_bytes:
+                return
+            self._tunnel.send(partition, frame.number, frame.data)
+            del self._waiting[partition][frame.number]
+            self._waiting_bytes -= size
+            numbers = self._in_flight.setdefault(partition, {})
+            self._in_flight_bytes += size - numbers.get(frame.number, 0)
+            numbers[frame.number] = size
+
+    def _first(self) -> tuple[int, _Frame] | None:
+        heads = (
+            (partition, next(iter(lane.values())))
+            for partition, lane in self._waiting.items()
+            if lane
+        )
+        return min(heads, key=lambda each: each[1].serial, default=None)
+
+    def _tell(self) -> None:
+        now_ms = monotonic_ms()
+        frames, features = self._untold
+        if frames and now_ms - self._told_ms >= TELL_MS:
+            self._told_ms, self._untold = now_ms, [0, 0]
+            _log.warning(
+                "%d features in %d frames will not be sent: they were too many or too old for the "
+                "outbox (spec.tunnel: onFull, maxAge); they stay among the devices' own features",
+                features,
+                frames,
+            )
+
+
+def _read(frame: bytes, number: int) -> _Frame:
+    features, newest_ms = 0, -1
+    try:
+        body = decode_uplink(frame).body
+        if body[:1] != bytes((CALLS_VERSION,)):
+            records = decode_body(body)
+            features = len(records)
+            times = [record.event_time_ms for record in records]
+            newest_ms = -1 if min(times, default=-1) < 0 else max(times)
+    except EnvelopeError:
+        features = 0  # whoever receives it refuses and counts it
+    return _Frame(0, number, frame, features, newest_ms)
