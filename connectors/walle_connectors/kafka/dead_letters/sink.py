@@ -21,7 +21,7 @@ from walle_connectors.kafka.connecting import (
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.records import LetterRecord, encode_letter
 from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, NeededTopic, check_topics
-from walle_stream.errors import BrokerUnreachableError
+from walle_stream.errors import BrokerUnreachableError, TunnelError
 from walle_stream.ports import KeptLetter
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class KafkaDeadLetterSink:
             TopicError: A broker answers, but the topic is missing.
         """
         try:
-            check_topics(model, [NeededTopic(model.topic, "spec.deadLetters.topic")])
+            check_topics(model, [_needed(model)])
         except BrokerUnreachableError as error:
             _log.warning("%s; dead letters wait in the data directory meanwhile", error)
         self._model = model
@@ -77,6 +77,7 @@ class KafkaDeadLetterSink:
         self._failure: Exception | None = None  # of the producer at hand
         self._failures = 0  # in a row
         self._is_careful = False  # send them one by one
+        self._end: TunnelError | None = None
         self._thread = Thread(target=self._run, name="walle-kafka-letters", daemon=True)
         self._thread.start()
 
@@ -90,8 +91,14 @@ class KafkaDeadLetterSink:
             self._condition.notify_all()
 
     def acks(self, partition: int) -> Iterable[int]:
-        """Return new acknowledgements; see ``DeadLetterSink.acks``."""
+        """Return new acknowledgements; see ``DeadLetterSink.acks``.
+
+        Raises:
+            TunnelError: The thread has failed, whatever its reason: a bug.
+        """
         with self._condition:
+            if self._end is not None:
+                raise self._end
             return self._acks.pop(partition, ())
 
     def close(self) -> None:
@@ -104,12 +111,20 @@ class KafkaDeadLetterSink:
     # The thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - partitions must learn of it, whatever it is
+            _log.exception("sending dead letters to topic %r failed", self._model.topic)
+            with self._condition:
+                self._end = TunnelError(f"sending dead letters failed: {error}: see the log")
+
+    def _work(self) -> None:
         model = self._model
         purpose = f"sending dead letters to topic {model.topic!r}"
         while not self._stopped.is_set():
             with self._condition:
                 # most runs have none: no producer is made for them
-                self._condition.wait_for(lambda: self._unsent or self._stopped.is_set())
+                self._condition.wait_for(lambda: self._waiting or self._stopped.is_set())
             producer = connect(model, self._make, self._stopped, purpose)
             if producer is None:
                 return
@@ -128,6 +143,8 @@ class KafkaDeadLetterSink:
 
     def _make(self) -> Any:
         model = self._model
+        # a client asks for a missing topic without a pause
+        check_topics(model, [_needed(model)])
         producer = make_producer(model, model.codec, _LINGER_MS, model.max_bytes)
         try:
             producer.partitions_for(model.topic)
@@ -229,3 +246,7 @@ class KafkaDeadLetterSink:
                 error,
             )
         self._failures += 1
+
+
+def _needed(model: KafkaDeadLetterModel) -> NeededTopic:
+    return NeededTopic(model.topic, "spec.deadLetters.topic")
