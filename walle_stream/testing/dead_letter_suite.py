@@ -42,7 +42,7 @@ class DeadLetterSuite(ABC):
         """In any order, and to nobody else."""
         sink = self.open_sink()
         for number in range(_MANY):
-            sink.send(_kept(number % 3, number))
+            sink.send(kept_letter(number % 3, number))
         for partition in range(3):
             own = [number for number in range(_MANY) if number % 3 == partition]
             assert sorted(_acks(sink, partition, len(own))) == own
@@ -51,17 +51,17 @@ class DeadLetterSuite(ABC):
 
     def test_what_was_acknowledged_is_there_as_it_was_sent(self) -> None:
         """Letter and record, whatever bytes it has, and what names it."""
-        sent = [_kept(2, n, record) for n, record in enumerate(_RECORDS, 1)]
+        sent = [kept_letter(2, n, record) for n, record in enumerate(_RECORDS, 1)]
         page = {"route": "task", "task": "ipv", "error": "KeyError", "attempts": 3, "holds": "page"}
-        sent.append(_kept(2, 20, b"[]", **page))
-        sent.append(_kept(0, 21, b"no device", device_id=""))
+        sent.append(kept_letter(2, 20, b"[]", **page))
+        sent.append(kept_letter(0, 21, b"no device", device_id=""))
         self._send(sent)
         found = {each.idempotency_key: each for each in self._archived()}
         assert found == {each.idempotency_key: each for each in sent}
 
     def test_a_large_record_arrives_at_least_in_part_and_says_so(self) -> None:
         """What was cut is never taken for the whole."""
-        self._send([_kept(0, 1, b"y" * RECORD_MAX_BYTES)])
+        self._send([kept_letter(0, 1, b"y" * RECORD_MAX_BYTES)])
         [found] = self._archived()
         record = found.letter.record
         assert 0 < len(record) <= RECORD_MAX_BYTES
@@ -71,7 +71,7 @@ class DeadLetterSuite(ABC):
 
     def test_small_letters_beside_large_ones_are_whole(self) -> None:
         """One that is too large costs no other its record."""
-        sent = [_kept(0, n, b"z" * (RECORD_MAX_BYTES if n == 4 else 50)) for n in range(1, 9)]  # noqa: PLR2004 - any
+        sent = [kept_letter(0, n, b"z" * (RECORD_MAX_BYTES if n == 4 else 50)) for n in range(1, 9)]  # noqa: PLR2004 - any
         self._send(sent)
         found = {each.number: each for each in self._archived()}
         assert found.keys() == {each.number for each in sent}
@@ -80,7 +80,7 @@ class DeadLetterSuite(ABC):
     def test_a_letter_sent_again_has_the_same_key(self) -> None:
         """At least once: who reads can tell."""
         for _ in range(2):
-            self._send([_kept(0, 1), _kept(0, 2)])
+            self._send([kept_letter(0, 1), kept_letter(0, 2)])
         assert {each.idempotency_key for each in self._archived()} == {
             "letter/0123456789abcdef/0/1",
             "letter/0123456789abcdef/0/2",
@@ -92,7 +92,7 @@ class DeadLetterSuite(ABC):
 
         def send() -> None:
             for number in range(_MANY):
-                sink.send(_kept(0, number, b"x" * 10_000))
+                sink.send(kept_letter(0, number, b"x" * 10_000))
 
         sender = Thread(target=send)
         sender.start()
@@ -110,7 +110,7 @@ class DeadLetterSuite(ABC):
 
     def test_marks_are_found_by_who_opens_it_next(self) -> None:
         """And are no letters."""
-        self._send([_kept(0, 1), _kept(0, 2)])
+        self._send([kept_letter(0, 1), kept_letter(0, 2)])
         archive = self.open_archive()
         assert archive.replayed() == set()
         keys = [each.idempotency_key for each in archive.letters()]
@@ -140,7 +140,15 @@ class DeadLetterSuite(ABC):
             archive.close()
 
 
-def _kept(partition: int, number: int, record: bytes = b"{", **fields: Any) -> KeptLetter:
+def kept_letter(partition: int, number: int, record: bytes = b"{", **fields: Any) -> KeptLetter:
+    """Make a letter for trying sinks out.
+
+    Args:
+        partition: Whose.
+        number: The letter's.
+        record: What was refused.
+        fields: Of ``DeadLetter``, where they shall differ.
+    """
     given: dict[str, Any] = {
         "route": "decode",
         "reason": "is no JSON: 'ü'",

@@ -303,3 +303,28 @@ def test_walle_topics_knows_the_topic(job):
 
     parts = {part.place: part.topics[0].name for part in kafka_parts(job.file)}
     assert parts == {"spec.source": job.source, "spec.deadLetters": job.letters}
+
+
+def test_a_broker_that_dies_has_every_letter_when_it_is_back(broker, topic):
+    from walle_stream.clock import monotonic_ms
+    from walle_stream.testing.dead_letter_suite import kept_letter
+
+    model = KafkaDeadLetterModel(brokers=broker.address(), topic=topic("letters", partitions=2))
+    sink, acknowledged = CONNECTOR.open_letters(model), set()
+    try:
+        for number in range(90):
+            if number == 30:
+                broker.kill()
+            if number == 60:
+                broker.start()
+            sink.send(kept_letter(0, number))
+        deadline_ms = monotonic_ms() + 60_000
+        while len(acknowledged) < 90:
+            acknowledged.update(sink.acks(0))
+            assert monotonic_ms() < deadline_ms
+    finally:
+        sink.close()
+    archive = CONNECTOR.open_archive(model)
+    found = {each.number: each for each in archive.letters()}
+    archive.close()
+    assert found == {number: kept_letter(0, number) for number in range(90)}
