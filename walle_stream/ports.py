@@ -69,8 +69,15 @@ class KeptLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every delivery of a letter, another one for every other letter."""
-        return f"letter/{self.incarnation}/{self.partition}/{self.number}"
+        """The same for every delivery of a letter, another one for every other letter.
+
+        Made of what was refused, not of the number: a partition that begins again elsewhere,
+        at an older snapshot, gives the same letters other numbers.
+        """
+        letter = self.letter
+        what = (letter.route, letter.origin, letter.device_id, letter.task, letter.digest)
+        digest = blake2b("\0".join(what).encode(errors="replace"), digest_size=16).hexdigest()
+        return f"letter/{self.incarnation}/{self.partition}/{digest}"
 
     @property
     def is_whole(self) -> bool:
@@ -453,11 +460,7 @@ class RecordReturn(Protocol):
     """The way of records back into their source. One thread; blocks."""
 
     def put(self, kept: KeptLetter) -> None:
-        """Hand over the record of a letter that holds a whole one of the source.
-
-        Raises:
-            WalleError: The source does not take it.
-        """
+        """Hand over the record of a letter that holds a whole one of the source."""
         ...
 
     def flush(self) -> None:

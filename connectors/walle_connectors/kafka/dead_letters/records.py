@@ -7,6 +7,8 @@ dead letter queues name theirs (KIP-298, KIP-1034), under a prefix of ours::
     __walle.errors.v             version of this layout
     __walle.errors.id            idempotency key: the same for every delivery
     __walle.errors.pipeline      name of the pipeline
+    __walle.errors.incarnation, .lane, .number   whose letter: the data directory's, which of
+                                 its partitions, which of its letters
     __walle.errors.route         decode, oversized, invalid, late, task, overflow
     __walle.errors.message       one line for a person
     __walle.errors.exception     class of the exception, where there was one
@@ -39,7 +41,6 @@ PREFIX: Final = "__walle.errors."
 """Of all headers."""
 
 _ORIGIN: Final = re.compile(r"([A-Za-z0-9._-]{1,249})\[([0-9]{1,10})\]@([0-9]{1,19})")
-_KEY: Final = re.compile(r"letter/([0-9a-f]{1,64})/([0-9]{1,9})/([0-9]{1,18})")
 _TEXT_MAX_BYTES: Final = 2_048
 _RAW_CHARACTERS: Final = 1_024
 _WHAT: Final = "dead letter"
@@ -74,6 +75,9 @@ def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
         "v": str(LETTER_VERSION),
         "id": kept.idempotency_key,
         "pipeline": kept.pipeline,
+        "incarnation": kept.incarnation,
+        "lane": str(kept.partition),
+        "number": str(kept.number),
         "route": letter.route,
         "message": letter.reason,
         "exception": letter.error,
@@ -119,10 +123,9 @@ def decode_letter(
         return None
     found = FoundHeaders(_WHAT, own)
     _check_version(found)
-    key = _KEY.fullmatch(found.text(PREFIX + "id"))
     route, holds = found.text(PREFIX + "route"), found.text(PREFIX + "holds")
-    if key is None or route not in _ROUTES or holds not in _CONTENTS:
-        raise EnvelopeError(f"a {_WHAT} has a header id, route or holds that means nothing")
+    if route not in _ROUTES or holds not in _CONTENTS:
+        raise EnvelopeError(f"a {_WHAT} has a header route or holds that means nothing")
     record = value or b""
     letter = DeadLetter(
         route=cast("DeadLetterRoute", route),
@@ -138,13 +141,16 @@ def decode_letter(
         size_bytes=found.number(PREFIX + "size", is_signed=False),
         record=record,
     )
-    return KeptLetter(
+    kept = KeptLetter(
         letter=letter,
         pipeline=found.text(PREFIX + "pipeline"),
-        incarnation=key[1],
-        partition=int(key[2]),
-        number=int(key[3]),
+        incarnation=found.text(PREFIX + "incarnation"),
+        partition=found.number(PREFIX + "lane", is_signed=False),
+        number=found.number(PREFIX + "number", is_signed=False),
     )
+    if found.text(PREFIX + "id") != kept.idempotency_key:
+        raise EnvelopeError(f"a {_WHAT} has another id than its headers make: it was altered")
+    return kept
 
 
 def encode_mark(idempotency_keys: Sequence[str]) -> LetterRecord:

@@ -42,7 +42,8 @@ def test_a_letter_comes_back():
 def test_headers_say_what_happened_and_where():
     headers = headers_of(encode_letter(kept(), 1_000))
     assert (headers["topic"], headers["partition"], headers["offset"]) == ("raw.events", "3", "17")
-    assert (headers["id"], headers["pipeline"]) == ("letter/ab12/3/9", "shop")
+    assert (headers["id"], headers["pipeline"]) == (kept().idempotency_key, "shop")
+    assert (headers["incarnation"], headers["lane"], headers["number"]) == ("ab12", "3", "9")
     assert (headers["exception"], headers["attempts"], headers["size"]) == ("E", "0", "9")
     assert headers["digest"] == kept().letter.digest
     assert "cut" not in headers
@@ -85,7 +86,9 @@ def test_other_programs_records_are_none():
     ("name", "value", "words"),
     [
         ("v", b"2", "layout version 2"),
-        ("id", b"letter/xyz/0/1", "means nothing"),
+        ("id", b"letter/ab12/3/00", "another id"),
+        ("digest", b"00", "another id"),
+        ("lane", b"-1", "no number"),
         ("id", None, "lacks the header"),
         ("route", b"elsewhere", "means nothing"),
         ("holds", b"gold", "means nothing"),
