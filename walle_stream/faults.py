@@ -27,6 +27,8 @@ CRASH_POINTS: Final = (
     "commit.after",
     "send.before",
     "send.after",
+    "letter.before",
+    "letter.after",
     "ack.before",
     "cloud.before",
     "cloud.after",

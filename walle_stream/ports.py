@@ -4,8 +4,9 @@ Adapters live in ``walle_connectors`` and in users' own packages; each subclass
 of the conformance suites in ``walle_stream.testing`` proves one of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -19,6 +20,11 @@ type DeadLetterRoute = Literal["decode", "oversized", "invalid", "late", "task",
 no device, time or page, or a failed expression; ``late``: below what was
 already released; ``task``: the script raised; ``overflow``: a page had more
 events than allowed."""
+
+
+type Holds = Literal["record", "page", "message"]
+"""What a letter's record is: the source's, the page that a task was given, or a message that
+came down; only the first can be given to the source again."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,50 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of the record (at most 1,024 characters)."""
     digest: str = ""
     """blake2b-128 of the whole record, hexadecimal."""
+    attempts: int = 0
+    """How often a run was tried; 0 for what is no run, and in letters of earlier versions."""
+    holds: Holds = "record"
+    size_bytes: int = 0
+    """Of the whole record; 0 where it is not known."""
+    record: bytes = b""
+    """The record itself, at most ``RECORD_MAX_BYTES`` of it; never in the letter's JSON."""
+
+
+RECORD_MAX_BYTES: Final = 1024 * 1024
+"""How much of a record is kept with its dead letter."""
+
+
+class KeptLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter as a partition keeps it: with what names it for ever."""
+
+    letter: DeadLetter
+    pipeline: str
+    incarnation: str
+    """Of the data directory in which the partition began."""
+    partition: int
+    number: int
+    """Of the partition's dead letters, from 1."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every delivery of a letter, another one for every other letter.
+
+        Made of what was refused, not of the number: a partition that begins again elsewhere,
+        at an older snapshot, gives the same letters other numbers.
+        """
+        letter = self.letter
+        what = (letter.route, letter.origin, letter.device_id, letter.task, letter.digest)
+        digest = blake2b("\0".join(what).encode(errors="replace"), digest_size=16).hexdigest()
+        return f"letter/{self.incarnation}/{self.partition}/{digest}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether ``letter.record`` is all of the record, which is not empty."""
+        letter = self.letter
+        if letter.size_bytes and letter.size_bytes != len(letter.record):
+            return False
+        digest = blake2b(letter.record, digest_size=16).hexdigest()
+        return bool(letter.record) and letter.digest == digest
 
 
 class SourceCounts(msgspec.Struct):
@@ -351,6 +401,78 @@ class Downlink(Protocol):
 
     def release(self, partition: int, position: int) -> None:
         """Allow the tunnel to forget messages up to this position (inclusive)."""
+        ...
+
+
+class DeadLetterSink(Protocol):
+    """Where dead letters go besides the data directory. Thread-safe."""
+
+    def send(self, kept: KeptLetter) -> None:
+        """Hand a letter over; it is durable only when ``acks`` names it.
+
+        Never blocks: who sends bounds what is on its way. A letter that was not
+        acknowledged is sent again by the next run, with the same idempotency key.
+
+        Args:
+            kept: Committed in its partition.
+        """
+        ...
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return the numbers acknowledged since the last call; never blocks.
+
+        In any order: a letter needs no other one before it.
+
+        Args:
+            partition: Whose.
+
+        Raises:
+            WalleError: The sink takes nothing any more.
+        """
+        ...
+
+    def close(self) -> None:
+        """Send what can be sent within the adapter's bound, then close; may be called twice."""
+        ...
+
+
+class DeadLetterArchive(Protocol):
+    """What a sink has taken, for giving records to their source again. One thread; blocks."""
+
+    def replayed(self) -> set[str]:
+        """Return the idempotency keys of letters that were marked."""
+        ...
+
+    def letters(self) -> Iterator[KeptLetter]:
+        """Iterate over what is there when it is called; a letter may come more than once."""
+        ...
+
+    def mark(self, idempotency_keys: Sequence[str]) -> None:
+        """Note that letters with these keys were replayed; durable when it returns."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; may be called twice."""
+        ...
+
+
+class RecordReturn(Protocol):
+    """The way of records back into their source. One thread; blocks."""
+
+    def put(self, kept: KeptLetter) -> None:
+        """Hand over the record of a letter that holds a whole one of the source."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until everything that was put is durable.
+
+        Raises:
+            WalleError: Something of it is not.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections; may be called twice."""
         ...
 
 

@@ -3,7 +3,7 @@
 from hashlib import blake2b
 from typing import Final
 
-from walle_stream.ports import DeadLetter, DeadLetterRoute
+from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, DeadLetterRoute
 
 _RAW_CHARACTERS: Final = 1_024
 _DIGEST_BYTES: Final = 16
@@ -17,6 +17,7 @@ def record_dead_letter(
     origin: str,
     device_id: str = "",
     error: str = "",
+    size_bytes: int | None = None,
 ) -> DeadLetter:
     """Describe a record that could not be processed.
 
@@ -27,6 +28,7 @@ def record_dead_letter(
         origin: Where it came from.
         device_id: Whose it is, when that is known.
         error: Class of the exception, when there was one.
+        size_bytes: Of the whole record, where ``text`` is its beginning.
     """
     raw = text[: 4 * _RAW_CHARACTERS].decode(errors="replace").rstrip("\r\n")
     return DeadLetter(
@@ -37,6 +39,8 @@ def record_dead_letter(
         error=error,
         raw=raw[:_RAW_CHARACTERS],
         digest=text_digest(text),
+        size_bytes=len(text) if size_bytes is None else size_bytes,
+        record=text[:RECORD_MAX_BYTES],
     )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.query import canonical_state, dead_letters
+from walle_stream.app.letters import dead_letters
+from walle_stream.app.query import canonical_state
 from walle_stream.vm.package.reader import CURRENT_TAG, SEAL
 
 pytestmark = pytest.mark.integration

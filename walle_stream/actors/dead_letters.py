@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from walle_stream.events import Event
-from walle_stream.ports import DeadLetter
+from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter
 from walle_stream.stream.machine import RunTask
 from walle_stream.vm.pool import RunResult
 
@@ -22,14 +22,12 @@ def event_dead_letter(event: Event) -> DeadLetter:
     Args:
         event: The event.
     """
-    raw = msgspec.json.encode(event)
-    return DeadLetter(
+    return _letter(
+        msgspec.json.encode(event),
         route="late",
         reason=f"event time {event.event_time_ms} lies below an event already released",
         origin=f"{event.device_id}@{event.ingest_time_ms}",
         device_id=event.device_id,
-        raw=raw.decode()[:RAW_MAX_CHARACTERS],
-        digest=blake2b(raw, digest_size=16).hexdigest(),
     )
 
 
@@ -49,13 +47,12 @@ def without_large_numbers(events: Iterable[Event]) -> tuple[list[Event], list[De
         except OverflowError:
             raw = json.dumps(msgspec.structs.asdict(event), ensure_ascii=False).encode()
             letters.append(
-                DeadLetter(
+                _letter(
+                    raw,
                     route="invalid",
                     reason="a number in its contents is beyond 64 bits",
                     origin=f"{event.device_id}@{event.ingest_time_ms}",
                     device_id=event.device_id,
-                    raw=raw.decode()[:RAW_MAX_CHARACTERS],
-                    digest=blake2b(raw, digest_size=16).hexdigest(),
                 )
             )
         else:
@@ -63,21 +60,32 @@ def without_large_numbers(events: Iterable[Event]) -> tuple[list[Event], list[De
     return good, letters
 
 
-def run_dead_letter(run: RunTask, result: RunResult) -> DeadLetter:
+def run_dead_letter(run: RunTask, result: RunResult, attempts: int) -> DeadLetter:
     """Describe a page over which a task's script failed.
 
     Args:
         run: The command.
-        result: Its result, not ok.
+        result: Its last result, not ok.
+        attempts: How often it ran.
     """
-    raw = msgspec.json.encode(run.page)
-    return DeadLetter(
+    return _letter(
+        msgspec.json.encode(run.page),
         route="task",
         reason=result.message,
         origin=f"{run.device_id}@{run.position}",
         device_id=run.device_id,
         task=run.task,
         error=result.error,
-        raw=raw.decode()[:RAW_MAX_CHARACTERS],
-        digest=blake2b(raw, digest_size=16).hexdigest(),
+        attempts=attempts,
+        holds="page",
+    )
+
+
+def _letter(record: bytes, **fields: Any) -> DeadLetter:
+    return DeadLetter(
+        raw=record.decode()[:RAW_MAX_CHARACTERS],
+        digest=blake2b(record, digest_size=16).hexdigest(),
+        size_bytes=len(record),
+        record=record[:RECORD_MAX_BYTES],
+        **fields,
     )

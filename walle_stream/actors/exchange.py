@@ -149,6 +149,8 @@ class CloudExchange:
             error=type(error).__name__,
             raw=data[:1_024].decode("utf-8", "replace"),
             digest=blake2b(data, digest_size=16).hexdigest(),
+            holds="message",
+            size_bytes=len(data),
         )
 
 

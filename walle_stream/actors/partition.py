@@ -12,17 +12,12 @@ Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from walle_stream.actors.dead_letters import (
-    event_dead_letter,
-    run_dead_letter,
-    without_large_numbers,
-)
+from walle_stream.actors.dead_letters import event_dead_letter, without_large_numbers
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
@@ -30,27 +25,26 @@ from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.recovery import recover
+from walle_stream.actors.runs import Done, OnError, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
-from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.actors.task_states import TaskStates
 from walle_stream.actors.turn import Delivery, Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.events import Event
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, Downlink, SourceBatch
+from walle_stream.ports import DeadLetterSink, Downlink, SourceBatch
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.machine import PartitionMachine, Reply, RunTask
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
-from walle_stream.vm.pool import RunResult, VmPool
+from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.journal import decode_events, encode_batch, encode_events
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, PartitionHead
-
-_log = logging.getLogger(__name__)
-_script_log = logging.getLogger("walle_stream.script")
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
@@ -80,6 +74,12 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """The one device of the run, where there is one: messages of others are passed over."""
     is_measured: bool = False
     """Whether the ledger also has what would have travelled otherwise."""
+    on_error: Mapping[str, OnError] = {}
+    """For tasks that say what becomes of failed runs: this."""
+    sink: DeadLetterSink | None = None
+    """Where dead letters go besides the data directory."""
+    pipeline: str = ""
+    """Name of the pipeline, for the sink."""
 
 
 class PartitionStatus(msgspec.Struct):
@@ -150,10 +150,20 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        incarnation = rows.incarnation(self._plan.incarnation)
+        self._runs = TaskRuns(self._pool, rows, self._states, plan.on_error)
+        incarnation = rows.incarnation(plan.incarnation)
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
+        self._letters: LetterSession | None = None
+        if plan.sink is not None:
+            kept_as = {"pipeline": plan.pipeline, "incarnation": incarnation}
+            self._letters = LetterSession(
+                plan.sink,
+                self.number,
+                lambda after: rows.unsent_letters(after, partition=self.number, **kept_as),
+            )
+            self._letters.pump(self._last_letter)
 
     # A turn
 
@@ -224,8 +234,10 @@ class PartitionHost:
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
         turn.dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
-        calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
-        results = self._run_tasks(runs, calls, head.counters, turn.dead_letters) if runs else []
+        done = self._runs.run(runs, self._doubt) if runs else Done()
+        head.counters.task_runs += len(runs)
+        head.counters.task_failures += done.failures
+        turn.dead_letters += done.dead_letters
         records = [
             FeatureRecord(
                 run.device_id,
@@ -236,13 +248,14 @@ class PartitionHost:
                 encoding,
                 run.clock_ms,
             )
-            for run, number, (feature, encoding) in machine.complete(results)
+            for run, number, (feature, encoding) in machine.complete(done.emitted)
         ]
         self._count(head, records)
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
         asked: list[CloudCall] = []
-        if calls:
-            asked = self._exchange.put_calls(machine.complete_calls(calls), self._plan.versions)
+        if done.calls:
+            calls = machine.complete_calls(done.calls)
+            asked = self._exchange.put_calls(calls, self._plan.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
         sent = book_sent(records, asked, bodies)
@@ -254,6 +267,8 @@ class PartitionHost:
         self._doubt.commit(turn.events, head)
         for frame in frames:
             self._session.offer(*frame)
+        if self._letters is not None:
+            self._letters.pump(self._last_letter)
         if self._keeper is not None:
             self._keeper.look(self._opened(), head.counters.commits)
         self.run_events += turn.events
@@ -268,50 +283,6 @@ class PartitionHost:
         for device_id in machine.absent((), replies=replies):
             machine.activate(device_id, *rows.device(device_id))
         return runs + machine.answer(replies)
-
-    def _run_tasks(
-        self,
-        runs: list[RunTask],
-        calls: list[tuple[RunTask, list[tuple[str, bytes]]]],
-        counters: Counters,
-        dead_letters: list[DeadLetter],
-    ) -> list[tuple[RunTask, list[tuple[bytes, bytes]]]]:
-        results: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
-        states, rows, is_doubtful = self._states, self._opened(), self._doubt.is_doubtful
-        crash_point("vm.before")
-        self._doubt.take()
-        for task, by_device in _by_task(runs).items():
-            states_of = states.of_task(task)
-            groups = [
-                (
-                    device_id,
-                    states_of(device_id),
-                    [(run.position, run.clock_ms, run.page) for run in device_runs],
-                )
-                for device_id, device_runs in by_device.items()
-            ]
-            changed: dict[str, dict[str, bytes | None]] = {}
-            done = self._pool.run(task, groups, is_doubtful=is_doubtful)
-            for given, group in zip(groups, done, strict=True):
-                device_id, state, _ = given
-                if group.state:
-                    apply_changes(state, group.state)
-                    changed[device_id] = group.state
-                for run, result in zip(by_device[device_id], group.runs, strict=True):
-                    if result.logs:
-                        _log_script(run, result.logs)
-                    if result.ok:
-                        results.append((run, result.emits))
-                        if result.calls:
-                            calls.append((run, result.calls))
-                    else:
-                        counters.task_failures += 1
-                        _log_failure(run, result)
-                        dead_letters.append(run_dead_letter(run, result))
-            rows.put_task_states(task, changed)
-        crash_point("vm.after")
-        counters.task_runs += len(runs)
-        return results
 
     def _count(self, head: PartitionHead, records: list[FeatureRecord]) -> None:
         counters, stream = head.counters, self._machine.counts
@@ -358,7 +329,9 @@ class PartitionHost:
             head.counters.uplink_bytes += self._session.size_bytes(body)
         rows.put_features(records)
         rows.put_outbox(frames, self._settled(head))
-        rows.put_dead_letters(head, turn.dead_letters)
+        rows.put_dead_letters(head, turn.dead_letters, is_to_send=self._letters is not None)
+        if self._letters is not None:
+            rows.drop_letter_marks(self._letters.collect())
         rows.commit(head, turn.offset)
         self._exchange.release(head)
         machine.mark_committed()
@@ -379,11 +352,17 @@ class PartitionHost:
     def idle(self) -> None:
         """Take acknowledgements, and with nothing else at hand what came down meanwhile."""
         self._session.pump()
+        if self._letters is not None:
+            self._letters.pump(self._last_letter)
         if self._turn is None:
             turn = self._begin()
             inbound = self._exchange.take(turn.head, self._plan.triggers)
             if inbound.count:
                 self._complete(turn, inbound)
+
+    @property
+    def _last_letter(self) -> int:
+        return self._head.next_dead_letter - 1
 
     @property
     def open_calls(self) -> int:
@@ -399,14 +378,19 @@ class PartitionHost:
         """
         rows = self._opened()
         self._session.flush(deadline_ms)
+        arrived = []
+        if self._letters is not None:
+            self._letters.flush(self._last_letter, deadline_ms)
+            arrived = self._letters.collect()
         head = _copied(self._head)
         settled = self._settled(head)
         deltas = self._machine.delta()
-        if settled or deltas:
+        if settled or arrived or deltas:
             for delta in deltas:
                 rows.put_device(delta)
             rows.drop_journal(self._journal.release(None))
             rows.put_outbox((), settled)
+            rows.drop_letter_marks(arrived)
             rows.commit(head, self.offset)
             self._head = head
         if self._keeper is not None:
@@ -457,28 +441,3 @@ def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:
         batch.counts.accepted_rows -= len(letters)
         batch.counts.dead_letter_rows += len(letters)
         return events, encode_events(events)
-
-
-def _by_task(runs: list[RunTask]) -> dict[str, dict[str, list[RunTask]]]:
-    by_task: dict[str, dict[str, list[RunTask]]] = {}
-    for run in runs:
-        by_device = by_task.get(run.task)
-        if by_device is None:
-            by_device = by_task[run.task] = {}
-        device_runs = by_device.get(run.device_id)
-        if device_runs is None:
-            by_device[run.device_id] = [run]
-        else:
-            device_runs.append(run)
-    return by_task
-
-
-def _log_failure(run: RunTask, result: RunResult) -> None:
-    ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
-    _log.info("a run failed: %s", result.message, extra=ids)
-
-
-def _log_script(run: RunTask, lines: list[tuple[str, str]]) -> None:
-    ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
-    for level, text in lines:
-        _script_log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text, extra=ids)

@@ -10,11 +10,10 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
-import msgspec
-
 from walle_stream.actors.journal import JournalDefinition
+from walle_stream.actors.letter_rows import drop_marks, put_letter, read_unsent
 from walle_stream.clock import monotonic_ms
-from walle_stream.ports import DeadLetter
+from walle_stream.ports import DeadLetter, KeptLetter
 from walle_stream.store import keys
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.keys import DeviceKeys
@@ -218,13 +217,37 @@ class PartitionRows:
         for number in acknowledged:
             transaction.delete(keys.outbox_key(number))
 
-    def put_dead_letters(self, head: PartitionHead, letters: Sequence[DeadLetter]) -> None:
+    def unsent_letters(
+        self, after: int, *, pipeline: str, incarnation: str, partition: int
+    ) -> Iterator[KeptLetter]:
+        """Iterate over the committed letters that the sink has not acknowledged, by number.
+
+        Args:
+            after: Only those with higher numbers.
+            pipeline: Whose they are.
+            incarnation: Of the partition.
+            partition: Its number.
+        """
+        for number, letter in read_unsent(self._store, after):
+            yield KeptLetter(
+                letter=letter,
+                pipeline=pipeline,
+                incarnation=incarnation,
+                partition=partition,
+                number=number,
+            )
+
+    def drop_letter_marks(self, numbers: Iterable[int]) -> None:
+        """Note which letters the sink has."""
+        drop_marks(self._begun(), numbers)
+
+    def put_dead_letters(
+        self, head: PartitionHead, letters: Sequence[DeadLetter], *, is_to_send: bool
+    ) -> None:
         """Write dead letters behind those that are there, and count them."""
         transaction = self._begun()
         for letter in letters:
-            transaction.put(
-                keys.dead_letter_key(head.next_dead_letter), msgspec.json.encode(letter)
-            )
+            put_letter(transaction, head.next_dead_letter, letter, is_to_send=is_to_send)
             head.next_dead_letter += 1
         head.counters.dead_letters += len(letters)
 

@@ -22,7 +22,14 @@ from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
 from walle_stream.errors import SourceError
-from walle_stream.ports import DeviceTunnel, Downlink, Placement, SourceReader, Uplink
+from walle_stream.ports import (
+    DeadLetterSink,
+    DeviceTunnel,
+    Downlink,
+    Placement,
+    SourceReader,
+    Uplink,
+)
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.locks import LOCKS_TIMEOUT_S
@@ -279,7 +286,18 @@ class Assembly:
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
         self._uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
-        self._plan = self._make_plan(is_measured=options.is_measured)
+        sink = self._open_sink(stack)
+        self._plan = self._make_plan(sink, is_measured=options.is_measured)
+
+    def _open_sink(self, stack: ExitStack) -> DeadLetterSink | None:
+        spec = self._spec.dead_letters
+        if spec is None:
+            return None
+        sink: DeadLetterSink = load_connector(spec.connector).open_letters(
+            self._loaded.dead_letters
+        )
+        stack.callback(sink.close)
+        return sink
 
     def _make_pool(self, options: RunOptions) -> VmPool:
         spec, in_hand, start = self._spec, self._in_hand, self._start
@@ -402,7 +420,7 @@ class Assembly:
         snapshots = PartitionSnapshots(spec.path / self.name, number)
         return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
 
-    def _make_plan(self, *, is_measured: bool) -> PartitionPlan:
+    def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec
         wanted = [task.fields for task in self.tasks]
         fields = (
@@ -429,6 +447,9 @@ class Assembly:
             incarnation=self._data_dir.meta.incarnation,
             journal_events=spec.state.journal_events,
             is_measured=is_measured,
+            on_error={task.name: task.on_error for task in self.tasks},
+            sink=sink,
+            pipeline=self.name,
         )
 
 

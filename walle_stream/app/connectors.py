@@ -69,6 +69,26 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
         """
         return self._model_of(name, ("tunnel_model", "model"))
 
+    def of_dead_letters(self, name: str) -> type[BaseModel]:
+        """Return the model of a connector's keys under ``spec.deadLetters``.
+
+        Raises:
+            KeyError: No connector of that name is installed.
+            SpecFileError: It takes no dead letters.
+        """
+        if ":" not in name and name not in connector_names():
+            raise KeyError(name)
+        if not hasattr(load_connector(name), "letter_model"):
+            raise SpecFileError(
+                f"connector {name!r} takes no dead letters: name one that does, such as 'kafka'"
+            )
+        return self._model_of(name, ("letter_model",))
+
+    def with_dead_letters(self) -> dict[str, type[BaseModel]]:
+        """Return the models of all connectors that take dead letters, by name."""
+        names = [name for name in self if hasattr(load_connector(name), "letter_model")]
+        return {name: self.of_dead_letters(name) for name in names}
+
     def _model_of(self, name: str, attributes: tuple[str, ...]) -> type[BaseModel]:
         if ":" not in name and name not in connector_names():
             raise KeyError(name)

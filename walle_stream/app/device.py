@@ -18,6 +18,7 @@ from walle_stream.app.assembly import Assembly
 from walle_stream.app.connectors import load_connector
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.ports import DeadLetterSink
 from walle_stream.types import partition_of
 
 EVENTS_CONNECTOR: Final = "events"
@@ -71,8 +72,8 @@ class DeviceAssembly(Assembly):
         self.is_placed = False
 
     @override
-    def _make_plan(self, *, is_measured: bool) -> PartitionPlan:
-        plan = super()._make_plan(is_measured=is_measured)
+    def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
+        plan = super()._make_plan(sink, is_measured=is_measured)
         return msgspec.structs.replace(plan, only_device=self.device_id)
 
 

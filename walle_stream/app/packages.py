@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from walle_stream.app.connectors import ConnectorModels
-from walle_stream.app.programs import load_program
+from walle_stream.app.programs import load_program, on_error_values
 from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
-from walle_stream.spec.models import Task
+from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.spec.suggestions import suggest
 from walle_stream.vm.bundle import guest_bundle
 from walle_stream.vm.package.build import build_package, compile_for
@@ -131,6 +131,9 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         limits=PackagedLimits(**spec.limits.model_dump()),
         pages=spec.pages,
         isolation=spec.isolation,
+        on_error=msgspec.UNSET
+        if spec.on_error == OnErrorSpec()
+        else on_error_values(spec.on_error),
     )
     return build_package(packaged, program.source, program.resources, pythons)
 

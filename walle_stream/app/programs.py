@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from walle_stream.actors.runs import OnError
 from walle_stream.errors import ScriptError
-from walle_stream.spec.models import Task
+from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
 from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
 
@@ -27,6 +28,8 @@ class ReadyTask(msgspec.Struct, frozen=True):
     pages: tuple[str, ...] | None
     """Only events on these pages wake the task; on any page when None."""
     program: CompiledProgram
+    on_error: OnError = OnError()
+    """What becomes of a run that fails."""
 
 
 def compile_task(task: Task) -> ReadyTask:
@@ -46,7 +49,17 @@ def compile_task(task: Task) -> ReadyTask:
         fields=spec.fields,
         pages=spec.pages,
         program=compile_program(load_program(task)),
+        on_error=OnError(*on_error_values(spec.on_error)),
     )
+
+
+def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
+    """Return attempts, pause in milliseconds, and whether a dead letter is left.
+
+    Args:
+        spec: ``spec.onError`` of a task.
+    """
+    return spec.retry.attempts, spec.retry.backoff_ms, spec.dead_letter
 
 
 def unpack_task(file: Path) -> ReadyTask:
@@ -61,7 +74,10 @@ def unpack_task(file: Path) -> ReadyTask:
     package = read_package(file)
     task = package.manifest.task
     program = package.program()
-    return ReadyTask(task.name, task.version, task.triggers, task.fields, task.pages, program)
+    on_error = OnError() if task.on_error is msgspec.UNSET else OnError(*task.on_error)
+    return ReadyTask(
+        task.name, task.version, task.triggers, task.fields, task.pages, program, on_error
+    )
 
 
 def load_program(task: Task) -> TaskProgram:

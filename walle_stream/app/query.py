@@ -12,7 +12,6 @@ import msgspec
 
 from walle_stream.app.connectors import load_connector
 from walle_stream.errors import StoreMissingError
-from walle_stream.ports import DeadLetter
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
@@ -97,20 +96,6 @@ def features_sample(data_dir: Path, count: int) -> list[bytes]:
     return best[:count]
 
 
-def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
-    """Iterate over all dead letters, by partition and order of arrival.
-
-    Args:
-        data_dir: The data directory.
-
-    Yields:
-        Dead letters.
-    """
-    for _, store in _partitions(data_dir):
-        for _, value in store.scan(keys.DEAD_LETTER_PREFIX):
-            yield msgspec.json.decode(value, type=DeadLetter)
-
-
 def run_state(data_dir: Path) -> RunState:
     """Say how far the runs came.
 
@@ -122,7 +107,7 @@ def run_state(data_dir: Path) -> RunState:
     """
     counters, ledger, is_complete = Counters(), Ledger(), True
     heads: dict[int, PartitionHead] = {}
-    for number, store in _partitions(data_dir):
+    for number, store in open_partitions(data_dir):
         head = store.get(keys.HEAD_KEY)
         if head is None:
             is_complete = False
@@ -180,7 +165,7 @@ _MADE = ("features", "calls", "feature_bytes", "encoding_bytes", "question_bytes
 
 
 def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
-    for number, store in _partitions(data_dir):
+    for number, store in open_partitions(data_dir):
         row = store.get(keys.HEAD_KEY)
         if row is not None:
             head = msgspec.to_builtins(_decode_head(row))
@@ -237,7 +222,7 @@ def _device_line(key: bytes, value: bytes) -> bytes:
 
 def _kept_features(data_dir: Path, device_id: str | None) -> Iterator[FeatureRecord]:
     prefix = keys.DEVICE_PREFIX if device_id is None else keys.DeviceKeys(device_id).base
-    for _, store in _partitions(data_dir):
+    for _, store in open_partitions(data_dir):
         for key, value in store.scan(prefix):
             owner, table, rest = keys.parse_device(key)
             if table == keys.TABLE_FEATURE:
@@ -259,7 +244,18 @@ def _feature_line(record: FeatureRecord) -> bytes:
     )
 
 
-def _partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
+def open_partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
+    """Iterate over the partitions of a data directory, each open until the next is asked for.
+
+    Args:
+        data_dir: The data directory.
+
+    Yields:
+        Number and database, for reading.
+
+    Raises:
+        StoreMissingError: There is no such data directory.
+    """
     with DataDir.open_read_only(data_dir) as opened:
         opened.check_parts()
         for number in range(opened.meta.partition_count):

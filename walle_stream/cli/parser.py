@@ -12,6 +12,7 @@ from walle_stream.types import HOSTS_MAX, device_id_problem
 COMMANDS_GROUP: Final = "walle_stream.commands"
 """Entry point group of further sub-commands: ``add(subparsers)``."""
 
+_ROUTES: Final = ("decode", "oversized", "invalid", "late", "task", "overflow")
 _WORD_MAX: Final = 100
 _USAGE_EXIT: Final = 2
 
@@ -37,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_device(commands)
     _add_features(commands)
+    _add_dead_letters(commands)
     _add_definitions(commands)
     _add_state(commands)
     _add_status(commands)
@@ -135,14 +137,41 @@ def _add_features(commands: Any) -> None:
         _add_data_dir(verb)
 
 
-def _add_state(commands: Any) -> None:
+def _add_dead_letters(commands: Any) -> None:
     letters = commands.add_parser("dead-letters", help="records that could not be processed")
     verbs = letters.add_subparsers(title="verbs", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="every dead letter with its reason")
-    listing.add_argument("--route", help="only this route: decode, oversized, invalid, late, task")
     _add_data_dir(listing)
-    listing.set_defaults(run=_later("query", "dead_letters_list"))
+    listing.set_defaults(run=_later("dead_letters", "listing"))
+    replay = verbs.add_parser(
+        "replay", help="give their records to the source again, or write them into a file"
+    )
+    replay.add_argument(
+        "file", nargs="?", metavar="FILE", help="pipeline YAML: names the topics; not with --to"
+    )
+    replay.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    place = replay.add_mutually_exclusive_group(required=True)
+    place.add_argument("--data-dir", type=Path, metavar="D", help="whose letters")
+    place.add_argument(
+        "--from-topic", action="store_true", help="the letters in the topic of spec.deadLetters"
+    )
+    replay.add_argument(
+        "--to", type=Path, metavar="OUT", help="into this new file, a line per record"
+    )
+    replay.add_argument("--limit", type=_positive, metavar="N", help="at most N letters")
+    replay.add_argument("--again", action="store_true", help="also what was replayed before")
+    replay.add_argument("--dry-run", action="store_true", help="only say what would be replayed")
+    replay.add_argument("--json", action="store_true", help="one JSON object on one line")
+    replay.set_defaults(run=_later("dead_letters", "replaying"))
+    for verb in (listing, replay):
+        verb.add_argument("--route", choices=_ROUTES, help="only this route")
+        verb.add_argument("--task", help="only this task's")
+        verb.add_argument("--device", type=_device, help="only this device's")
 
+
+def _add_state(commands: Any) -> None:
     state = commands.add_parser("state", help="what the devices hold")
     verbs = state.add_subparsers(title="verbs", metavar="VERB", required=True)
     export = verbs.add_parser("export", help="devices, task state and features as JSON lines")

@@ -8,7 +8,7 @@ from itertools import islice
 import msgspec
 
 from walle_stream.app.ledger import read_ledger
-from walle_stream.app.query import canonical_state, dead_letters, features_lines, full_state
+from walle_stream.app.query import canonical_state, features_lines, full_state
 
 
 def features_list(options: argparse.Namespace) -> int:
@@ -20,18 +20,6 @@ def features_list(options: argparse.Namespace) -> int:
 def features_get(options: argparse.Namespace) -> int:
     """Print the features of one device."""
     _print(features_lines(options.data_dir, device_id=options.device, task=options.task))
-    return 0
-
-
-def dead_letters_list(options: argparse.Namespace) -> int:
-    """Print every dead letter."""
-    for letter in dead_letters(options.data_dir):
-        if options.route in {None, letter.route}:
-            if options.json:
-                print(msgspec.json.encode(letter).decode())
-            else:
-                task = f" task {letter.task!r}" if letter.task else ""
-                print(f"{letter.route:<10}{letter.origin}{task}: {_one_line(letter.reason)}")
     return 0
 
 
@@ -60,7 +48,3 @@ def _print(lines: Iterable[bytes]) -> None:
     for line in lines:
         write(line + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

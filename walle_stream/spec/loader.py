@@ -20,6 +20,7 @@ from walle_stream.spec.document import Document, Key, shown
 from walle_stream.spec.messages import Problem, Refused, explain
 from walle_stream.spec.models import (
     API_VERSION,
+    DeadLettersSpec,
     FunctionReference,
     Pipeline,
     SourceSpec,
@@ -35,6 +36,8 @@ from walle_stream.spec.suggestions import nearest, suggest
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
 _RESTORABLE: Final = frozenset({"string_type", "path_type"})
+# how collections of models call what they have for a part that is not the source
+_FINDERS: Final = {"tunnel": "of_tunnel", "deadLetters": "of_dead_letters"}
 _DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
 
 
@@ -61,6 +64,8 @@ class LoadedPipeline[P: Packaged = Never]:
     file: Path
     masked_values: frozenset[str]
     """Values that came from the environment: never to be logged."""
+    dead_letters: BaseModel | None = None
+    """The connector's model of ``spec.deadLetters``, where there is one."""
 
 
 def load_pipeline[P: Packaged = Never](
@@ -146,6 +151,7 @@ class _Loading:
         pipeline = self._validate(document, Pipeline)
         source = self._connector(document, "source", SourceSpec)
         tunnel = self._connector(document, "tunnel", TunnelSpec)
+        letters = self._connector(document, "deadLetters", DeadLettersSpec)
         others = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Task"]
         defined = self._defined_tasks(others)
         references = pipeline.spec.tasks if pipeline is not None else ()
@@ -156,7 +162,8 @@ class _Loading:
         self._check()
         if pipeline is None or source is None:
             raise document.error((), "the definition is not valid")
-        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, frozenset(self._masked))
+        masked = frozenset(self._masked)
+        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, masked, letters)
 
     def single_task(self) -> Task | None:
         documents = self._read(self._file)
@@ -302,8 +309,7 @@ class _Loading:
         model: type[BaseModel] | None = None
         try:
             # a connector may be a source and a tunnel, with keys of its own for each
-            find = getattr(self._models, "of_tunnel", None) if part == "tunnel" else None
-            model = (find or self._models.__getitem__)(name)
+            model = getattr(self._models, _FINDERS.get(part, ""), self._models.__getitem__)(name)
         except KeyError:
             if part != "tunnel" or name != _DEFAULT_TUNNEL:
                 message = f"there is no connector {name!r}{suggest(name, self._models)}"

@@ -121,6 +121,29 @@ class TaskLimits(Strict):
     )
 
 
+class RetrySpec(Strict):
+    """How often a run that fails is tried."""
+
+    attempts: StrictInt = Field(
+        default=1, ge=1, le=10, description="Runs in all, the first included; 1 tries once."
+    )
+    backoff_ms: DurationMs = Field(
+        default=100,
+        alias="backoff",
+        le=2_000,
+        description="Pause before the second run; twice as long before each further one.",
+    )
+
+
+class OnErrorSpec(Strict):
+    """What becomes of a run that fails."""
+
+    retry: RetrySpec = Field(default_factory=RetrySpec, description="Whether it is tried again.")
+    dead_letter: StrictBool = Field(
+        default=True, description="Whether a run that failed for good leaves a dead letter."
+    )
+
+
 class TaskSpec(Strict):
     """What a task is."""
 
@@ -153,6 +176,9 @@ class TaskSpec(Strict):
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
     isolation: Literal["shared", "device", "process"] = Field(
         default="shared", description="Who shares a VM: all devices; none; none, in a process."
+    )
+    on_error: OnErrorSpec = Field(
+        default_factory=OnErrorSpec, description="What becomes of a run that fails."
     )
 
 
@@ -276,6 +302,13 @@ class TunnelSpec(BaseModel):
         return self
 
 
+class DeadLettersSpec(BaseModel):
+    """Where dead letters go besides the data directory; the connector validates its own keys."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+    connector: str = Field(description="Name of an installed connector that takes dead letters.")
+
+
 class RuntimeSpec(Strict):
     """How a pipeline runs."""
 
@@ -372,6 +405,9 @@ class PipelineSpec(Strict):
     )
     tasks: tuple[TaskReference, ...] = Field(min_length=1, description="What runs.")
     tunnel: TunnelSpec = Field(default_factory=TunnelSpec, description="The way to the cloud.")
+    dead_letters: DeadLettersSpec | None = Field(
+        default=None, description="Where dead letters go besides the data directory."
+    )
     services: dict[FunctionName, FunctionReference] = Field(
         default_factory=dict,
         description="Of the cloud, for ctx.call_cloud: by name, a function of a ServiceCall.",

@@ -34,12 +34,15 @@ def json_schema(connector_models: Mapping[str, type[BaseModel]]) -> dict[str, An
     of_tunnel = getattr(connector_models, "of_tunnel", connector_models.__getitem__)
     tunnels = {name: of_tunnel(name) for name in connector_models}
     models += tunnels.values()
+    letters = dict(getattr(connector_models, "with_dead_letters", dict)())
+    models += letters.values()
     references, schema = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)],
         title="walle_stream definitions",
     )
     definitions: dict[str, Any] = schema["$defs"]
-    for part, found in (("SourceSpec", connector_models), ("TunnelSpec", tunnels)):
+    parts = {"SourceSpec": connector_models, "TunnelSpec": tunnels, "DeadLettersSpec": letters}
+    for part, found in parts.items():
         shared = definitions[part]
         definitions[part] = {
             "description": shared.get("description", ""),

@@ -40,6 +40,7 @@ from walle_stream.errors import (
 )
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import wait_for_locks
+from walle_stream.store.replayed import REPLAYED_NAME
 
 DATA_DIR_VERSION: Final = 1
 """Format version of the directory's layout."""
@@ -51,7 +52,9 @@ _COMPLETE: Final = "complete"
 """Empty file: every database was made."""
 
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE})
-_MADE: Final = frozenset({"partitions", "tunnel", "cloud", _QUARANTINE, _IN_HAND, _STATUS})
+_MADE: Final = frozenset(
+    {"partitions", "tunnel", "cloud", _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
+)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
 

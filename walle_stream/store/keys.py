@@ -9,6 +9,8 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x02 u64 number                              dead letter, JSON
     \x03 DEVICE                                  deadline of a device at rest, u64 ms
     \x04 u64 number                              batch of the journal
+    \x05 u64 number                              record of a dead letter, as it came
+    \x06 u64 number                              dead letter that the sink has not, empty
     \x10 DEVICE \x00 \x01                        device row
     \x10 DEVICE \x00 \x02 u64 ordinal u32 index  event row of an open page, append-only
     \x10 DEVICE \x00 \x03 u16 len TASK KEY       task state, JSON made by the guest
@@ -36,6 +38,7 @@ incarnation     of the data directory in which the partition began, 16 hexadecim
 outbox          body of an uplink frame, self-describing (``wire.frame``)
 journal         MessagePack ``[1, JournalDefinition]``: tasks' triggers and the
                 policy of sequences that the journal's batches were handled with
+letter record   the record's bytes, at most 1 MiB; kept with its letter
 batch           see ``wire.journal``; deleted when every device that it touched
                 was written
 device          MessagePack ``[1, DeviceSnapshot]``: cursor, numbers, held
@@ -71,10 +74,12 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "feature": 1,
     "head": 1,
     "journal": 1,
+    "letter_record": 1,
     "message": 1,
     "outbox": 1,
     "page": 1,
     "state": 1,
+    "unsent_letter": 1,
 }
 """Version of each table's values; a database with others is refused."""
 
@@ -90,6 +95,8 @@ OUTBOX_PREFIX: Final = b"\x01"
 DEAD_LETTER_PREFIX: Final = b"\x02"
 DEADLINE_PREFIX: Final = b"\x03"
 JOURNAL_PREFIX: Final = b"\x04"
+LETTER_RECORD_PREFIX: Final = b"\x05"
+UNSENT_LETTER_PREFIX: Final = b"\x06"
 DEVICE_PREFIX: Final = b"\x10"
 
 TABLE_DEVICE: Final = 1
@@ -209,13 +216,23 @@ def dead_letter_key(number: int) -> bytes:
     return DEAD_LETTER_PREFIX + _number(number)
 
 
+def letter_record_key(number: int) -> bytes:
+    """Return the key of a dead letter's record, where the letter does not hold all of it."""
+    return LETTER_RECORD_PREFIX + _number(number)
+
+
+def unsent_letter_key(number: int) -> bytes:
+    """Return the key of the mark of a dead letter that its sink has not acknowledged."""
+    return UNSENT_LETTER_PREFIX + _number(number)
+
+
 def deadline_key(device_id: str) -> bytes:
     """Return the key of a device's deadline row."""
     return DEADLINE_PREFIX + device_id.encode()
 
 
 def parse_number(key: bytes) -> int:
-    """Return the number of an outbox, dead letter or journal key.
+    """Return the number of an outbox, dead letter (record, mark) or journal key.
 
     Args:
         key: As read from the database.

@@ -105,7 +105,8 @@ class EventsReader(LaneReader[Position]):
         self._row += 1
         self._at += size + 1
         self._tail = (size, digest)
-        self._refuse(line, "oversized", f"{size} bytes, at most {self._max_bytes} are allowed")
+        reason = f"{size} bytes, at most {self._max_bytes} are allowed"
+        self._refuse(line, "oversized", reason, size_bytes=size)
 
     def _take_block(self) -> None:
         """Take a block of plain lines at once, or leave it to ``_take``."""
@@ -214,7 +215,14 @@ class EventsReader(LaneReader[Position]):
             return None
         return event, self._remember(event.device_id)
 
-    def _refuse(self, line: bytes, route: DeadLetterRoute, reason: str, error: str = "") -> None:
+    def _refuse(
+        self,
+        line: bytes,
+        route: DeadLetterRoute,
+        reason: str,
+        error: str = "",
+        size_bytes: int | None = None,
+    ) -> None:
         lane = self._lanes[0]  # whose it is cannot be known
         if self._at <= lane.done.at:
             return
@@ -228,6 +236,7 @@ class EventsReader(LaneReader[Position]):
                 reason=reason,
                 origin=f"{self._name}:{self._row}",
                 error=error,
+                size_bytes=size_bytes,
             )
         )
 

@@ -217,6 +217,7 @@ class PackedReader(LaneReader[PackedPosition]):
                 route=found.route,
                 reason=found.reason,
                 origin=f"{self._name}:byte {found.begin}",
+                size_bytes=found.end - found.begin,
             )
         )
 

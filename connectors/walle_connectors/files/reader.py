@@ -301,7 +301,7 @@ class FilesReader:
         device_id = "" if home is None else device_id
         letter = self._letter(record, route, row.reason, device_id, row.error)
         if isinstance(row, BrokenRow) and row.digest:
-            letter = msgspec.structs.replace(letter, digest=row.digest)
+            letter = msgspec.structs.replace(letter, digest=row.digest, size_bytes=0)
         lane.dead_letters.append(letter)
 
     def _take_raw(self, lane: Lane, record: Record) -> None:

@@ -3,17 +3,22 @@
 ``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
 and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
 the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames and frames
-of records. ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra:
-nothing here imports it before it is needed. Records may be moved by librdkafka instead
-(``librdkafka``), behind ``source.fetching.Fetcher`` and ``producing.Producer``.
+of records. ``dead_letters`` has a topic of its own. ``command`` is ``walle topics`` and
+``walle doctor``. kafka-python is an extra: nothing here imports it before it is needed.
+Records may be moved by librdkafka instead (``librdkafka``), behind
+``source.fetching.Fetcher`` and ``producing.Producer``.
 """
 
 from typing import TYPE_CHECKING, Final
 
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.source import KafkaSource, KafkaSourceModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 
 if TYPE_CHECKING:
+    from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
+    from walle_connectors.kafka.dead_letters.returning import KafkaRecordReturn
+    from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
     from walle_connectors.kafka.tunnel import KafkaCloudEnd, KafkaTunnel
 
 
@@ -23,6 +28,7 @@ class KafkaConnector:
     name: Final = "kafka"
     model: Final = KafkaSourceModel
     tunnel_model: Final = KafkaTunnelModel
+    letter_model: Final = KafkaDeadLetterModel
 
     def open(self, model: KafkaSourceModel) -> KafkaSource:
         """Return the source of a definition; no broker is asked yet.
@@ -59,6 +65,53 @@ class KafkaConnector:
         from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
 
         return KafkaTunnel(model, max_bytes, partitions)
+
+    def open_letters(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterSink":
+        """Open a topic for dead letters; blocks for some seconds at most.
+
+        Args:
+            model: Validated keys.
+
+        Raises:
+            TopicError: A broker answers, but the topic is missing.
+        """
+        from walle_connectors.kafka.dead_letters.sink import (  # noqa: PLC0415 - an extra
+            KafkaDeadLetterSink,
+        )
+
+        return KafkaDeadLetterSink(model)
+
+    def open_archive(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterArchive":
+        """Open a topic of dead letters for reading; blocks.
+
+        Args:
+            model: Validated keys.
+
+        Raises:
+            BrokerUnreachableError: No broker answers, or TLS is refused.
+            SourceError: The topic is not there.
+        """
+        from walle_connectors.kafka.dead_letters.archive import (  # noqa: PLC0415 - an extra
+            KafkaDeadLetterArchive,
+        )
+
+        return KafkaDeadLetterArchive(model)
+
+    def open_return(self, model: KafkaSourceModel) -> "KafkaRecordReturn":
+        """Open the way of records back into a source's topic; blocks.
+
+        Args:
+            model: Validated keys of the source.
+
+        Raises:
+            BrokerUnreachableError: No broker answers, or TLS is refused.
+            TopicError: The topic is not there.
+        """
+        from walle_connectors.kafka.dead_letters.returning import (  # noqa: PLC0415 - an extra
+            KafkaRecordReturn,
+        )
+
+        return KafkaRecordReturn(model)
 
     def open_cloud(self, model: KafkaTunnelModel) -> "KafkaCloudEnd":
         """Open the cloud's end of a tunnel, where the cloud side is not Faust.

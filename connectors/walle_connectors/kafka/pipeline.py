@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.topics import NeededTopic, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import SpecFileError
@@ -28,7 +29,7 @@ class KafkaPart(msgspec.Struct, frozen=True):
     """One section of a pipeline that leads to Kafka."""
 
     place: str
-    """``spec.source`` or ``spec.tunnel``."""
+    """``spec.source``, ``spec.tunnel`` or ``spec.deadLetters``."""
     connection: Connection
     topics: list[NeededTopic]
 
@@ -40,6 +41,9 @@ class _Models(Mapping[str, type[BaseModel]]):
 
     def of_tunnel(self, name: str) -> type[BaseModel]:
         return KafkaTunnelModel if _is_ours(name) else _AnyKeys
+
+    def of_dead_letters(self, name: str) -> type[BaseModel]:
+        return KafkaDeadLetterModel if _is_ours(name) else _AnyKeys
 
     def __iter__(self) -> Iterator[str]:
         return iter((CONNECTOR.name,))
@@ -60,7 +64,7 @@ def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
         overrides: ``a.b=c``.
 
     Returns:
-        One or two parts: the source first.
+        One to three parts: source, tunnel, dead letters.
 
     Raises:
         SpecFileError: The definition is wrong, or leads to no broker.
@@ -80,9 +84,13 @@ def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
     tunnel = loaded.tunnel
     if isinstance(tunnel, KafkaTunnelModel):
         parts.append(KafkaPart("spec.tunnel", tunnel, tunnel_topics(tunnel, partitions)))
+    letters = loaded.dead_letters
+    if isinstance(letters, KafkaDeadLetterModel):
+        topic = NeededTopic(letters.topic, "spec.deadLetters.topic")
+        parts.append(KafkaPart("spec.deadLetters", letters, [topic]))
     if not parts:
         raise SpecFileError(
-            f"{file}: neither spec.source nor spec.tunnel has the connector 'kafka': there is "
-            "nothing to look at"
+            f"{file}: none of spec.source, spec.tunnel and spec.deadLetters has the connector "
+            "'kafka': there is nothing to look at"
         )
     return parts

@@ -1,13 +1,15 @@
 """Tasks that are ready to run, from source and from a package."""
 
+import msgspec
 import pytest
 
+from walle_stream.actors.runs import OnError
 from walle_stream.app import programs
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
 from walle_stream.spec.models import TaskLimits, TaskSpec
 from walle_stream.vm import pool
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
+from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
 
 pytestmark = pytest.mark.vm
 
@@ -55,6 +57,26 @@ def test_both_ways_give_the_same_task(folder):
     for name in set(packaged.program.__struct_fields__) - {"file", "packed"}:
         assert getattr(packaged.program, name) == getattr(source.program, name), name
     assert packaged.program.file == "visit.py"
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("", (1, 100, True)),
+        ("  onError: {retry: {attempts: 3, backoff: 2s}}\n", (3, 2_000, True)),
+        ("  onError: {deadLetter: false}\n", (1, 100, False)),
+    ],
+)
+def test_what_becomes_of_a_failed_run_travels_in_the_package(folder, line, values):
+    (folder / "visit.yaml").write_text(TASK + line)
+    definition = find_task(folder / "visit.yaml")
+    data = package_task(definition)
+    # an earlier version reads a package that says nothing of it
+    manifest = msgspec.json.encode(read_package(data).manifest)
+    assert (b"onError" in manifest) == bool(line)
+    (folder / "visit.walle").write_bytes(data)
+    packaged = unpack_task(folder / "visit.walle").on_error
+    assert packaged == compile_task(definition).on_error == OnError(*values)
 
 
 def test_a_manifest_has_every_key_of_a_task():

@@ -140,7 +140,7 @@ def test_a_problem_in_a_task_file_names_that_file(edit, refused, tmp_path):
     message = refused(edit("- task: visit", "- file: t.yaml"))
     assert (
         message
-        == "t.yaml:5:3: spec.x: unknown key 'x': allowed are config, fields, isolation, limits, pages, resources, script, stateVersion, triggers, version (and 2 more)"
+        == "t.yaml:5:3: spec.x: unknown key 'x': allowed are config, fields, isolation, limits, onError, pages, resources, script, stateVersion, triggers, version (and 2 more)"
     )
 
 

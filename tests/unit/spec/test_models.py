@@ -70,6 +70,7 @@ def test_defaults_of_a_task(load, text, tmp_path):
             "state_bytes": 1024 * 1024,
         },
         "isolation": "shared",
+        "on_error": {"retry": {"attempts": 1, "backoff_ms": 100}, "dead_letter": True},
     }
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from walle_stream.app.connectors import ConnectorModels
 from walle_stream.spec.schema import DIALECT, json_schema
 
 
@@ -82,3 +83,10 @@ def test_a_task_is_named_in_exactly_one_way(schema):
 def test_without_connectors_any_source_is_allowed():
     (source,) = json_schema({})["$defs"]["SourceSpec"]["anyOf"]
     assert source["additionalProperties"] is True
+
+
+def test_keys_of_a_sink_of_dead_letters_stand_beside_its_name():
+    found = json_schema(ConnectorModels())["$defs"]["DeadLettersSpec"]["anyOf"]
+    kafka = {each["title"]: each for each in found}["kafka"]
+    assert {"connector", "brokers", "topic", "tls", "maxBytes"} <= kafka["properties"].keys()
+    assert {"connector", "brokers", "topic"} <= set(kafka["required"])

@@ -37,6 +37,8 @@ def test_layout_is_the_documented_bytes() -> None:
     assert device.message(7) == b"\x10\xc3\xa9\x00\x05" + bytes(7) + b"\x07"
     assert keys.outbox_key(1) == b"\x01" + bytes(7) + b"\x01"
     assert keys.dead_letter_key(1) == b"\x02" + bytes(7) + b"\x01"
+    assert keys.letter_record_key(1) == b"\x05" + bytes(7) + b"\x01"
+    assert keys.unsent_letter_key(1) == b"\x06" + bytes(7) + b"\x01"
     assert keys.deadline_key("é") == b"\x03\xc3\xa9"
 
 
@@ -114,6 +116,8 @@ def test_partition_wide_rows_lie_outside_the_devices(device_id: str, number: int
         keys.EPOCH_KEY,
         keys.outbox_key(number),
         keys.dead_letter_key(number),
+        keys.letter_record_key(number),
+        keys.unsent_letter_key(number),
         keys.deadline_key(device_id),
     ):
         assert not keys.DEVICE_PREFIX <= key < end

@@ -186,6 +186,8 @@ def _dead_letter(step: Step, route: DeadLetterRoute, reason: str) -> DeadLetter:
         device_id=step.device_id,
         raw=step.text[:1_024],
         digest=digest,
+        size_bytes=len(step.text.encode()),
+        record=step.text.encode(),
     )
 
 

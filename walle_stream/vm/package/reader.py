@@ -91,6 +91,8 @@ type _Kind = Literal["bytecode", "built-in", "extension", "frozen"]
 
 _MIB: Final = 2**20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Attempts = Annotated[int, msgspec.Meta(ge=1, le=10)]
+_BackoffMs = Annotated[int, msgspec.Meta(ge=0, le=2_000)]
 # as in a definition: a trie has no place for an empty trigger
 _Trigger = Annotated[
     tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=256)], ...],
@@ -137,6 +139,9 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     isolation: Literal["shared", "device", "process"] = "shared"
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
+    on_error: tuple[_Attempts, _BackoffMs, bool] | msgspec.UnsetType = msgspec.UNSET
+    """Attempts, pause, whether a dead letter is left. Left out where it is the default, so that
+    versions before it read the package, too."""
 
     @property
     def file_name(self) -> str:

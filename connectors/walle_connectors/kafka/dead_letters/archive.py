@@ -1,0 +1,109 @@
+"""Reads a topic of dead letters from its beginning to where it ends now, and marks in it."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import batched
+from typing import Any, Final
+
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_connectors.kafka.dead_letters.records import decode_letter, decode_mark, encode_mark
+from walle_connectors.kafka.dead_letters.writing import TopicWriter
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.errors import EnvelopeError
+from walle_stream.ports import KeptLetter
+
+_log = logging.getLogger(__name__)
+
+MARKS_MAX: Final = 200
+"""Letters that one mark names at most."""
+
+_POLL_MS: Final = 200
+
+
+class KafkaDeadLetterArchive:
+    """Implements ``DeadLetterArchive``: letters in a topic, and marks beside them.
+
+    Marks are records of the same topic, so whoever replays from it sees them.
+    """
+
+    def __init__(self, model: KafkaDeadLetterModel) -> None:
+        """Connect; blocks.
+
+        Args:
+            model: Topic and connection.
+
+        Raises:
+            BrokerUnreachableError: No broker answers, or TLS is refused.
+            SourceError: The topic is not there.
+        """
+        self._model = model
+        shared = {name: getattr(model, name) for name in ("brokers", "tls", "client_id", "topic")}
+        self._client = TopicClient(KafkaSourceModel.model_validate(shared))
+        self._writer: TopicWriter | None = None
+
+    def replayed(self) -> set[str]:
+        """Return what is marked; see ``DeadLetterArchive.replayed``.
+
+        Raises:
+            SourceError: The topic cannot be read on.
+        """
+        found: set[str] = set()
+        for record in self._read():
+            found.update(decode_mark(record.headers))
+        return found
+
+    def letters(self) -> Iterator[KeptLetter]:
+        """Iterate over the letters; see ``DeadLetterArchive.letters``.
+
+        Yields:
+            By partition of the topic, in its order; what is no letter is passed over.
+
+        Raises:
+            SourceError: The topic cannot be read on.
+        """
+        for record in self._read():
+            try:
+                kept = decode_letter(record.value, record.headers)
+            except EnvelopeError as error:
+                place = f"{self._model.topic}[{record.partition}]@{record.offset}"
+                _log.warning("%s is passed over: %s", place, error)
+                continue
+            if kept is not None:
+                yield kept
+
+    def mark(self, idempotency_keys: Sequence[str]) -> None:
+        """Write marks; see ``DeadLetterArchive.mark``.
+
+        Raises:
+            TopicError: The topic does not take them.
+        """
+        if self._writer is None:
+            self._writer = TopicWriter(self._model, self._model.topic, self._model.max_bytes)
+        for some in batched(idempotency_keys, MARKS_MAX, strict=False):
+            self._writer.write(*encode_mark(some))
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _read(self) -> Iterator[Any]:
+        client, consumer = self._client, self._client.consumer
+        bounds = client.bounds(range(client.identity.partition_count))
+        for number, each in sorted(bounds.items()):
+            if each.begin == each.end:
+                continue
+            place = client.place(number)
+            with source_errors(client.topic):
+                consumer.assign([place])
+                consumer.seek(place, each.begin)
+            at = each.begin
+            while at < each.end:
+                with source_errors(client.topic):
+                    found = consumer.poll(_POLL_MS).get(place, ())
+                    # the last offsets may be of no record
+                    at = consumer.position(place, timeout_ms=0) or at
+                yield from (record for record in found if record.offset < each.end)

@@ -1,0 +1,24 @@
+"""Keys under ``spec.deadLetters`` of the connector ``kafka``."""
+
+from typing import Final
+
+from pydantic import Field
+
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka.tunnel_model import Codec, TopicName
+from walle_stream.spec.scalars import SizeBytes
+
+_MIB: Final = 1024 * 1024
+
+
+class KafkaDeadLetterModel(Connection):
+    """A topic for dead letters, with any number of partitions; pipelines may share one."""
+
+    topic: TopicName = Field(description="For dead letters; one record each.")
+    codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
+    max_bytes: SizeBytes = Field(
+        default=_MIB,
+        ge=16 * 1024,
+        le=_MIB,
+        description="The topic's max.message.bytes, or less: letters are cut to it.",
+    )

@@ -1,0 +1,191 @@
+"""A dead letter as a record of a topic: key, headers, value.
+
+The key is the device, where it is known; the value is the record that was refused, as it
+came, or its beginning. What goes with it stands in headers, as text, named as Kafka's own
+dead letter queues name theirs (KIP-298, KIP-1034), under a prefix of ours::
+
+    __walle.errors.v             version of this layout
+    __walle.errors.id            idempotency key: the same for every delivery
+    __walle.errors.pipeline      name of the pipeline
+    __walle.errors.incarnation, .lane, .number   whose letter: the data directory's, which of
+                                 its partitions, which of its letters
+    __walle.errors.route         decode, oversized, invalid, late, task, overflow
+    __walle.errors.message       one line for a person
+    __walle.errors.exception     class of the exception, where there was one
+    __walle.errors.origin        where it came from: topic[partition]@offset, file:line, ...
+    __walle.errors.topic, .partition, .offset    the same in parts, where it was a topic
+    __walle.errors.device        the device, where it is known
+    __walle.errors.task          the task whose run failed
+    __walle.errors.attempts      how often it ran; 0 for what is no run
+    __walle.errors.holds         record, page or message: what the value is
+    __walle.errors.digest        blake2b-128 of the whole record, hexadecimal
+    __walle.errors.size          bytes of the whole record; 0 where that is not known
+    __walle.errors.cut           true, only where the value is not the whole record
+
+A mark says that letters were replayed: no value, ``v`` and, once for each letter,
+``__walle.errors.replayed`` with its idempotency key. Rules of change: see ``wire.record``.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, cast, get_args
+
+from walle_stream.errors import EnvelopeError
+from walle_stream.ports import DeadLetter, DeadLetterRoute, Holds, KeptLetter
+from walle_stream.wire.headers import FoundHeaders, Headers
+
+LETTER_VERSION: Final = 1
+"""Version of the layout."""
+
+PREFIX: Final = "__walle.errors."
+"""Of all headers."""
+
+_ORIGIN: Final = re.compile(r"([A-Za-z0-9._-]{1,249})\[([0-9]{1,10})\]@([0-9]{1,19})")
+_TEXT_MAX_BYTES: Final = 2_048
+_RAW_CHARACTERS: Final = 1_024
+_WHAT: Final = "dead letter"
+_ROUTES: Final = get_args(DeadLetterRoute.__value__)
+_CONTENTS: Final = get_args(Holds.__value__)
+
+
+class LetterRecord(NamedTuple):
+    """One record of the topic."""
+
+    key: bytes | None
+    value: bytes
+    headers: Headers
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in the topic, beside its batch."""
+        headers = sum(len(name) + len(text) + 4 for name, text in self.headers)
+        return len(self.key or b"") + len(self.value) + headers + 32
+
+
+def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
+    """Make a record of a letter.
+
+    Args:
+        kept: The letter.
+        value_max_bytes: Most bytes of the value; more are cut.
+    """
+    letter = kept.letter
+    value = letter.record[:value_max_bytes]
+    fields = {
+        "v": str(LETTER_VERSION),
+        "id": kept.idempotency_key,
+        "pipeline": kept.pipeline,
+        "incarnation": kept.incarnation,
+        "lane": str(kept.partition),
+        "number": str(kept.number),
+        "route": letter.route,
+        "message": letter.reason,
+        "exception": letter.error,
+        "origin": letter.origin,
+        "device": letter.device_id,
+        "task": letter.task,
+        "attempts": str(letter.attempts),
+        "holds": letter.holds,
+        "digest": letter.digest,
+        "size": str(letter.size_bytes),
+    }
+    found = _ORIGIN.fullmatch(letter.origin)
+    if found is not None:
+        fields |= dict(zip(("topic", "partition", "offset"), found.groups(), strict=True))
+    if len(value) < letter.size_bytes or (value and not kept.is_whole):
+        fields["cut"] = "true"
+    headers: Headers = [
+        (PREFIX + name, text.encode(errors="replace")[:_TEXT_MAX_BYTES])
+        for name, text in fields.items()
+        if text
+    ]
+    key = letter.device_id.encode(errors="replace") or None
+    return LetterRecord(key, value, headers)
+
+
+def decode_letter(
+    value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+) -> KeptLetter | None:
+    """Read a letter; the inverse of ``encode_letter``.
+
+    Args:
+        value: The record's; not trusted, as the rest.
+        headers: The record's.
+
+    Returns:
+        The letter; None for a record that is none of ours, or a mark.
+
+    Raises:
+        EnvelopeError: Something is missing, altered or of another version.
+    """
+    own = [(name, text) for name, text in headers if name.startswith(PREFIX)]
+    if not own or any(name == PREFIX + "replayed" for name, _ in own):
+        return None
+    found = FoundHeaders(_WHAT, own)
+    _check_version(found)
+    route, holds = found.text(PREFIX + "route"), found.text(PREFIX + "holds")
+    if route not in _ROUTES or holds not in _CONTENTS:
+        raise EnvelopeError(f"a {_WHAT} has a header route or holds that means nothing")
+    record = value or b""
+    letter = DeadLetter(
+        route=cast("DeadLetterRoute", route),
+        reason=_lenient(found, "message"),
+        origin=_lenient(found, "origin"),
+        device_id=found.text(PREFIX + "device", ""),
+        task=found.text(PREFIX + "task", ""),
+        error=_lenient(found, "exception"),
+        raw=record[: 4 * _RAW_CHARACTERS].decode(errors="replace")[:_RAW_CHARACTERS],
+        digest=found.text(PREFIX + "digest", ""),
+        attempts=found.number(PREFIX + "attempts", is_signed=False),
+        holds=cast("Holds", holds),
+        size_bytes=found.number(PREFIX + "size", is_signed=False),
+        record=record,
+    )
+    kept = KeptLetter(
+        letter=letter,
+        pipeline=found.text(PREFIX + "pipeline"),
+        incarnation=found.text(PREFIX + "incarnation"),
+        partition=found.number(PREFIX + "lane", is_signed=False),
+        number=found.number(PREFIX + "number", is_signed=False),
+    )
+    if found.text(PREFIX + "id") != kept.idempotency_key:
+        raise EnvelopeError(f"a {_WHAT} has another id than its headers make: it was altered")
+    return kept
+
+
+def encode_mark(idempotency_keys: Sequence[str]) -> LetterRecord:
+    """Make the record that says that letters were replayed.
+
+    Args:
+        idempotency_keys: Theirs.
+    """
+    headers: Headers = [(PREFIX + "v", b"%d" % LETTER_VERSION)]
+    headers += [(PREFIX + "replayed", each.encode()) for each in idempotency_keys]
+    return LetterRecord(None, b"", headers)
+
+
+def decode_mark(headers: Iterable[tuple[str, bytes | None]]) -> list[str]:
+    """Return the idempotency keys that a mark names; none where a record is no mark.
+
+    Args:
+        headers: The record's; not trusted.
+    """
+    return [
+        (text or b"").decode(errors="replace")
+        for name, text in headers
+        if name == PREFIX + "replayed"
+    ]
+
+
+def _check_version(found: FoundHeaders) -> None:
+    given = found.get(PREFIX + "v")
+    if given != b"%d" % LETTER_VERSION:
+        raise EnvelopeError(
+            f"a {_WHAT} has layout version {(given or b'none').decode(errors='replace')}, this "
+            f"side reads {LETTER_VERSION}: use the version of walle_stream that wrote it"
+        )
+
+
+def _lenient(found: FoundHeaders, name: str) -> str:
+    # texts for people may be cut in the middle of a character
+    return found.get(PREFIX + name).decode(errors="replace")

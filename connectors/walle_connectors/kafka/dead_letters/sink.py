@@ -1,0 +1,252 @@
+"""The sink of dead letters: queued by partitions, sent by one thread, acknowledged one by one.
+
+No letter needs another one before it, so a failure is simple: the producer is ended, another
+one is made, and everything without acknowledgement is sent once more. A batch that is too
+large for the topic is sent letter by letter, each cut until it fits.
+"""
+
+import logging
+from collections.abc import Iterable
+from threading import Condition, Event, Thread
+from typing import Any, Final
+
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+
+from walle_connectors.kafka.connecting import (
+    close_producer,
+    connect,
+    halt_producer,
+    make_producer,
+)
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_connectors.kafka.dead_letters.records import LetterRecord, encode_letter
+from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, NeededTopic, check_topics
+from walle_stream.errors import BrokerUnreachableError, TunnelError
+from walle_stream.ports import KeptLetter
+
+_log = logging.getLogger(__name__)
+
+CLOSE_S: Final = 2.0
+"""How long closing waits for what is on its way."""
+
+_LINGER_MS: Final = 5
+_AGAIN_S: Final = 0.5  # before another producer, when one failed
+_REMIND_EVERY: Final = 60  # failures, half a minute
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+class _Letter:
+    __slots__ = ("kept", "record")
+
+    def __init__(self, kept: KeptLetter, max_bytes: int) -> None:
+        self.kept = kept
+        room = max_bytes - BATCH_OVERHEAD_BYTES
+        record = encode_letter(kept, room)
+        excess = record.size_bytes - room
+        self.record: LetterRecord = record
+        if excess > 0:
+            self.shorten(max(len(record.value) - excess, 0))
+
+    def shorten(self, value_max_bytes: int) -> None:
+        self.record = encode_letter(self.kept, value_max_bytes)
+
+
+class KafkaDeadLetterSink:
+    """Implements ``DeadLetterSink``. Thread-safe."""
+
+    def __init__(self, model: KafkaDeadLetterModel) -> None:
+        """Check the topic and begin to connect; blocks for some seconds at most.
+
+        Args:
+            model: Topic and connection.
+
+        Raises:
+            TopicError: A broker answers, but the topic is missing.
+        """
+        try:
+            check_topics(model, [_needed(model)])
+        except BrokerUnreachableError as error:
+            _log.warning("%s; dead letters wait in the data directory meanwhile", error)
+        self._model = model
+        self._condition = Condition()
+        self._stopped = Event()
+        self._waiting: dict[tuple[int, int], _Letter] = {}  # without acknowledgement
+        self._unsent: dict[tuple[int, int], None] = {}  # of these, in their order
+        self._acks: dict[int, list[int]] = {}
+        self._session = 0  # counts producers
+        self._failure: Exception | None = None  # of the producer at hand
+        self._failures = 0  # in a row
+        self._is_careful = False  # send them one by one
+        self._end: TunnelError | None = None
+        self._thread = Thread(target=self._run, name="walle-kafka-letters", daemon=True)
+        self._thread.start()
+
+    def send(self, kept: KeptLetter) -> None:
+        """Queue a letter; see ``DeadLetterSink.send``."""
+        place = kept.partition, kept.number
+        letter = _Letter(kept, self._model.max_bytes)
+        with self._condition:
+            self._waiting[place] = letter
+            self._unsent[place] = None
+            self._condition.notify_all()
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements; see ``DeadLetterSink.acks``.
+
+        Raises:
+            TunnelError: The thread has failed, whatever its reason: a bug.
+        """
+        with self._condition:
+            if self._end is not None:
+                raise self._end
+            return self._acks.pop(partition, ())
+
+    def close(self) -> None:
+        """Wait a little for what is on its way, then close; see ``DeadLetterSink.close``."""
+        with self._condition:
+            self._stopped.set()
+            self._condition.notify_all()
+        self._thread.join()
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - partitions must learn of it, whatever it is
+            _log.exception("sending dead letters to topic %r failed", self._model.topic)
+            with self._condition:
+                self._end = TunnelError(f"sending dead letters failed: {error}: see the log")
+
+    def _work(self) -> None:
+        model = self._model
+        purpose = f"sending dead letters to topic {model.topic!r}"
+        while not self._stopped.is_set():
+            with self._condition:
+                # most runs have none: no producer is made for them
+                self._condition.wait_for(lambda: self._waiting or self._stopped.is_set())
+            producer = connect(model, self._make, self._stopped, purpose)
+            if producer is None:
+                return
+            with self._condition:
+                self._session += 1
+                self._failure = None
+                self._unsent = dict.fromkeys(self._waiting)
+            self._pump(producer)
+            if self._failure is None:
+                close_producer(producer, CLOSE_S)
+                return
+            halt_producer(producer)
+            close_producer(producer, 0)
+            self._say(self._failure)
+            self._stopped.wait(_AGAIN_S)
+
+    def _make(self) -> Any:
+        model = self._model
+        # a client asks for a missing topic without a pause
+        check_topics(model, [_needed(model)])
+        producer = make_producer(model, model.codec, _LINGER_MS, model.max_bytes)
+        try:
+            producer.partitions_for(model.topic)
+        except KafkaError:
+            close_producer(producer, 0)
+            raise
+        return producer
+
+    def _pump(self, producer: Any) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(
+                    lambda: self._unsent or self._failure or self._stopped.is_set()
+                )
+                if self._failure is not None or not self._unsent:
+                    return
+                place = next(iter(self._unsent))
+                del self._unsent[place]
+                letter = self._waiting.get(place)
+                is_careful, session = self._is_careful, self._session
+            if letter is not None:
+                self._hand_over(producer, session, place, letter)
+            if is_careful:
+                self._await(place)
+
+    def _hand_over(
+        self, producer: Any, session: int, place: tuple[int, int], letter: _Letter
+    ) -> None:
+        # no lock is held: the producer's own are taken here, and ours in its callbacks
+        key, value, headers = letter.record
+        try:
+            future = producer.send(self._model.topic, value, key, headers)
+        except KafkaError as error:
+            self._on_error(session, place, error)
+            return
+        future.add_callback(self._on_ack, place, letter)
+        future.add_errback(self._on_error, session, place)
+
+    def _await(self, place: tuple[int, int]) -> None:
+        with self._condition:
+            self._condition.wait_for(
+                lambda: place not in self._waiting or self._failure or self._stopped.is_set()
+            )
+            if not self._unsent and self._failure is None:
+                self._is_careful = False
+
+    # Callbacks, in the producer's thread
+
+    def _on_ack(self, place: tuple[int, int], letter: _Letter, _metadata: Any) -> None:
+        with self._condition:
+            # by which producer does not matter: it is in the topic
+            if self._waiting.get(place) is letter:
+                self._settle(place)
+            self._failures = 0
+
+    def _on_error(self, session: int, place: tuple[int, int], error: Exception) -> None:
+        with self._condition:
+            if session != self._session or self._failure is not None:
+                return  # what a producer that failed had not sent
+            self._failure = error
+            if isinstance(error, _TOO_LARGE):
+                if self._is_careful:
+                    self._shorten(place)
+                # of several in a batch kafka-python does not say which
+                self._is_careful = True
+            self._condition.notify_all()
+
+    def _shorten(self, place: tuple[int, int]) -> None:
+        letter = self._waiting.get(place)
+        if letter is None:
+            return
+        size_bytes = len(letter.record.value)
+        if size_bytes:
+            letter.shorten(size_bytes // 2)
+            return
+        _log.error(
+            "dead letter %s is too large for topic %r even without its record and is not sent; it "
+            "stays in the data directory: raise max.message.bytes of the topic",
+            letter.kept.idempotency_key,
+            self._model.topic,
+        )
+        self._settle(place)
+
+    def _settle(self, place: tuple[int, int]) -> None:
+        del self._waiting[place]
+        self._unsent.pop(place, None)
+        partition, number = place
+        self._acks.setdefault(partition, []).append(number)
+        self._condition.notify_all()
+
+    def _say(self, error: Exception) -> None:
+        if isinstance(error, _TOO_LARGE):
+            return
+        if self._failures % _REMIND_EVERY == 0:
+            _log.warning(
+                "topic %r takes no dead letters: %s: %s; they are sent again",
+                self._model.topic,
+                type(error).__name__,
+                error,
+            )
+        self._failures += 1
+
+
+def _needed(model: KafkaDeadLetterModel) -> NeededTopic:
+    return NeededTopic(model.topic, "spec.deadLetters.topic")

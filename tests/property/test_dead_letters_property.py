@@ -1,0 +1,137 @@
+"""Every record that is refused has exactly one dead letter, here and at the sink, through any deaths."""
+
+import json
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.property.test_recovery_property import CountingPool, Life
+from walle_connectors.kafka.source.records import BatchMaker, Record
+from walle_stream.actors.letter_rows import read_letters
+from walle_stream.actors.runs import OnError
+from walle_stream.actors.turn import Delivery
+from walle_stream.store import keys
+from walle_stream.store.partition import PartitionStore
+from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.vm.results import GroupResult, RunResult
+
+MAX_BYTES = 2_000
+BAD = [
+    (b"d1", b"{"),
+    (b"d1", b"\xff"),
+    (b"d1", None),
+    (b"d2", b"[]"),
+    (b"d2", b'{"id":"x"}'),
+    (b"d2", b'{"x":"' + b"y" * MAX_BYTES + b'"}'),
+    (None, b"{}"),
+    (b"", b"{}"),
+    (b"\xff", b"{}"),
+]
+
+
+class FailingPool(CountingPool):
+    """Fails at some pages, always or for some attempts; what it says of one is the same each time."""
+
+    def _group(self, device_id, state, runs):
+        results, count = [], int(state.get("count", b"0"))
+        for position, clock_ms, page in runs:
+            if page[1].endswith("!"):
+                results.append(RunResult(ok=False, error="KeyError", message=f"page {page[1]}"))
+                continue
+            count += 1
+            emit = msgspec.json.encode([count, position, clock_ms, page])
+            results.append(RunResult(ok=True, emits=[(emit, b"")]))
+        return GroupResult(device_id, {"count": b"%d" % count}, results)
+
+
+class Sink:
+    """Outlives deaths; acknowledges every other time it is asked."""
+
+    def __init__(self):
+        self.taken, self.pending, self.asked = {}, [], 0
+
+    def send(self, kept):
+        known = self.taken.setdefault(kept.idempotency_key, kept)
+        assert known == kept
+        self.pending.append(kept.number)
+
+    def acks(self, _partition):
+        self.asked += 1
+        if self.asked % 2:
+            return []
+        pending, self.pending = self.pending, []
+        return pending
+
+
+def good(number, *, fails):
+    given = {"page_id": "p", "page_instance": f"{number}!" if fails else f"{number}"}
+    for kind in ("page_enter", "page_exit"):
+        value = {**given, "id": kind, "kind": kind, "event_time_ms": 10 * number}
+        yield b"d%d" % (number % 3), json.dumps(value).encode()
+
+
+def made(steps):
+    rows = []
+    for number, step in enumerate(steps):
+        rows += good(number, fails=step == "fail") if isinstance(step, str) else [BAD[step]]
+    return [Record(offset, 1_000 + offset, *row) for offset, row in enumerate(rows)]
+
+
+def run(folder, records, cuts, deaths, attempts):
+    life = Life(folder, 30, 10**6, SequencePolicy(page_timeout_ms=10**9))
+    sink, life.pool = Sink(), FailingPool()
+    on_error = {task: OnError(attempts, 0) for task in life.plan.triggers}
+    life.plan = msgspec.structs.replace(
+        life.plan, sink=sink, pipeline="p", incarnation="ab", on_error=on_error
+    )
+    host, maker = life.open(), BatchMaker("raw", MAX_BYTES)
+    bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        batch = maker.make(0, records[start:end], b"%d" % end)
+        if number in deaths:
+            host.take([Delivery(maker.make(0, records[start:end], b"%d" % end), 0.0)])
+            host.abandon()  # taken, not committed
+            host = life.open()
+        host.deliver(Delivery(batch, 0.0))
+        if number + 1 in deaths:
+            host.abandon()  # committed, and some not sent
+            host = life.open()
+    host.close(1e12)
+    with PartitionStore.open(folder / "rows", read_only=True) as store:
+        assert list(store.scan(keys.UNSENT_LETTER_PREFIX)) == []
+        return dict(read_letters(store)), sink.taken
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(["ok", "fail"]), st.integers(0, len(BAD) - 1)), max_size=40),
+    st.lists(st.integers(1, 60), max_size=8),
+    st.sets(st.integers(0, 8)),
+    st.integers(1, 3),
+)
+def test_every_refused_record_has_exactly_one_letter(steps, cuts, deaths, attempts):
+    records = made(steps)
+    with tempfile.TemporaryDirectory() as folder:
+        kept, taken = run(Path(folder), records, cuts, deaths, attempts)
+    letters = list(kept.values())
+    refused = {
+        f"raw[0]@{each.offset}": each.value or b""
+        for each in records
+        if (each.key, each.value) in BAD
+    }
+    own = [each for each in letters if each.route != "task"]
+    assert len(own) == len(refused)
+    assert {each.origin: each.record for each in own} == refused
+    assert {each.attempts for each in letters if each.route == "task"} <= {attempts}
+    assert {
+        number: each.letter
+        for number, each in zip((k.number for k in taken.values()), taken.values(), strict=True)
+    } == kept
+    # the same whatever died, and wherever batches were cut
+    with tempfile.TemporaryDirectory() as folder:
+        whole, _ = run(Path(folder), records, [], [], attempts)
+    assert sorted(map(str, whole.values())) == sorted(map(str, letters))

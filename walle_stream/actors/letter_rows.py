@@ -1,0 +1,120 @@
+"""Dead letters as rows of a partition: the letter, its record, and whether a sink has it.
+
+The letter is JSON and begins with what people read; its record stands in a row of its own,
+and only where it is more than the letter shows. Both stay. The mark of a letter that the sink
+has not acknowledged is written with it and deleted in a later commit, as frames are.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final, Protocol
+
+import msgspec
+
+from walle_stream.ports import DeadLetter
+from walle_stream.store import keys
+from walle_stream.store.transaction import Transaction
+
+_DECODER: Final = msgspec.json.Decoder(DeadLetter)
+
+
+class LetterReader(Protocol):
+    """What is needed of a partition's database for reading."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the committed value of a key."""
+        ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the committed keys with a prefix, ascending."""
+        ...
+
+    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the committed keys in start ≤ key < end, ascending."""
+        ...
+
+
+def encode_letter(letter: DeadLetter) -> bytes:
+    """Return a letter as JSON, without its record.
+
+    Args:
+        letter: The letter.
+    """
+    fields = msgspec.structs.asdict(letter)
+    del fields["record"]
+    return msgspec.json.encode(fields)
+
+
+def decode_letter(row: bytes) -> DeadLetter:
+    """Read a letter, without its record; the inverse of ``encode_letter``.
+
+    Args:
+        row: Its JSON; of earlier versions, too.
+    """
+    return _DECODER.decode(row)
+
+
+def put_letter(
+    transaction: Transaction, number: int, letter: DeadLetter, *, is_to_send: bool
+) -> None:
+    """Write a letter's rows.
+
+    Args:
+        transaction: Gets them.
+        number: The letter's.
+        letter: With its record.
+        is_to_send: Whether there is a sink, which has it not yet.
+    """
+    transaction.put(keys.dead_letter_key(number), encode_letter(letter))
+    if letter.record and letter.record != letter.raw.encode():
+        transaction.put(keys.letter_record_key(number), letter.record)
+    if is_to_send:
+        transaction.put(keys.unsent_letter_key(number), b"")
+
+
+def read_letters(store: LetterReader) -> Iterator[tuple[int, DeadLetter]]:
+    """Iterate over all letters with their records, by number.
+
+    Args:
+        store: The partition's database.
+    """
+    for key, row in store.scan(keys.DEAD_LETTER_PREFIX):
+        number = keys.parse_number(key)
+        yield number, _with_record(store, number, row)
+
+
+def read_unsent(store: LetterReader, after: int) -> Iterator[tuple[int, DeadLetter]]:
+    """Iterate over the letters that the sink has not acknowledged, by number.
+
+    Args:
+        store: The partition's database.
+        after: Only those with higher numbers.
+    """
+    start, end = keys.unsent_letter_key(after + 1), keys.unsent_letter_key(2**64 - 1)
+    for key, _ in store.scan_range(start, end):
+        number = keys.parse_number(key)
+        row = store.get(keys.dead_letter_key(number))
+        if row is not None:
+            yield number, _with_record(store, number, row)
+
+
+def drop_marks(transaction: Transaction, numbers: Iterable[int]) -> None:
+    """Delete the marks of letters that the sink has.
+
+    Args:
+        transaction: Gets the deletions.
+        numbers: Which letters.
+    """
+    for number in numbers:
+        transaction.delete(keys.unsent_letter_key(number))
+
+
+def _with_record(store: LetterReader, number: int, row: bytes) -> DeadLetter:
+    letter = decode_letter(row)
+    record = store.get(keys.letter_record_key(number))
+    if record is None:
+        record = letter.raw.encode()
+        # a letter of an earlier version holds the beginning alone
+        if blake2b(record, digest_size=16).hexdigest() != letter.digest and not letter.size_bytes:
+            return letter
+    return msgspec.structs.replace(letter, record=record)

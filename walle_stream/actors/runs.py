@@ -1,0 +1,281 @@
+"""Runs the tasks that a turn woke, and tries again what its task says.
+
+A run that failed is tried again with the same input: the same state, page, clock and seed. So
+that the later runs of its device see what it leaves, the device's runs of that task are taken
+one by one then, from the state before the first of them; nothing was committed. What only the
+input decides gives the same whenever it is done, also after a death.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event as Flag
+from typing import Final
+
+import msgspec
+
+from walle_stream.actors.dead_letters import run_dead_letter
+from walle_stream.actors.doubt import Doubt
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.faults import crash_point
+from walle_stream.ports import DeadLetter
+from walle_stream.stream.machine import RunTask
+from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult, VmPool
+
+_log = logging.getLogger(__name__)
+_script_log = logging.getLogger("walle_stream.script")
+
+PAUSE_MAX_MS: Final = 2_000
+"""Longest pause between two attempts: the partition waits for it."""
+
+_NO_RUN: Final = "Quarantined"  # the error of a run that was not let begin
+
+
+class OnError(msgspec.Struct, frozen=True):
+    """What becomes of a task's run that fails."""
+
+    attempts: int = 1
+    """Runs in all, ≥ 1."""
+    backoff_ms: int = 100
+    """Pause before the second, doubled for each further one."""
+    leaves_letter: bool = True
+    """Whether a run that failed for good is a dead letter."""
+
+    def pause_ms(self, failures: int) -> int:
+        """Return how long to wait.
+
+        Args:
+            failures: Attempts that were made, ≥ 1.
+        """
+        return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
+
+
+class Done(msgspec.Struct):
+    """What the runs of a turn did."""
+
+    emitted: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
+    """Of runs that succeeded."""
+    calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
+    """Of those among them that call the cloud."""
+    dead_letters: list[DeadLetter] = []
+    failures: int = 0
+    """Runs that failed for good."""
+
+
+class TaskRuns:
+    """Runs of one partition. One thread, the device host's; blocks on VMs and pauses."""
+
+    def __init__(
+        self,
+        pool: VmPool,
+        rows: PartitionRows,
+        states: TaskStates,
+        on_error: Mapping[str, OnError],
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        """Take over what an opened partition has.
+
+        Args:
+            pool: Where scripts run.
+            rows: Get what runs changed.
+            states: Of the partition's devices.
+            on_error: By task; ``OnError()`` for any other.
+            wait: Waits for seconds; in tests another.
+        """
+        self._pool = pool
+        self._rows = rows
+        self._states = states
+        self._on_error = on_error
+        self._wait = wait or Flag().wait
+
+    def run(self, runs: Sequence[RunTask], doubt: Doubt) -> Done:
+        """Run tasks, a call per task; state changes go into the commit at hand.
+
+        Args:
+            runs: Woken by the turn.
+            doubt: Of the partition.
+
+        Raises:
+            WalleError: VMs failed; nothing may be committed.
+        """
+        done = Done()
+        crash_point("vm.before")
+        doubt.take()
+        for task, by_device in _by_task(runs).items():
+            self._run_task(task, by_device, done, is_doubtful=doubt.is_doubtful)
+        crash_point("vm.after")
+        return done
+
+    def _run_task(
+        self, task: str, by_device: dict[str, list[RunTask]], done: Done, *, is_doubtful: bool
+    ) -> None:
+        on_error = self._on_error.get(task) or OnError()
+        states_of = self._states.of_task(task)
+        groups: list[DeviceGroup] = [
+            (
+                device_id,
+                states_of(device_id),
+                [(run.position, run.clock_ms, run.page) for run in device_runs],
+            )
+            for device_id, device_runs in by_device.items()
+        ]
+        found = self._pool.run(task, groups, is_doubtful=is_doubtful)
+        attempts: dict[tuple[str, int], int] = {}
+        if on_error.attempts > 1:
+            again = _Again(self._pool, task, on_error, self._wait, is_doubtful=is_doubtful)
+            found = again.run(groups, found, attempts)
+        changed: dict[str, dict[str, bytes | None]] = {}
+        for given, group in zip(groups, found, strict=True):
+            device_id, state, _ = given
+            if group.state:
+                apply_changes(state, group.state)
+                changed[device_id] = group.state
+            for index, (run, result) in enumerate(
+                zip(by_device[device_id], group.runs, strict=True)
+            ):
+                _log_script(run, result.logs)
+                if result.ok:
+                    done.emitted.append((run, result.emits))
+                    if result.calls:
+                        done.calls.append((run, result.calls))
+                    continue
+                done.failures += 1
+                tried = attempts.get((device_id, index), result.error != _NO_RUN)
+                _log_failure(run, result, int(tried))
+                if on_error.leaves_letter:
+                    done.dead_letters.append(run_dead_letter(run, result, int(tried)))
+        self._rows.put_task_states(task, changed)
+
+
+class _Lane:
+    """Runs of one device that are taken one by one."""
+
+    def __init__(self, given: DeviceGroup, failed: int, first: GroupResult) -> None:
+        self.device_id, state, self.runs = given
+        self.state = dict(state)
+        self.changed: dict[str, bytes | None] = {}
+        self.results: list[RunResult] = []
+        self.failures = {failed: 1}  # by index of the run
+        self.last = {failed: first.runs[failed]}
+        self._failed = failed
+        self._first = first
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.results) == len(self.runs)
+
+    @property
+    def index(self) -> int:
+        return len(self.results)
+
+    def group(self) -> DeviceGroup:
+        return self.device_id, self.state, self.runs[self.index : self.index + 1]
+
+    def take(self, found: GroupResult, attempts: int) -> None:
+        index, [result] = self.index, found.runs
+        if result.ok:
+            apply_changes(self.state, found.state)
+            self.changed.update(found.state)
+            self.results.append(result)
+            return
+        if result.error == _NO_RUN:
+            if index < self._failed:
+                # its strikes were enough: what came before it has succeeded, and stays so
+                self.results = self._first.runs
+                self.changed = self._first.state
+            else:
+                # what led to the quarantine says more than that there is one
+                self.results.append(self.last.get(index, result))
+            return
+        self.failures[index] = self.failures.get(index, 0) + 1
+        self.last[index] = result
+        if self.failures[index] >= attempts:
+            self.results.append(result)
+
+
+class _Again:
+    """Tries the runs of one call again, where some of them failed."""
+
+    def __init__(
+        self,
+        pool: VmPool,
+        task: str,
+        on_error: OnError,
+        wait: Callable[[float], object],
+        *,
+        is_doubtful: bool,
+    ) -> None:
+        self._pool = pool
+        self._task = task
+        self._on_error = on_error
+        self._wait = wait
+        self._is_doubtful = is_doubtful
+
+    def run(
+        self,
+        groups: Sequence[DeviceGroup],
+        found: list[GroupResult],
+        attempts: dict[tuple[str, int], int],
+    ) -> list[GroupResult]:
+        """Return the results, with those of devices with failed runs made anew."""
+        lanes = {}
+        for place, (given, group) in enumerate(zip(groups, found, strict=True)):
+            failed = _first_failed(group.runs)
+            if failed is not None:
+                lanes[place] = _Lane(given, failed, group)
+        waiting = list(lanes.values())
+        while waiting:
+            pauses = [self._on_error.pause_ms(n) for n in map(_failures, waiting) if n]
+            if pauses:
+                _log.info("task %s: %d runs are tried again", self._task, len(pauses))
+                self._wait(max(pauses) / 1000.0)
+            done = self._pool.run(
+                self._task, [lane.group() for lane in waiting], is_doubtful=self._is_doubtful
+            )
+            for lane, group in zip(waiting, done, strict=True):
+                lane.take(group, self._on_error.attempts)
+            waiting = [lane for lane in waiting if not lane.is_done]
+        results = list(found)
+        for place, lane in lanes.items():
+            results[place] = GroupResult(lane.device_id, lane.changed, lane.results)
+            attempts.update({(lane.device_id, index): n for index, n in lane.failures.items()})
+        return results
+
+
+def _failures(lane: _Lane) -> int:
+    return lane.failures.get(lane.index, 0)
+
+
+def _first_failed(runs: Sequence[RunResult]) -> int | None:
+    for index, result in enumerate(runs):
+        if not result.ok and result.error != _NO_RUN:
+            return index
+    return None
+
+
+def _by_task(runs: Sequence[RunTask]) -> dict[str, dict[str, list[RunTask]]]:
+    by_task: dict[str, dict[str, list[RunTask]]] = {}
+    for run in runs:
+        by_device = by_task.get(run.task)
+        if by_device is None:
+            by_device = by_task[run.task] = {}
+        device_runs = by_device.get(run.device_id)
+        if device_runs is None:
+            by_device[run.device_id] = [run]
+        else:
+            device_runs.append(run)
+    return by_task
+
+
+def _log_failure(run: RunTask, result: RunResult, attempts: int) -> None:
+    ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
+    times = f" {attempts} times" if attempts > 1 else ""
+    _log.info("a run failed%s: %s", times, result.message, extra=ids)
+
+
+def _log_script(run: RunTask, lines: list[tuple[str, str]]) -> None:
+    if not lines:
+        return
+    ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
+    for level, text in lines:
+        _script_log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text, extra=ids)

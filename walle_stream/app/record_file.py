@@ -1,0 +1,116 @@
+"""A file as the target of a replay: one line per record, as the source had it.
+
+Pages of failed runs become their events, so that the file can be the source of a pipeline
+that runs the corrected script over them. The file is there as a whole or not at all.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream.errors import SourceError
+from walle_stream.ports import KeptLetter
+
+_ENDS: Final = (b"\n", b"\r")
+_decode_page: Final = msgspec.json.Decoder(list[Any]).decode
+_PAGE_PARTS: Final = 6
+
+
+class RecordFile:
+    """Implements ``RecordReturn``, but for its end: what was put counts with ``commit``."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin a file beside the one that it becomes.
+
+        Args:
+            path: Must not be there yet: it may hold what somebody corrected.
+
+        Raises:
+            SourceError: It is there, or cannot be written.
+        """
+        if path.exists():
+            raise SourceError(f"{path} is there already: name another file after --to")
+        self._path = path
+        self._part = path.with_name(f"{path.name}.part")
+        try:
+            self._stream = self._part.open("wb")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def put(self, kept: KeptLetter) -> None:
+        """Write a record's line, or a line per event of a page; see ``RecordReturn.put``.
+
+        Raises:
+            SourceError: The file cannot be written.
+        """
+        letter = kept.letter
+        if letter.holds == "page":
+            lines = _event_lines(letter.device_id, letter.record)
+        else:
+            lines = [letter.record.rstrip(b"\r\n")]
+        try:
+            for line in lines:
+                # a record of a topic may have line ends in it: between values they mean nothing
+                self._stream.write(line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def flush(self) -> None:
+        """Write what was put to the disk; see ``RecordReturn.flush``.
+
+        Raises:
+            SourceError: The file cannot be written.
+        """
+        try:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def commit(self) -> None:
+        """Give the file its name.
+
+        Raises:
+            SourceError: It cannot be written.
+        """
+        self.flush()
+        try:
+            self._stream.close()
+            self._part.replace(self._path)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def close(self) -> None:
+        """Remove what was not committed; may be called twice."""
+        self._stream.close()
+        self._part.unlink(missing_ok=True)
+
+    def _unwritable(self, error: OSError) -> SourceError:
+        return SourceError(
+            f"{self._path} cannot be written: {error.strerror or error}: name another file after "
+            "--to; no letter is marked"
+        )
+
+
+def _event_lines(device_id: str, record: bytes) -> list[bytes]:
+    page = _decode_page(record)
+    if len(page) != _PAGE_PARTS:
+        return []  # a reply of the cloud woke the run: there are no events
+    page_id, page_instance, _, _, _, rows = page
+    return [
+        msgspec.json.encode(
+            {
+                "device_id": device_id,
+                "id": event_id,
+                "kind": kind,
+                "page_id": page_id,
+                "page_instance": page_instance,
+                "event_time_ms": event_time_ms,
+                "ingest_time_ms": ingest_time_ms,
+                "contents": contents or {},
+            }
+        )
+        for event_id, kind, event_time_ms, ingest_time_ms, contents in rows
+    ]

@@ -1,0 +1,154 @@
+"""Gives the records of dead letters to their source again, each letter once.
+
+Letters come from a data directory or from a sink's archive, records go to the source or
+into a file. A letter is marked after its record is durable, some hundreds at a time: a death
+in between replays those again, with the same idempotency keys.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from walle_stream.ports import DeadLetterRoute, KeptLetter, RecordReturn
+
+MARK_EVERY: Final = 500
+"""Letters between two marks."""
+
+type Mark = Callable[[Sequence[str]], None]
+"""Marks letters by their idempotency keys."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which letters are replayed."""
+
+    pipeline: str = ""
+    """Only this pipeline's; any when empty."""
+    route: DeadLetterRoute | None = None
+    task: str | None = None
+    device_id: str | None = None
+    limit: int | None = None
+    """Most letters."""
+    is_again: bool = False
+    """Also those that were replayed before."""
+    takes_pages: bool = False
+    """Whether the target also has a use for the pages of failed runs."""
+
+    def names(self, kept: KeptLetter) -> bool:
+        """Say whether a letter is one that was asked for.
+
+        Args:
+            kept: The letter.
+        """
+        letter = kept.letter
+        return (
+            self.pipeline in {"", kept.pipeline}
+            and self.route in {None, letter.route}
+            and self.task in {None, letter.task}
+            and self.device_id in {None, letter.device_id}
+        )
+
+
+class ReplayReport(msgspec.Struct):
+    """What a replay did."""
+
+    replayed: int = 0
+    """Letters; in a dry run those that would have been."""
+    size_bytes: int = 0
+    """Of their records."""
+    skipped: dict[str, int] = {}
+    """Letters that were asked for and not replayed, by reason."""
+
+    def skip(self, reason: str) -> None:
+        """Count a letter.
+
+        Args:
+            reason: Why it was left out.
+        """
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+
+
+def replay(
+    letters: Iterable[KeptLetter],
+    done: set[str],
+    wanted: Wanted,
+    target: RecordReturn | None,
+    mark: Mark,
+    on_progress: Callable[[int], None],
+) -> ReplayReport:
+    """Replay letters; blocks.
+
+    Args:
+        letters: All there are; one may come several times.
+        done: Idempotency keys of those that were replayed before; added to.
+        wanted: Which of them.
+        target: Takes the records; None for a dry run.
+        mark: Marks letters whose records are durable.
+        on_progress: Told how many were replayed, at each mark.
+
+    Returns:
+        What was done.
+
+    Raises:
+        WalleError: The target or the marks failed: what was marked is done.
+    """
+    report, unmarked = ReplayReport(), _Unmarked(target, mark)
+    seen: set[str] = set()
+    for kept in letters:
+        key = kept.idempotency_key
+        if key in seen or not wanted.names(kept):
+            continue
+        seen.add(key)
+        if wanted.limit is not None and report.replayed >= wanted.limit:
+            break
+        reason = _hindrance(kept, done, wanted)
+        if reason:
+            report.skip(reason)
+            continue
+        unmarked.put(kept)
+        report.replayed += 1
+        report.size_bytes += len(kept.letter.record)
+        if unmarked.is_due:
+            unmarked.settle()
+            on_progress(report.replayed)
+    unmarked.settle()
+    return report
+
+
+def _hindrance(kept: KeptLetter, done: set[str], wanted: Wanted) -> str:
+    letter = kept.letter
+    if letter.holds == "message":
+        return "a message that came down, no record of the source"
+    if letter.holds == "page" and not wanted.takes_pages:
+        return "the page of a failed run, no record of the source: see --to"
+    if not wanted.is_again and kept.idempotency_key in done:
+        return "replayed before: see --again"
+    if not letter.record:
+        return "empty"
+    if not kept.is_whole:
+        return "only the beginning of the record was kept"
+    return ""
+
+
+class _Unmarked:
+    """Letters whose records were put, and are not marked yet."""
+
+    def __init__(self, target: RecordReturn | None, mark: Mark) -> None:
+        self._target = target
+        self._mark = mark
+        self._keys: list[str] = []
+
+    @property
+    def is_due(self) -> bool:
+        return len(self._keys) >= MARK_EVERY
+
+    def put(self, kept: KeptLetter) -> None:
+        if self._target is not None:
+            self._target.put(kept)
+            self._keys.append(kept.idempotency_key)
+
+    def settle(self) -> None:
+        if self._target is not None and self._keys:
+            self._target.flush()
+            self._mark(self._keys)
+            self._keys = []

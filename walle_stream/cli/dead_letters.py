@@ -1,0 +1,189 @@
+"""``walle dead-letters``: list what could not be processed, and give it to the source again."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import msgspec
+
+from walle_stream.actors.letter_rows import encode_letter
+from walle_stream.app.connectors import ConnectorModels, load_connector
+from walle_stream.app.letters import dead_letters, kept_letters
+from walle_stream.app.record_file import RecordFile
+from walle_stream.app.replay import Mark, ReplayReport, Wanted, replay
+from walle_stream.app.resources import find_definition
+from walle_stream.errors import SpecFileError
+from walle_stream.ports import KeptLetter, RecordReturn
+from walle_stream.spec.loader import LoadedPipeline, load_pipeline
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.replayed import ReplayedLetters, read_replayed
+
+
+class _Package(msgspec.Struct, frozen=True):
+    name: str
+
+
+type _Loaded = LoadedPipeline[_Package]
+
+
+def listing(options: argparse.Namespace) -> int:
+    """Print the dead letters of a data directory that were asked for."""
+    for letter in dead_letters(options.data_dir):
+        if (
+            options.route in {None, letter.route}
+            and options.task in {None, letter.task}
+            and options.device in {None, letter.device_id}
+        ):
+            if options.json:
+                print(encode_letter(letter).decode())
+            else:
+                task = f" task {letter.task!r}" if letter.task else ""
+                times = f" after {letter.attempts} attempts" if letter.attempts > 1 else ""
+                reason = _one_line(letter.reason)
+                print(f"{letter.route:<10}{letter.origin}{task}{times}: {reason}")
+    return 0
+
+
+def replaying(options: argparse.Namespace) -> int:
+    """Put the records of dead letters back.
+
+    Args:
+        options: Parsed arguments of the sub-command.
+
+    Raises:
+        SpecFileError: FILE is wrong, is missing, or its connectors lack what is asked for.
+        WalleError: Letters, target or marks cannot be used; what is marked is done.
+    """
+    loaded = _load(options)
+    with ExitStack() as stack:
+        letters, done, mark = _open_letters(stack, options, loaded)
+        target = None if options.dry_run else _open_target(stack, options, loaded)
+        waiting: list[str] = []
+        is_file = isinstance(target, RecordFile)
+        wanted = Wanted(
+            pipeline=loaded.pipeline.metadata.name if loaded else "",
+            route=options.route,
+            task=options.task,
+            device_id=options.device,
+            limit=options.limit,
+            is_again=options.again,
+            takes_pages=options.to is not None,
+        )
+        with _progress() as on_progress:
+            # a file counts with its end, and so do the marks of what is in it
+            told: Mark = waiting.extend if is_file else mark
+            report = replay(letters(), done, wanted, target, told, on_progress)
+        if isinstance(target, RecordFile) and report.replayed:
+            target.commit()
+            mark(waiting)
+    _show(options, report)
+    return 0
+
+
+def _load(options: argparse.Namespace) -> _Loaded | None:
+    if options.file is None:
+        if options.from_topic or (options.to is None and not options.dry_run):
+            raise SpecFileError(
+                "walle dead-letters replay needs FILE, the pipeline, to know its topics; without "
+                "it only --data-dir with --to OUT or --dry-run works"
+            )
+        return None
+    return load_pipeline(
+        find_definition(options.file),
+        options.set,
+        connector_models=ConnectorModels(),
+        read_package=lambda path: _Package(path.stem),
+    )
+
+
+def _open_letters(
+    stack: ExitStack, options: argparse.Namespace, loaded: _Loaded | None
+) -> tuple[Callable[[], Iterator[KeptLetter]], set[str], Mark]:
+    if loaded is not None and options.from_topic:
+        spec = loaded.pipeline.spec.dead_letters
+        if spec is None:
+            raise SpecFileError(f"{loaded.file}: has no spec.deadLetters to replay from")
+        archive = _part(loaded, spec.connector, "open_archive", "spec.deadLetters")(
+            loaded.dead_letters
+        )
+        stack.callback(archive.close)
+        return archive.letters, archive.replayed(), archive.mark
+    path = options.data_dir
+    with DataDir.open_read_only(path) as opened:
+        meta = opened.meta
+    if loaded is not None:
+        name = loaded.pipeline.metadata.name
+        if meta.pipeline != name:
+            raise SpecFileError(
+                f"{path} is of pipeline {meta.pipeline!r}, {loaded.file} defines {name!r}: give "
+                "those that belong together"
+            )
+        if options.to is None and not options.dry_run:
+            source = load_connector(loaded.pipeline.spec.source.connector).open(loaded.source)
+            source.check_fingerprint(meta.source)
+    if options.dry_run:
+        return lambda: kept_letters(path), read_replayed(path), lambda _: None
+    marks = stack.enter_context(ReplayedLetters.open(path))
+    return lambda: kept_letters(path), marks.read(), marks.add
+
+
+def _open_target(
+    stack: ExitStack, options: argparse.Namespace, loaded: _Loaded | None
+) -> RecordReturn:
+    target: RecordReturn
+    if options.to is not None:
+        target = RecordFile(options.to)
+    elif loaded is not None:
+        connector = loaded.pipeline.spec.source.connector
+        target = _part(loaded, connector, "open_return", "spec.source")(loaded.source)
+    else:
+        raise SpecFileError("walle dead-letters replay needs FILE or --to OUT")
+    stack.callback(target.close)
+    return target
+
+
+def _part(loaded: _Loaded, connector: str, name: str, place: str) -> Callable[[Any], Any]:
+    found: Callable[[Any], Any] | None = getattr(load_connector(connector), name, None)
+    if found is None:
+        raise SpecFileError(
+            f"{loaded.file}: {place} has the connector {connector!r}, which cannot be written to: "
+            "write the records into a file with --to OUT"
+        )
+    return found
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    # imported where used: the other commands have no progress
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    is_quiet = sys.stderr is None or not sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=is_quiet, transient=True) as bar:
+        shown = bar.add_task("replaying", total=None)
+
+        def update(count: int) -> None:
+            bar.update(shown, completed=count, description=f"replayed {count:,} letters")
+
+        yield update
+
+
+def _show(options: argparse.Namespace, report: ReplayReport) -> None:
+    if options.json:
+        fields = {**msgspec.structs.asdict(report), "dry_run": options.dry_run}
+        print(msgspec.json.encode(fields).decode())
+        return
+    verb = "would be replayed" if options.dry_run else "replayed"
+    print(f"{report.replayed:,} letters {verb}, {report.size_bytes:,} bytes")
+    for reason, count in _by_count(report.skipped):
+        print(f"{count:,} left out: {reason}")
+
+
+def _by_count(skipped: dict[str, int]) -> Sequence[tuple[str, int]]:
+    return sorted(skipped.items(), key=lambda each: (-each[1], each[0]))
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,129 @@
+"""Which dead letters of a data directory were replayed: a file that only grows.
+
+It stands beside the databases, not in them, since a run may have these open: whoever
+replays appends, one at a time. A line is one letter.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.errors import StoreCorruptedError, StoreError, StoreFullError, StoreLockedError
+
+REPLAYED_NAME: Final = "replayed.jsonl"
+"""The file's name in the data directory."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class ReplayedLetters:
+    """Marks of one data directory. Use it within ``open``."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Take over an opened file; use ``open``.
+
+        Args:
+            path: For messages.
+            descriptor: Open for reading and appending, and locked.
+        """
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    @contextmanager
+    def open(cls, data_dir: Path) -> Iterator["ReplayedLetters"]:
+        """Open the marks for one who replays.
+
+        Args:
+            data_dir: The data directory.
+
+        Yields:
+            The marks.
+
+        Raises:
+            StoreLockedError: Somebody else replays.
+            StoreError: The file cannot be used.
+        """
+        path = data_dir / REPLAYED_NAME
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be opened: {error}: correct its rights") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreLockedError(
+                    f"another process replays dead letters of {data_dir}: wait for its end"
+                ) from error
+            yield cls(path, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self) -> set[str]:
+        """Return the idempotency keys of letters that were replayed.
+
+        Raises:
+            StoreCorruptedError: The file is damaged.
+        """
+        # of one who died while he wrote: its letters are not marked
+        data = self._path.read_bytes()
+        os.ftruncate(self._descriptor, data.rfind(b"\n") + 1)
+        return _decode(self._path, data)
+
+    def add(self, idempotency_keys: Sequence[str]) -> None:
+        """Mark letters; on the disk when it returns.
+
+        Args:
+            idempotency_keys: Theirs.
+
+        Raises:
+            StoreFullError: The disk is full.
+            StoreError: The file cannot be written.
+        """
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in idempotency_keys)
+        try:
+            view = memoryview(lines)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            kind = StoreFullError if error.errno in _FULL else StoreError
+            raise kind(
+                f"{self._path} cannot be written ({error}): what was replayed last is not marked, "
+                "and would be replayed again"
+            ) from error
+
+
+def read_replayed(data_dir: Path) -> set[str]:
+    """Return the idempotency keys of letters that were replayed; changes nothing.
+
+    Args:
+        data_dir: The data directory.
+
+    Raises:
+        StoreCorruptedError: The file is damaged.
+        StoreError: It cannot be read.
+    """
+    path = data_dir / REPLAYED_NAME
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error}: correct its rights") from error
+    return _decode(path, data)
+
+
+def _decode(path: Path, data: bytes) -> set[str]:
+    whole, _, _ = data.rpartition(b"\n")
+    try:
+        return {msgspec.json.decode(line, type=str) for line in whole.splitlines() if line}
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StoreCorruptedError(
+            f"{path} is damaged ({error}): delete it to let all letters be replayed again"
+        ) from error
