@@ -51,12 +51,13 @@ class Ends(Protocol):
         ...
 
 
-def look_for(found: Callable[[], Any], what: str) -> Any:
+def look_for(found: Callable[[], Any], what: str, pause_s: float = LOOK_S) -> Any:
     """Ask again and again until something is there.
 
     Args:
         found: Returns it, or something that is false.
         what: For the message.
+        pause_s: Between two questions.
 
     Raises:
         TimeoutError: Nothing came.
@@ -65,7 +66,7 @@ def look_for(found: Callable[[], Any], what: str) -> Any:
     while not (made := found()):
         if time.perf_counter() > deadline_s:
             raise TimeoutError(f"waited {_PATIENCE_S:g} s for {what}")
-        time.sleep(LOOK_S)
+        time.sleep(pause_s)
     return made
 
 
