@@ -242,12 +242,28 @@ def _summary(
         "rounds": [{**cost._asdict(), "start_cpu_s": start.cpu_s} for cost, start in costs],
     }
     # of the same round: the machine's speed drifts from round to round
+    others = [ours for ours in ("walle-confluent", "walle") if ours in ready]
     summary["ratios"] = {
         ours: quartiles([r[contender.name][0].cpu_s / r[ours][0].cpu_s for r in rounds])
-        for ours in ("walle-confluent", "walle")
-        if ours in ready and ours != contender.name
+        for ours in others
+        if ours != contender.name
+    }
+    summary["ratios_without_start"] = {
+        ours: quartiles(_ratios_without_start(rounds, contender.name, ours))
+        for ours in others
+        if ours != contender.name
     }
     return summary
+
+
+def _ratios_without_start(rounds: Rounds, name: str, ours: str) -> list[float]:
+    found = []
+    for costs in rounds:
+        pairs = (costs[name], costs[ours])
+        if all(cost.cpu_s > 2 * start.cpu_s for cost, start in pairs):
+            theirs, own = (cost.cpu_s - start.cpu_s for cost, start in pairs)
+            found.append(theirs / own)
+    return found
 
 
 def _latencies(
