@@ -5,6 +5,7 @@ room for 2,000 records on their way: with its defaults it is slower. Offsets are
 once a second.
 """
 
+import logging
 import os
 import signal
 from typing import Any
@@ -55,6 +56,8 @@ def run(job: KafkaJob) -> None:
     Args:
         job: What to do.
     """
+    # its libraries' lines for debugging are made although nobody reads them: a tenth of it all
+    logging.disable(logging.INFO)
     app = _make_app(job)
     raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw"}
     raw["value_serializer"] = "raw"
