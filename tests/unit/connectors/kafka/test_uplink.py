@@ -65,6 +65,7 @@ class Producer:
                     rest = list(self.queue)
                     break
                 partition, number, future = self.queue.popleft()
+                self.condition.notify_all()  # who closes waits for an empty queue
             self.broker.may_answer.wait(WAIT_S)
             error = self.broker.errors.pop((partition, number), None)
             if error is None:
