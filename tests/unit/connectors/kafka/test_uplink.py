@@ -71,7 +71,7 @@ class Producer:
                     rest = list(self.queue)
                     break
                 partition, number, tag = self.queue.popleft()
-                self.condition.notify_all()
+                self.condition.notify_all()  # who closes waits for an empty queue
             self.broker.may_answer.wait(WAIT_S)
             error = self.broker.errors.get((partition, number))
             if error is None:
@@ -99,11 +99,11 @@ class Producer:
         self.thread.join(WAIT_S)
 
 
-def make_python(broker, _model, on_ack, on_refusal):
+def make_python(broker, _model, on_ack, on_refusal, _partitions):
     return Producer(broker, on_ack, on_refusal)
 
 
-def make_confluent(broker, _model, on_ack, on_refusal, *, is_careful):
+def make_confluent(broker, _model, on_ack, on_refusal, _partitions, *, is_careful):
     broker.careful.append(is_careful)
     return Producer(broker, on_ack, on_refusal, is_alone=is_careful)
 
