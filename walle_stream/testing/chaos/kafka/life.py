@@ -42,7 +42,7 @@ _HURRY_S: Final = 60.0
 _AWAY_MS: Final = 2_000.0
 _VISIT_MS: Final = (4_000.0, 12_000.0)
 _TEXT_MAX: Final = 600
-_BEGUN_SHARE: Final = 0.8
+_BEGUN_SHARE: Final = 0.95
 
 
 class LifeParts(msgspec.Struct, frozen=True):
