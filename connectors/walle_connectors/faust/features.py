@@ -23,7 +23,7 @@ from walle_connectors.faust.apps import (
     make_topic,
 )
 from walle_connectors.faust.device_row import is_older_row
-from walle_connectors.faust.merging import KEEP_DEFAULT, Merger
+from walle_connectors.faust.merging import KEEP_DEFAULT, Merger, latest_epoch
 from walle_connectors.faust.preflight import TopicShape
 from walle_connectors.faust.settings import CloudPipeline
 from walle_stream.errors import EnvelopeError
@@ -72,7 +72,9 @@ def make_features_app(
     app = make_app(_app_name(pipeline), pipeline.features, shape, options)
     topic = make_topic(app, pipeline.features.topic, shape)
     devices = make_table(app, TABLES[0], shape, is_older_row)
-    epochs = make_table(app, TABLES[1], shape, lambda one, other: int(one) < int(other))
+    epochs = make_table(
+        app, TABLES[1], shape, lambda one, other: latest_epoch(one) < latest_epoch(other)
+    )
     merger = Merger(devices, epochs, keep)
 
     @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]
@@ -85,7 +87,7 @@ def make_features_app(
             message = event.message
             try:
                 headers: Any = message.headers or ()
-                merger.merge(message.partition, message.key, message.value, headers)
+                merger.merge(message.partition, message.key, message.value, headers, message.offset)
             except EnvelopeError as error:
                 refuse(message, error)
             except Exception as error:

@@ -4,6 +4,11 @@ Tables are mappings of bytes to bytes, Faust's or a dict. Safe to be killed anyw
 a table has on this disk may be ahead of its changelog topic, so a record that comes again
 writes the unchanged value again. Without that, a value that was written here, but whose
 changelog record a kill cut off, would exist on this disk only, and be lost with it.
+
+Epochs are remembered with the offset at which each was first seen, and a record is judged
+by those from before it: one that comes again is not its partition's past owner's because
+a new owner's records were seen behind it. The row of epochs has a changelog of its own, which
+may be ahead of the rows that such records bring.
 """
 
 from collections.abc import Iterable, MutableMapping
@@ -21,6 +26,9 @@ type Table = MutableMapping[bytes, bytes]
 
 KEEP_DEFAULT: Final = 50
 """Latest features of a device and task that are kept as they are."""
+
+
+_EPOCHS_KEPT: Final = 32
 
 
 class RecordCounts(msgspec.Struct):
@@ -43,7 +51,7 @@ class Merger:
 
         Args:
             devices: Device to row.
-            epochs: ``INCARNATION/PARTITION`` to the highest epoch seen, in digits.
+            epochs: ``INCARNATION/PARTITION`` to the epochs seen, see ``latest_epoch``.
             keep: Latest features per device and task, ≥ 1.
         """
         self._devices = devices
@@ -62,6 +70,7 @@ class Merger:
         key: bytes | None,
         value: bytes | None,
         headers: Iterable[tuple[str, bytes | None]],
+        offset: int,
     ) -> None:
         """Take a record.
 
@@ -70,13 +79,14 @@ class Merger:
             key: The record's; not trusted, as the rest.
             value: The record's.
             headers: The record's.
+            offset: In the partition of the topic.
 
         Raises:
             EnvelopeError: It is refused; nothing changed but the counter.
         """
         try:
             envelope, feature = decode_record(key, value, headers)
-            self._check(partition, envelope, feature)
+            self._check(partition, envelope, feature, offset)
         except EnvelopeError:
             self.counts.refused += 1
             raise
@@ -94,7 +104,7 @@ class Merger:
             self.counts.features += 1
             self.counts.gaps += verdict is Verdict.GAP
 
-    def _check(self, partition: int, envelope: RecordEnvelope, feature: bytes) -> None:
+    def _check(self, partition: int, envelope: RecordEnvelope, feature: bytes, offset: int) -> None:
         number = envelope.sequence_number
         name = f"device {envelope.device_id!r}, number {number}"
         if envelope.partition != partition:
@@ -109,17 +119,36 @@ class Merger:
             msgspec.json.decode(feature)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
-        self._fence(partition, envelope, name)
+        self._fence(partition, envelope, name, offset)
 
-    def _fence(self, partition: int, envelope: RecordEnvelope, name: str) -> None:
+    def _fence(self, partition: int, envelope: RecordEnvelope, name: str, offset: int) -> None:
         key = f"{envelope.incarnation}/{partition}".encode()
-        highest = int(self._epochs.get(key) or b"0")
-        fence = Fence({(envelope.incarnation, partition): highest})
+        seen = _decode_epochs(self._epochs.get(key))
+        before = max((epoch for epoch, first in seen if first < offset), default=0)
+        fence = Fence({(envelope.incarnation, partition): before})
         if not fence.admits(envelope.incarnation, partition, envelope.epoch):
             raise EnvelopeError(
-                f"{name}: epoch {envelope.epoch} of partition {partition} is over, {highest} was "
+                f"{name}: epoch {envelope.epoch} of partition {partition} is over, {before} was "
                 "seen: the sender lost the partition to another host"
             )
-        if envelope.epoch > highest or key not in self._confirmed:
-            self._epochs[key] = b"%d" % envelope.epoch
+        is_new = not seen or envelope.epoch > seen[-1][0]
+        if is_new:
+            seen = [*seen, (envelope.epoch, offset)][-_EPOCHS_KEPT:]
+        if is_new or key not in self._confirmed:
+            self._epochs[key] = b" ".join(b"%d@%d" % each for each in seen)
             self._confirmed.add(key)
+
+
+def latest_epoch(row: bytes) -> int:
+    """Return the highest epoch of a row of the table of epochs.
+
+    Args:
+        row: ``EPOCH@OFFSET`` of the latest epochs, ascending, with blanks between: where each
+            was first seen. One without an offset, of an earlier version, was before all.
+    """
+    return _decode_epochs(row)[-1][0]
+
+
+def _decode_epochs(row: bytes | None) -> list[tuple[int, int]]:
+    pairs = [each.partition(b"@") for each in (row or b"").split()]
+    return [(int(epoch), int(first or b"-1")) for epoch, _, first in pairs]

@@ -27,6 +27,8 @@ class TopicShape:
 
     partitions: int
     replicas: int
+    is_leaderless: bool = False
+    """Whether nobody leads one of the partitions at the moment."""
 
 
 async def look_at_topic(part: KafkaPart, changelogs: Sequence[str] = ()) -> TopicShape:
@@ -52,6 +54,8 @@ async def look_at_topic(part: KafkaPart, changelogs: Sequence[str] = ()) -> Topi
         raise BrokerUnreachableError(
             _unreachable(part, f"not within {_PATIENCE_S:.0f} s")
         ) from error
+    except BrokerUnreachableError:
+        raise  # an OSError as well, and said already
     except (KafkaError, OSError) as error:
         raise BrokerUnreachableError(_unreachable(part, str(error))) from error
 
@@ -78,6 +82,10 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
 
 async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> TopicShape:
     found = await _shapes(consumer)
+    while part.topic in found and found[part.topic].is_leaderless:
+        # a broker that is only starting knows the topic before it leads it
+        await asyncio.sleep(_POLL_S)
+        found = await _shapes(consumer)
     shape = found.get(part.topic)
     if shape is None:
         raise TunnelError(
@@ -87,9 +95,9 @@ async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> To
     missing = [name for name in changelogs if name not in found]
     if missing:
         await _make(part, missing, shape)
-        while not found.keys() >= {*missing}:
-            await asyncio.sleep(_POLL_S)
-            found = await _shapes(consumer)
+    while any(name not in found or found[name].is_leaderless for name in changelogs):
+        await asyncio.sleep(_POLL_S)
+        found = await _shapes(consumer)
     for name in changelogs:
         if found[name].partitions != shape.partitions:
             raise TunnelError(
@@ -108,8 +116,9 @@ async def _shapes(consumer: Any) -> dict[str, TopicShape]:
             found._partitions[name][number]  # noqa: SLF001 - same
             for number in found.partitions_for_topic(name) or ()
         ]
-        if partitions and all(each.leader >= 0 for each in partitions):
-            shapes[name] = TopicShape(len(partitions), len(partitions[0].replicas))
+        if partitions:
+            is_leaderless = any(each.leader < 0 for each in partitions)
+            shapes[name] = TopicShape(len(partitions), len(partitions[0].replicas), is_leaderless)
     return shapes
 
 

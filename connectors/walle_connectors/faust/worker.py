@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import faust
+from aiokafka.errors import KafkaConnectionError
 
 from walle_connectors.faust.watchdog import Watchdog
-from walle_stream.errors import TunnelError, WalleError
+from walle_stream.errors import BrokerUnreachableError, TunnelError, WalleError
 
 _SECOND_SIGNAL_EXIT: Final = 130
 
@@ -35,6 +36,7 @@ def run_app(
 
     Raises:
         WalleError: It cannot be made, or it failed with one of ours.
+        BrokerUnreachableError: The broker went away while it began.
         TunnelError: It failed otherwise.
     """
     loop = asyncio.new_event_loop()
@@ -56,6 +58,12 @@ def run_app(
         reason = worker.crash_reason or app.crash_reason
         if reason is None and end.code in {0, None}:
             return 0
+        # what ended its start is only in the context
+        reason = reason or end.__context__
+        if isinstance(reason, KafkaConnectionError):
+            raise BrokerUnreachableError(
+                f"the broker went away while the cloud side began ({reason}): start it again"
+            ) from reason
         if isinstance(reason, WalleError):
             raise reason from None
         raise TunnelError(

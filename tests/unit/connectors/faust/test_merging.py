@@ -3,7 +3,7 @@ import random
 import pytest
 
 from walle_connectors.faust.device_row import decode_row
-from walle_connectors.faust.merging import Merger
+from walle_connectors.faust.merging import Merger, latest_epoch
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.record import RecordEnvelope, encode_record
 
@@ -25,9 +25,19 @@ def record(number, device="d", partition=2, epoch=1, value=b'{"a":1}', **changed
     return encode_record(envelope, value)
 
 
+class InOrder(Merger):
+    """Each record comes from the next offset."""
+
+    offset = -1
+
+    def merge(self, partition, key, value, headers):
+        self.offset += 1
+        super().merge(partition, key, value, headers, self.offset)
+
+
 @pytest.fixture
 def merger():
-    return Merger({}, {})
+    return InOrder({}, {})
 
 
 def refused(merger, number, match, partition=2, **changed):
@@ -106,21 +116,61 @@ def test_killed_anywhere_the_changelog_gets_every_feature(seed):
     # a kill keeps the disk as it is, a part of what was sent, and the committed offset,
     # which is never ahead of what was sent
     chance = random.Random(seed)
-    stream = [record(number) for number in range(1, 30)]
+    stream = [record(number, epoch=1 + number // 6) for number in range(1, 30)]
     devices, epochs = Disk(), Disk()
     arrived, offset = {}, 0
     while offset < len(stream):
         merger = Merger(devices, epochs)
         end = min(len(stream), offset + chance.randint(1, 8))
         for place in range(offset, end):
-            merger.merge(2, *stream[place])
+            merger.merge(2, *stream[place], place)
         kept = chance.randint(0, len(devices.sent)) if end < len(stream) else len(devices.sent)
         arrived.update(devices.sent[:kept])
         offset = end if kept == len(devices.sent) else chance.randint(offset, offset + kept)
         devices.sent.clear()
         if chance.random() < 0.3:  # recovery may put an older row over the disk's
             dict.update(devices, arrived)
-    naive = Merger({}, {})
+        elif chance.random() < 0.3:  # on another disk; the other table's changelog is ahead
+            devices.clear()
+            dict.update(devices, arrived)
+    naive = InOrder({}, {})
     for each in stream:
         naive.merge(2, *each)
     assert arrived == naive._devices
+
+
+def test_a_record_that_comes_again_is_judged_by_what_was_before_it():
+    # the new owner's epoch is in the changelog, the old one's row was cut off by a kill
+    epochs = {}
+    before = Merger({}, epochs)
+    before.merge(2, *record(1, epoch=1), 10)
+    before.merge(2, *record(2, epoch=5), 11)
+    after = Merger({}, epochs)
+    after.merge(2, *record(1, epoch=1), 10)
+    after.merge(2, *record(2, epoch=5), 11)
+    assert (after.counts.features, after.counts.gaps) == (2, 0)
+    with pytest.raises(EnvelopeError, match="5 was seen"):
+        after.merge(2, *record(3, epoch=1), 12)
+    # what was refused is refused again
+    with pytest.raises(EnvelopeError, match="5 was seen"):
+        Merger({}, epochs).merge(2, *record(3, epoch=1), 12)
+
+
+def test_rows_of_epochs_of_an_earlier_version_hold():
+    epochs = {b"ab" * 8 + b"/2": b"5"}
+    merger = Merger({}, epochs)
+    with pytest.raises(EnvelopeError, match="5 was seen"):
+        merger.merge(2, *record(1, epoch=4), 0)
+    merger.merge(2, *record(1, epoch=6), 1)
+    assert latest_epoch(b"5") == 5
+    [row] = epochs.values()
+    assert latest_epoch(row) == 6
+
+
+def test_only_the_latest_epochs_are_kept():
+    epochs = {}
+    merger = Merger({}, epochs)
+    for number in range(1, 100):
+        merger.merge(2, *record(number, epoch=number), number)
+    [row] = epochs.values()
+    assert row.split()[0::31] == [b"68@68", b"99@99"]

@@ -42,7 +42,7 @@ _HURRY_S: Final = 60.0
 _AWAY_MS: Final = 2_000.0
 _VISIT_MS: Final = (4_000.0, 12_000.0)
 _TEXT_MAX: Final = 600
-_BEGUN_SHARE: Final = 0.8
+_BEGUN_SHARE: Final = 0.95
 
 
 class LifeParts(msgspec.Struct, frozen=True):
@@ -85,6 +85,7 @@ class KafkaLife:
         self._drain_ms = 0.0
         self._ask_ms = 0.0
         self._phase = ""
+        self._doubled = 0
         self._end: RunEnd | None = None
         self.has_begun = False
         """Whether features have come up."""
@@ -331,7 +332,7 @@ class KafkaLife:
         found = table_lines(parts.web, devices)
         if found is None:
             return
-        expect_lines(parts.place.client, parts.events, parts.lines)
+        self._doubled = expect_lines(parts.place.client, parts.events, parts.lines)
         (parts.folder / TABLE).write_bytes(msgspec.json.encode(found))
         parts.cloud.terminate()
         self._step = self._stop_cloud
@@ -345,6 +346,8 @@ class KafkaLife:
         for member in self._members:
             for code, times in member.ends.items():
                 found[f"{member.name.partition('-')[0]} ended with {code}"] += times
+        if self._doubled:
+            found["input written twice"] = self._doubled
         return found
 
     def _may_ask(self) -> bool:

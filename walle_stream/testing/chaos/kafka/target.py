@@ -210,7 +210,6 @@ class KafkaTarget(LocalTarget):
             "group": name,
             "sessionTimeout": f"{place.session_ms}ms",
             "pollInterval": "20s",
-            "connectTimeout": "5s",
         }
         tunnel = {"connector": "kafka", "brokers": place.address, "topic": features}
         spec = {**self._pipeline["spec"], "source": source, "tunnel": tunnel}
