@@ -4,8 +4,9 @@ The simulated shop's events go two ways: (a) through the device side of
 ``configs/ipv-kafka.yaml``, features into the tunnel; (b) raw into a topic, from which
 ``walle cloud --baseline``, an idiomatic Faust program, makes the same features at the
 exit, with no window behind it. Both are fed at half of what the baseline can take, in
-turns, by a fixed schedule. Then once more with raw events that come late, twice or
-never to the cloud; and as fast as it goes, for the bytes. Progress on stderr.
+turns, by a fixed schedule. Then with raw events that come late, twice or never to the
+cloud; then with devices that reach the broker over a link that resembles a phone's; and
+as fast as it goes, for the bytes. Progress on stderr.
 """
 
 import argparse
@@ -24,12 +25,14 @@ from ipv_parts.rounds import Bench, baseline_capacity, baseline_round, device_ro
 from ipv_parts.shop import shop_lines, true_features
 from ipv_parts.tables import tables
 from ipv_parts.topics import Topics
+from tunnel_parts.network import LINKS, open_link
 from vm_parts.measuring import say
 
 from walle_stream.testing.broker import open_broker
 
 _BYTES_LINGER_MS: Final = 100
 _CAPACITY_EVENTS: Final = 20_000
+_SETTINGS: Final = ("rounds", "others", "seconds", "devices")
 _CODECS: Final = ("none", "zstd")
 
 
@@ -52,6 +55,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, help="of each side (5)")
+    parser.add_argument("--others", type=int, help="rounds with faults, and over the link (2)")
     parser.add_argument("--seconds", type=float, help="how long a round is fed (20)")
     parser.add_argument("--devices", type=int, help="visitors of the shop (1,000)")
     parser.add_argument("--rate", type=float, help="events a second (half of the capacity)")
@@ -61,10 +65,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="bench/results/ipv.json")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
+    options.others = options.others or (1 if options.quick else 2)
     options.seconds = options.seconds or (5.0 if options.quick else 20.0)
     options.devices = options.devices or (100 if options.quick else 1_000)
-    if min(options.rounds, options.seconds, options.devices, options.rate or 1.0) <= 0:
-        parser.error("--rounds, --seconds, --devices and --rate must be above 0")
+    if (
+        min(options.rounds, options.others, options.seconds, options.devices, options.rate or 1.0)
+        <= 0
+    ):
+        parser.error("--rounds, --others, --seconds, --devices and --rate must be above 0")
     return options
 
 
@@ -79,27 +87,22 @@ def _measure(options: argparse.Namespace, home: Path, topics: Topics, kind: str)
         rate = capacity / 2
         say(f"the baseline takes {capacity:,.0f} events a second: fed at {rate:,.0f}")
     bench, truth = _bench(options, source, topics, int(rate * options.seconds))
-    scenes: dict[str, Any] = {}
-    for scene, network in (("clean", Network()), ("faulty", FAULTY)):
-        rounds: dict[str, list[Any]] = {"device": [], "baseline": []}
-        for number in range(options.rounds):
-            made = {
-                "device": lambda: device_round(bench, rate),
-                "baseline": lambda network=network, number=number: baseline_round(
-                    bench, rate, network, options.seed + number
-                ),
-            }
-            # who comes first changes, as the machine may get slower or faster
-            for side in sorted(made, reverse=bool(number % 2)):
-                rounds[side].append(judge(made[side](), truth))
-            say(f"{scene}, round {number + 1} of {options.rounds}: {_said(rounds)}")
-        scenes[scene] = rounds
+    phone = open_link(topics.brokers, LINKS["phone"])
+    with phone as link:
+        linked = bench._replace(link=link)
+        scenes = {
+            "clean": _scene("clean", bench, rate, truth, Network(), options.rounds, options.seed),
+            "faulty": _scene("faulty", bench, rate, truth, FAULTY, options.others, options.seed),
+            "phone": _scene("phone", linked, rate, truth, Network(), options.others, options.seed),
+        }
     return {
         "bench": "ipv",
         "trial": options.trial,
         "quick": options.quick,
         "seed": options.seed,
-        "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "devices")},
+        "settings": {
+            name: getattr(options, name) for name in ("rounds", "others", "seconds", "devices")
+        },
         "broker": kind,
         "baseline_events_per_s": round(capacity, 1),
         "events_per_s": round(rate, 1),
@@ -108,6 +111,28 @@ def _measure(options: argparse.Namespace, home: Path, topics: Topics, kind: str)
         **scenes,
         "bytes": {codec: _bytes(bench, codec) for codec in _CODECS},
     }
+
+
+def _scene(
+    name: str,
+    bench: Bench,
+    rate: float,
+    truth: dict[Any, dict[str, Any]],
+    network: Network,
+    rounds: int,
+    seed: int,
+) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {"device": [], "baseline": []}
+    for number in range(rounds):
+        made = {
+            "device": lambda: device_round(bench, rate),
+            "baseline": lambda number=number: baseline_round(bench, rate, network, seed + number),
+        }
+        # who comes first changes, as the machine may get slower or faster
+        for side in sorted(made, reverse=bool(number % 2)):
+            found[side].append(judge(made[side](), truth))
+        say(f"{name}, round {number + 1} of {rounds}: {_said(found)}")
+    return found
 
 
 def _bench(

@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 from latency_parts.commits import Commits
 from latency_parts.paced import CONNECTOR, Schedule
+from tunnel_parts.network import LinkedModel
 
+from walle_connectors.kafka import CONNECTOR as KAFKA
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -33,12 +35,26 @@ class Run(msgspec.Struct):
     out: str
     events_per_s: float = 0.0
     """0: as fast as it goes."""
+    is_linked: bool = False
+    """Whether the broker's address is a link's."""
 
 
 class _Page(msgspec.Struct):
     device_id: str
     page_instance: str
     cause: str
+
+
+class LinkedConnector:
+    """Kafka's connector for tunnels over a link."""
+
+    name: Final = "kafka over a link"
+    tunnel_model: Final = LinkedModel
+    open_device = staticmethod(KAFKA.open_device)
+
+
+LINKED: Final = LinkedConnector()
+"""What the YAML names."""
 
 
 def run_device(asked: Run) -> dict[str, Any]:
@@ -54,9 +70,10 @@ def run_device(asked: Run) -> dict[str, Any]:
     """
     schedule = CONNECTOR.schedule = Schedule(asked.events_per_s)
     source = {"connector": "latency_parts.paced:CONNECTOR", "path": asked.source}
+    connector = "ipv_parts.device:LINKED" if asked.is_linked else "kafka"
     overrides = [
         f"spec.source={json.dumps(source)}",
-        f"spec.tunnel={json.dumps({'connector': 'kafka', **asked.tunnel})}",
+        f"spec.tunnel={json.dumps({'connector': connector, **asked.tunnel})}",
         "spec.runtime.partitions=1",
         # events of a device are in order there: an exit ends its page at once
         "spec.sequence.outOfOrder=0s",

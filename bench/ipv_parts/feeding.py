@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from tunnel_parts.network import LinkedModel
 
 from ipv_parts.network import Network, arrivals
 from kafka import KafkaProducer
@@ -35,6 +36,8 @@ class Feed(msgspec.Struct):
     out: str
     events_per_s: float = 0.0
     """0: as fast as it goes."""
+    is_linked: bool = False
+    """Whether the broker's address is a link's."""
     network: Network = Network()
     seed: int = 1
 
@@ -58,7 +61,8 @@ def upload(feed: Feed) -> dict[str, Any]:
         ``exits``: [device, page instance, monotonic milliseconds at which the exit happened];
         ``cpu_s`` of this process meanwhile; ``sent`` records.
     """
-    model = KafkaTunnelModel.model_validate(feed.tunnel)
+    kind = LinkedModel if feed.is_linked else KafkaTunnelModel
+    model = kind.model_validate(feed.tunnel)
     with Path(feed.source).open("rb") as file:
         lines = [line.rstrip(b"\n") for line, _ in zip(file, range(feed.events), strict=False)]
     heads = [msgspec.json.decode(line, type=Head) for line in lines]

@@ -73,7 +73,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
         result: Of a whole run.
     """
     device = result["clean"]["device"]
-    everything = [*device, *result["faulty"]["device"]]
+    everything = [*device, *result["faulty"]["device"], *result["phone"]["device"]]
     plain, packed = result["bytes"]["none"], result["bytes"]["zstd"]
     wrong = wrong_share(everything)
     return [

@@ -52,6 +52,8 @@ class Bench(NamedTuple):
     events: int
     codec: str = "none"
     linger_ms: int = 0
+    link: str = ""
+    """Address by which devices reach the broker; empty for its own."""
 
     def tunnel(self, topic: str) -> dict[str, Any]:
         """Return keys of the tunnel: what is sent up is sent with these, on either side.
@@ -60,7 +62,7 @@ class Bench(NamedTuple):
             topic: Where to.
         """
         return {
-            "brokers": [self.brokers],
+            "brokers": [self.link or self.brokers],
             "topic": topic,
             "codec": self.codec,
             "lingerMs": self.linger_ms,
@@ -87,6 +89,7 @@ def device_round(bench: Bench, events_per_s: float) -> Outcome:
                 data_dir=str(folder / "d"),
                 out="",
                 events_per_s=events_per_s,
+                is_linked=bool(bench.link),
             ),
         )
         watcher.wait(bench.expected, _SILENCE_S)
@@ -167,6 +170,7 @@ def _feed(bench: Bench, raw: str, events_per_s: float, network: Network, seed: i
         tunnel=bench.tunnel(raw),
         out="",
         events_per_s=events_per_s,
+        is_linked=bool(bench.link),
         network=network,
         seed=seed,
     )

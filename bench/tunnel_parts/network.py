@@ -114,7 +114,7 @@ def open_network(reach: Reach, partitions: int = 1) -> Iterator[Network]:
     create_topics(cloud, needed)
     try:
         if LINKS[reach.link]:
-            with _link(reach.address, LINKS[reach.link]) as address:
+            with open_link(reach.address, LINKS[reach.link]) as address:
                 yield Network(LinkedModel.model_validate(keys | {"brokers": address}), cloud)
         else:
             yield Network(cloud, cloud)
@@ -164,7 +164,16 @@ def topic_bytes(model: KafkaTunnelModel) -> int:
 
 
 @contextmanager
-def _link(target: str, options: dict[str, str]) -> Iterator[str]:
+def open_link(target: str, options: dict[str, str]) -> Iterator[str]:
+    """Open a link in a process of its own, for as long as it is needed.
+
+    Args:
+        target: Where it leads to, ``host:port``.
+        options: Of ``walle_stream.testing.link``, without their dashes.
+
+    Yields:
+        Where it listens.
+    """
     # a process of its own: in ours it would wait for the interpreter's lock
     command = [sys.executable, "-m", "walle_stream.testing.link", "--to", target]
     for name, value in options.items():

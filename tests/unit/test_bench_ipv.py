@@ -128,6 +128,7 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
         "network": network.FAULTY._asdict(),
         "clean": scene,
         "faulty": scene,
+        "phone": scene,
         "bytes": {
             "none": {"device": 49, "baseline": 1_000, "features": 7},
             "zstd": {"device": 110, "baseline": 1_000, "features": 7},
