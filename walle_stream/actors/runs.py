@@ -133,7 +133,8 @@ class TaskRuns:
             for index, (run, result) in enumerate(
                 zip(by_device[device_id], group.runs, strict=True)
             ):
-                _log_script(run, result.logs)
+                if result.logs:
+                    _log_script(run, result.logs)
                 if result.ok:
                     done.emitted.append((run, result.emits))
                     if result.calls:
@@ -274,8 +275,6 @@ def _log_failure(run: RunTask, result: RunResult, attempts: int) -> None:
 
 
 def _log_script(run: RunTask, lines: list[tuple[str, str]]) -> None:
-    if not lines:
-        return
     ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
     for level, text in lines:
         _script_log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text, extra=ids)
