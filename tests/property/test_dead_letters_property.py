@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.property.test_recovery_property import CountingPool, Life
 from walle_connectors.kafka.source.records import BatchMaker, Record
 from walle_stream.actors.letter_rows import read_letters
-from walle_stream.actors.runs import OnError
+from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.turn import Delivery
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
@@ -84,7 +84,7 @@ def made(steps):
 def run(folder, records, cuts, deaths, attempts):
     life = Life(folder, 30, 10**6, SequencePolicy(page_timeout_ms=10**9))
     sink, life.pool = Sink(), FailingPool()
-    on_error = {task: OnError(attempts, 0) for task in life.plan.triggers}
+    on_error = {task: FailurePolicy(attempts, 0) for task in life.plan.triggers}
     life.plan = msgspec.structs.replace(
         life.plan, sink=sink, pipeline="p", incarnation="ab", on_error=on_error
     )
