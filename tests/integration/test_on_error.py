@@ -7,8 +7,12 @@ import sys
 
 import pytest
 
+from walle_stream.app.assembly import Assembly
 from walle_stream.app.letters import dead_letters
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
 from walle_stream.app.query import canonical_state, features_lines, run_state
+from walle_stream.errors import SpecFileError
 from walle_stream.testing.scripted import broken, write_script
 
 pytestmark = [pytest.mark.integration, pytest.mark.vm]
@@ -79,15 +83,20 @@ def make(tmp_path):
     return make_
 
 
-def run(folder, crash=""):
+def run(folder):
+    """Run in this process: it starts at once."""
+    LocalRun(Assembly.load(folder / "pipeline.yaml"), RunOptions(folder / "d", 1)).run()
+
+
+def die(folder, crash):
     command = [sys.executable, "-m", "walle_stream.cli", "run", folder / "pipeline.yaml"]
     done = subprocess.run(
         [*map(str, command), "--data-dir", str(folder / "d")],
         env={**os.environ, "WALLE_CRASH": crash, "PYTHONHASHSEED": "0"},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-    assert done.returncode in {0, -9 if crash else 0}, done.stderr
-    return done.returncode
+    assert done.returncode in {0, -9}, done.stderr
+    return done.returncode == -9
 
 
 def failed(folder):
@@ -127,7 +136,7 @@ def test_deaths_among_the_attempts_change_nothing(make):
     run(whole)
     folder = make("killed", "{retry: {attempts: 3, backoff: 1ms}}", models)
     points = ("vm.before:2", "vm.after:2", "commit.before:3", "commit.after:1", "vm.after:1")
-    assert sum(run(folder, point) == -9 for point in points) >= 3
+    assert sum(die(folder, point) for point in points) >= 3
     run(folder)
     assert [*canonical_state(folder / "d")] == [*canonical_state(whole / "d")]
 
@@ -171,7 +180,8 @@ def test_records_and_pages_go_into_a_file_that_is_a_source(make, walle, tmp_path
     )
     (folder / "corrected.yaml").write_text(text)
     (folder / "visits.py").write_text(SCRIPT.replace("raise KeyError(page.instance)", "pass"))
-    walle("run", folder / "corrected.yaml", "--data-dir", tmp_path / "corrected")
+    corrected = Assembly.load(folder / "corrected.yaml")
+    LocalRun(corrected, RunOptions(tmp_path / "corrected", 1)).run()
     found = [json.loads(line)["feature"]["page"] for line in features_lines(tmp_path / "corrected")]
     assert sorted(found) == ["13!", "23!", "3!"]
 
@@ -187,15 +197,14 @@ def test_records_and_pages_go_into_a_file_that_is_a_source(make, walle, tmp_path
         ("{deadLetter: maybe}", "expected true or false, found 'maybe'"),
     ],
 )
-def test_a_wrong_on_error_is_told_with_its_place(make, walle, on_error, words):
-    done = walle("validate", make("wrong", on_error) / "pipeline.yaml", check=False)
-    assert done.returncode == 3
-    [line] = done.stderr.splitlines()
-    assert "pipeline.yaml:18:" in line
-    assert words in line
+def test_a_wrong_on_error_is_told_with_its_place(make, on_error, words):
+    with pytest.raises(SpecFileError) as caught:
+        Assembly.load(make("wrong", on_error) / "pipeline.yaml")
+    assert "pipeline.yaml:18:" in str(caught.value)
+    assert words in str(caught.value)
 
 
-def test_a_wrong_sink_is_told_with_its_place(make, walle):
+def test_a_wrong_sink_is_told_with_its_place(make):
     file = make("wrong") / "pipeline.yaml"
     for value, words in [
         ("{connector: files}", "takes no dead letters"),
@@ -207,6 +216,7 @@ def test_a_wrong_sink_is_told_with_its_place(make, walle):
         ),
         ("{topic: t}", "missing key 'connector'"),
     ]:
-        done = walle("validate", file, "--set", f"spec.deadLetters={value}", check=False)
-        assert (done.returncode, words in done.stderr) == (3, True), done.stderr
-        assert len(done.stderr.splitlines()) == 1
+        with pytest.raises(SpecFileError) as caught:
+            Assembly.load(file, [f"spec.deadLetters={value}"])
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)

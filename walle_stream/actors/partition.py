@@ -25,7 +25,7 @@ from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.recovery import recover
-from walle_stream.actors.runs import Done, OnError, TaskRuns
+from walle_stream.actors.runs import Done, FailurePolicy, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.actors.turn import Delivery, Turn
@@ -74,7 +74,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """The one device of the run, where there is one: messages of others are passed over."""
     is_measured: bool = False
     """Whether the ledger also has what would have travelled otherwise."""
-    on_error: Mapping[str, OnError] = {}
+    on_error: Mapping[str, FailurePolicy] = {}
     """For tasks that say what becomes of failed runs: this."""
     sink: DeadLetterSink | None = None
     """Where dead letters go besides the data directory."""

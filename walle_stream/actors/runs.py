@@ -31,7 +31,7 @@ PAUSE_MAX_MS: Final = 2_000
 _NO_RUN: Final = "Quarantined"  # the error of a run that was not let begin
 
 
-class OnError(msgspec.Struct, frozen=True):
+class FailurePolicy(msgspec.Struct, frozen=True):
     """What becomes of a task's run that fails."""
 
     attempts: int = 1
@@ -70,7 +70,7 @@ class TaskRuns:
         pool: VmPool,
         rows: PartitionRows,
         states: TaskStates,
-        on_error: Mapping[str, OnError],
+        on_error: Mapping[str, FailurePolicy],
         wait: Callable[[float], object] | None = None,
     ) -> None:
         """Take over what an opened partition has.
@@ -79,7 +79,7 @@ class TaskRuns:
             pool: Where scripts run.
             rows: Get what runs changed.
             states: Of the partition's devices.
-            on_error: By task; ``OnError()`` for any other.
+            on_error: By task; ``FailurePolicy()`` for any other.
             wait: Waits for seconds; in tests another.
         """
         self._pool = pool
@@ -109,7 +109,7 @@ class TaskRuns:
     def _run_task(
         self, task: str, by_device: dict[str, list[RunTask]], done: Done, *, is_doubtful: bool
     ) -> None:
-        on_error = self._on_error.get(task) or OnError()
+        on_error = self._on_error.get(task) or FailurePolicy()
         states_of = self._states.of_task(task)
         groups: list[DeviceGroup] = [
             (
@@ -133,7 +133,8 @@ class TaskRuns:
             for index, (run, result) in enumerate(
                 zip(by_device[device_id], group.runs, strict=True)
             ):
-                _log_script(run, result.logs)
+                if result.logs:
+                    _log_script(run, result.logs)
                 if result.ok:
                     done.emitted.append((run, result.emits))
                     if result.calls:
@@ -200,7 +201,7 @@ class _Again:
         self,
         pool: VmPool,
         task: str,
-        on_error: OnError,
+        on_error: FailurePolicy,
         wait: Callable[[float], object],
         *,
         is_doubtful: bool,
@@ -274,8 +275,6 @@ def _log_failure(run: RunTask, result: RunResult, attempts: int) -> None:
 
 
 def _log_script(run: RunTask, lines: list[tuple[str, str]]) -> None:
-    if not lines:
-        return
     ids = {"device_id": run.device_id, "task": run.task, "position": run.position}
     for level, text in lines:
         _script_log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text, extra=ids)

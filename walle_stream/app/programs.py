@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from walle_stream.actors.runs import OnError
+from walle_stream.actors.runs import FailurePolicy
 from walle_stream.errors import ScriptError
 from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
@@ -28,7 +28,7 @@ class ReadyTask(msgspec.Struct, frozen=True):
     pages: tuple[str, ...] | None
     """Only events on these pages wake the task; on any page when None."""
     program: CompiledProgram
-    on_error: OnError = OnError()
+    on_error: FailurePolicy = FailurePolicy()
     """What becomes of a run that fails."""
 
 
@@ -49,7 +49,7 @@ def compile_task(task: Task) -> ReadyTask:
         fields=spec.fields,
         pages=spec.pages,
         program=compile_program(load_program(task)),
-        on_error=OnError(*on_error_values(spec.on_error)),
+        on_error=FailurePolicy(*on_error_values(spec.on_error)),
     )
 
 
@@ -74,7 +74,7 @@ def unpack_task(file: Path) -> ReadyTask:
     package = read_package(file)
     task = package.manifest.task
     program = package.program()
-    on_error = OnError() if task.on_error is msgspec.UNSET else OnError(*task.on_error)
+    on_error = FailurePolicy() if task.on_error is msgspec.UNSET else FailurePolicy(*task.on_error)
     return ReadyTask(
         task.name, task.version, task.triggers, task.fields, task.pages, program, on_error
     )

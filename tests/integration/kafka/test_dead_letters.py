@@ -264,6 +264,18 @@ def test_a_run_reads_what_was_replayed(job, walle):
     assert len(job.kept) == letters + count
 
 
+def test_the_topic_goes_into_a_file_with_its_failed_pages(job, walle):
+    assert job.run() == 0
+    out = job.folder / "out.jsonl"
+    found = replayed(walle, job, "--from-topic", "--to", out)
+    cut = sum(each.letter.route == "oversized" and not each.is_whole for each in job.archived())
+    assert (found["replayed"], cut) == (len(job.kept), 0)
+    assert sum(b'"page_id":"broken"' in line for line in out.read_bytes().splitlines()) == 6
+    again = replayed(walle, job, "--from-topic", "--to", job.folder / "second")
+    assert (again["replayed"], sum(again["skipped"].values())) == (0, len(job.kept))
+    assert replayed(walle, job, "--from-topic", "--set", "metadata.name=other")["skipped"] == {}
+
+
 def test_what_cannot_be_replayed_so_is_one_line(job, walle, tmp_path):
     assert job.run() == 0
     replay = ["dead-letters", "replay"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walle_stream.actors.runs import PAUSE_MAX_MS, OnError, TaskRuns
+from walle_stream.actors.runs import PAUSE_MAX_MS, FailurePolicy, TaskRuns
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.stream.machine import RunTask
 from walle_stream.vm.results import GroupResult, RunResult
@@ -72,9 +72,9 @@ def emitted(done):
 
 
 def test_a_run_that_succeeds_in_the_end_leaves_nothing_but_its_pause():
-    expected, state, _ = run(Pool({}), OnError(), RUNS)
+    expected, state, _ = run(Pool({}), FailurePolicy(), RUNS)
     pool = Pool({("a", 2): 2})
-    done, changed, pauses = run(pool, OnError(attempts=3, backoff_ms=10), RUNS)
+    done, changed, pauses = run(pool, FailurePolicy(attempts=3, backoff_ms=10), RUNS)
     assert (emitted(done), changed) == (emitted(expected), state)
     assert (done.dead_letters, done.failures) == ([], 0)
     assert pauses == [0.01, 0.02]
@@ -84,7 +84,7 @@ def test_a_run_that_succeeds_in_the_end_leaves_nothing_but_its_pause():
 
 def test_one_attempt_is_one_call():
     pool = Pool({("a", 2): 1})
-    done, changed, pauses = run(pool, OnError(), RUNS)
+    done, changed, pauses = run(pool, FailurePolicy(), RUNS)
     assert len(pool.calls) == 1
     assert pauses == []
     [letter] = done.dead_letters
@@ -93,7 +93,7 @@ def test_one_attempt_is_one_call():
 
 
 def test_a_run_that_fails_for_good_has_one_letter_that_counts_the_attempts():
-    done, changed, pauses = run(Pool({("a", 2): 9, ("b", 1): 1}), OnError(4, 100), RUNS)
+    done, changed, pauses = run(Pool({("a", 2): 9, ("b", 1): 1}), FailurePolicy(4, 100), RUNS)
     [letter] = done.dead_letters
     assert (letter.attempts, letter.origin, letter.error) == (4, "a@2", "RunStopped")
     assert done.failures == 1
@@ -102,13 +102,13 @@ def test_a_run_that_fails_for_good_has_one_letter_that_counts_the_attempts():
 
 
 def test_without_dead_letters_a_failure_is_counted_alone():
-    done, _, _ = run(Pool({("a", 2): 9}), OnError(2, 0, leaves_letter=False), RUNS)
+    done, _, _ = run(Pool({("a", 2): 9}), FailurePolicy(2, 0, leaves_letter=False), RUNS)
     assert (done.dead_letters, done.failures) == ([], 1)
 
 
 def test_a_run_that_may_not_begin_is_not_tried_again():
     pool = Pool({}, strikes=0)
-    done, _, pauses = run(pool, OnError(5), RUNS)
+    done, _, pauses = run(pool, FailurePolicy(5), RUNS)
     assert len(pool.calls) == 1
     assert pauses == []
     assert {letter.attempts for letter in done.dead_letters} == {0}
@@ -116,7 +116,7 @@ def test_a_run_that_may_not_begin_is_not_tried_again():
 
 
 def test_a_quarantine_in_between_keeps_what_led_to_it():
-    done, _, _ = run(Pool({("a", 1): 9}, strikes=2), OnError(5, 0), [("a", 1), ("a", 2)])
+    done, _, _ = run(Pool({("a", 1): 9}, strikes=2), FailurePolicy(5, 0), [("a", 1), ("a", 2)])
     assert [(each.error, each.attempts) for each in done.dead_letters] == [
         ("RunStopped", 2),
         ("Quarantined", 0),
@@ -125,14 +125,14 @@ def test_a_quarantine_in_between_keeps_what_led_to_it():
 
 def test_what_came_before_a_quarantine_has_succeeded():
     runs = [each for each in RUNS if each[0] == "a"]
-    done, changed, _ = run(Pool({("a", 2): 9}, strikes=1), OnError(5, 0), runs)
+    done, changed, _ = run(Pool({("a", 2): 9}, strikes=1), FailurePolicy(5, 0), runs)
     [letter] = done.dead_letters
     assert (letter.origin, letter.attempts) == ("a@2", 1)
     assert changed["a"] == {"seen": b"1,3,"}
 
 
 def test_pauses_double_up_to_a_bound():
-    on_error = OnError(10, 300)
+    on_error = FailurePolicy(10, 300)
     assert [on_error.pause_ms(n) for n in (1, 2, 3, 4, 9)] == [
         300,
         600,

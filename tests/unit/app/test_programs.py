@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from walle_stream.actors.runs import OnError
+from walle_stream.actors.runs import FailurePolicy
 from walle_stream.app import programs
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
@@ -76,7 +76,7 @@ def test_what_becomes_of_a_failed_run_travels_in_the_package(folder, line, value
     assert (b"onError" in manifest) == bool(line)
     (folder / "visit.walle").write_bytes(data)
     packaged = unpack_task(folder / "visit.walle").on_error
-    assert packaged == compile_task(definition).on_error == OnError(*values)
+    assert packaged == compile_task(definition).on_error == FailurePolicy(*values)
 
 
 def test_a_manifest_has_every_key_of_a_task():
