@@ -29,6 +29,7 @@ from walle_stream.errors import (
     CampaignError,
     ChaosError,
     CloudStalledError,
+    StopTimeoutError,
     StoreLockedError,
     TunnelError,
 )
@@ -53,6 +54,7 @@ _OF_DEVICES: Final = (b'{"device_id"', b'{"deadline"')
 _HOST_ENDS: Final = {
     StoreLockedError.exit_code: "the partition's last owner is stopped, and holds its database",
     BrokerUnreachableError.exit_code: "it started while no broker answered",
+    StopTimeoutError.exit_code: "it was told to end while it asked a broker that was away",
 }
 _CLOUD_ENDS: Final = {
     BrokerUnreachableError.exit_code: "it started while no broker answered",
