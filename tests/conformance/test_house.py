@@ -19,7 +19,7 @@ BANNED_NAMES = {"common", "data", "helper", "helpers", "manager", "managers", "u
 # vocabularies that belong in one file each: the errors, the seams, the YAML kinds, the keys on disk
 MANY_NAMES = {
     "walle_stream/errors.py",
-    "walle_stream/ports.py",
+    "walle_stream/ports/__init__.py",
     "walle_stream/spec/models.py",
     "walle_stream/store/keys.py",
 }

@@ -1,0 +1,47 @@
+"""The seams: what the core needs from the outside, as protocols.
+
+Adapters live in ``walle_connectors`` and in users' own packages; each subclass
+of the conformance suites in ``walle_stream.testing`` proves one of them.
+"""
+
+from walle_stream.ports.letters import (
+    RECORD_MAX_BYTES,
+    DeadLetter,
+    DeadLetterRoute,
+    Holds,
+    KeptLetter,
+)
+from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
+from walle_stream.ports.source import (
+    Placement,
+    PlacingSource,
+    Source,
+    SourceBatch,
+    SourceCounts,
+    SourceReader,
+)
+from walle_stream.ports.tensors import TensorEvaluator
+from walle_stream.ports.tunnel import DeviceTunnel, Downlink, DownlinkSender, Uplink, UplinkReceiver
+
+__all__ = [
+    "RECORD_MAX_BYTES",
+    "DeadLetter",
+    "DeadLetterArchive",
+    "DeadLetterRoute",
+    "DeadLetterSink",
+    "DeviceTunnel",
+    "Downlink",
+    "DownlinkSender",
+    "Holds",
+    "KeptLetter",
+    "Placement",
+    "PlacingSource",
+    "RecordReturn",
+    "Source",
+    "SourceBatch",
+    "SourceCounts",
+    "SourceReader",
+    "TensorEvaluator",
+    "Uplink",
+    "UplinkReceiver",
+]

@@ -1,0 +1,216 @@
+"""Where events come from: a source, its readers, and who has which partition."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from walle_stream.events import Event
+from walle_stream.ports.letters import DeadLetter
+
+
+class SourceCounts(msgspec.Struct):
+    """What a batch adds to the counters of its partition.
+
+    ``source = accepted + duplicate + late + dead_letter``, always.
+    """
+
+    source_rows: int = 0
+    accepted_rows: int = 0
+    duplicate_rows: int = 0
+    late_rows: int = 0
+    dead_letter_rows: int = 0
+    raw_bytes: int = 0
+    """Bytes of the rows as the source had them (uncompressed)."""
+
+
+class SourceBatch(msgspec.Struct):
+    """Events of one partition, in its order, with the offset behind them."""
+
+    partition: int
+    events: list[Event]
+    offset: bytes
+    """Opaque resume token of the partition AFTER this batch; committed with
+    the batch's effects in one write batch and handed back at ``open``."""
+    counts: SourceCounts
+    dead_letters: list[DeadLetter]
+    is_end: bool = False
+    """The natural end of a bounded source lies behind these events: every
+    time-out fires. Never set because of a limit or a signal."""
+    size_bytes: int = 0
+    """Approximate memory of the batch, for back-pressure in bytes."""
+    raw: bytes | None = None
+    """The batch's rows as the source had them, end to end with their line ends:
+    what ``counts.raw_bytes`` counts, but for the rest of rows that are too long.
+    None unless the reader ``keeps_raw``, and where the batch has no rows."""
+    arrived_ms: float | None = None
+    """Monotonic clock (``walle_stream.clock``) when the oldest of the events arrived at the
+    source, from which latencies count; None where that is when the batch is handed over."""
+
+
+class SourceReader(Protocol):
+    """A source that was opened at its partitions' offsets."""
+
+    batch_events: int
+    """Most events in a batch, ≥ 1; the reader's owner may change it between reads, for what
+    is read from then on."""
+    keeps_raw: bool
+    """Whether batches carry their raw rows; false at first. The reader's owner may set it
+    before the first read, where bytes are to be compared."""
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Read on and return the batches that are ready.
+
+        Run by one thread, which may be the device host's: it may block on I/O for
+        some milliseconds, no longer, since commits wait for it. Each event of each
+        partition comes exactly once, in the partition's order, beginning
+        behind the offset given at ``open``. How events are cut into batches
+        is free and must not matter. An empty sequence with ``is_done`` false
+        means "nothing yet".
+
+        Raises:
+            SourceError: The source cannot be read on.
+        """
+        ...
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned, because reading stops here.
+
+        Called once, after a limit or a signal; releases nothing that waits
+        for its time. Not called when ``is_done`` became true by itself.
+        """
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end or the limit was reached and all was returned."""
+        ...
+
+    @property
+    def progress(self) -> float:
+        """Share of the source that was read, 0–1; below 0 when unknown."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections; may be called twice."""
+        ...
+
+
+class Source(Protocol):
+    """Where behaviour events come from."""
+
+    @property
+    def fingerprint(self) -> Mapping[str, str | int]:
+        """What identifies the source's content, kept in the data directory.
+
+        The host hands the stored one to ``check_fingerprint`` at every start.
+        """
+        ...
+
+    def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
+        """Refuse a source that is not the one the data directory was made from.
+
+        Raises:
+            SourceChangedError: The content differs.
+        """
+        ...
+
+    def open(
+        self,
+        offsets: Mapping[int, bytes],
+        partition_count: int,
+        batch_events: int,
+        limit: int | None = None,
+    ) -> SourceReader:
+        """Open at the partitions' committed offsets.
+
+        Args:
+            offsets: The last committed offset of each partition that has one;
+                a partition without begins at the beginning.
+            partition_count: Number of partitions of the data directory.
+            batch_events: Most events in one batch at first, ≥ 1.
+            limit: Most rows to read in this run; None for no limit.
+
+        Raises:
+            SourceError: The source cannot be opened, or an offset is not its.
+        """
+        ...
+
+
+class Placement(Protocol):
+    """The host of a source that places partitions; see ``PlacingSource``.
+
+    Called by the reader, in the thread of its ``read`` and ``close``.
+    """
+
+    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
+        """Open partitions, which nobody else has from now on; blocks on the store.
+
+        Args:
+            partitions: New ones.
+            generation: Of the group; grows with every placement, and goes into the
+                epoch of what the partitions send.
+
+        Returns:
+            The committed offset of each that has one.
+
+        Raises:
+            WalleError: One cannot be opened; the source must not be read on.
+        """
+        ...
+
+    def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
+        """Commit what was delivered of partitions and close them; blocks.
+
+        When it returns they are somebody else's, in whatever state they are.
+
+        Args:
+            partitions: Assigned before.
+            deadline_ms: Monotonic clock by which it must have returned.
+        """
+        ...
+
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Close partitions without a commit: somebody else has them already.
+
+        Args:
+            partitions: Assigned before.
+        """
+        ...
+
+
+class PlacingSource(Source, Protocol):
+    """A source whose own group protocol may say which host has which partition."""
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it does; else it is opened as any other."""
+        ...
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has; asks the source, and blocks.
+
+        Raises:
+            SourceError: It cannot be asked.
+        """
+        ...
+
+    def join(
+        self, placement: Placement, batch_events: int, limit: int | None = None
+    ) -> SourceReader:
+        """Become a member of the group; partitions come with the first reads.
+
+        Between two reads less must pass than the group's patience, or the partitions go
+        to somebody else. A reader closes by leaving the group: what it had is revoked.
+
+        Args:
+            placement: Opens and closes partitions. Batches of a partition come only
+                between its ``assign`` and its ``revoke`` or ``lose``.
+            batch_events: Most events in one batch at first, ≥ 1.
+            limit: Most rows to read in this run; None for no limit.
+
+        Raises:
+            SourceError: The source cannot be joined.
+        """
+        ...

@@ -1,0 +1,112 @@
+"""The way between devices and cloud: frames up, messages down."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+
+class Uplink(Protocol):
+    """The device side of the tunnel's way up. Thread-safe."""
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        """Hand a frame over; it is durable only when ``acks`` names it.
+
+        Blocks while more than the bound of bytes is unacknowledged.
+
+        Args:
+            partition: The sending partition.
+            number: The frame's number in the partition's outbox.
+            frame: An envelope of ``walle_stream.wire``.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed.
+        """
+        ...
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return the numbers acknowledged since the last call; never blocks."""
+        ...
+
+    def close(self) -> None:
+        """Flush what can be flushed within the adapter's bound, then close."""
+        ...
+
+
+class DeviceTunnel(Uplink, Protocol):
+    """The device side of a tunnel whose cloud side is another program's."""
+
+    def relax(self) -> None:
+        """Let no sender wait any more, because the run was asked to stop.
+
+        May be called in a signal's handler. What is not sent has no acknowledgement and is
+        sent by the next run; of a partition nothing is sent behind what was not.
+        """
+        ...
+
+    @property
+    def downlink(self) -> "Downlink":
+        """The way down."""
+        ...
+
+
+class UplinkReceiver(Protocol):
+    """The cloud side of the tunnel's way up. One thread.
+
+    What travels up is in order within a lane: a log that is one has lane 0, a topic a
+    lane per partition.
+    """
+
+    def receive(
+        self, positions: Mapping[int, int], max_bytes: int
+    ) -> Sequence[tuple[int, int, bytes]]:
+        """Return frames behind the positions: (lane, position, envelope).
+
+        In order within each lane. Never blocks for new frames; returns an empty
+        sequence when none is there. At least one frame is returned if there is
+        one, whatever its size.
+
+        Args:
+            positions: By lane, the last position that the caller has merged; a lane
+                that is not named begins at its beginning.
+            max_bytes: Stop after this many bytes.
+        """
+        ...
+
+    def release(self, lane: int, position: int) -> None:
+        """Allow the tunnel to forget frames of a lane up to this position (inclusive)."""
+        ...
+
+
+class DownlinkSender(Protocol):
+    """The cloud side of the tunnel's way down. Thread-safe."""
+
+    def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
+        """Hand over a message for a device; durable when this returns.
+
+        Args:
+            partition: The device's partition.
+            device_id: The device.
+            kind: What it is, for the receiver.
+            payload: JSON.
+
+        Returns:
+            Its sequence number: per device, contiguous from 1.
+        """
+        ...
+
+
+class Downlink(Protocol):
+    """The device side of the tunnel's way down. Thread-safe."""
+
+    def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return messages of a partition behind a position; never blocks.
+
+        Args:
+            partition: Whose devices.
+            position: The last position committed with the devices' state.
+            max_bytes: Stop after this many bytes; at least one is returned.
+        """
+        ...
+
+    def release(self, partition: int, position: int) -> None:
+        """Allow the tunnel to forget messages up to this position (inclusive)."""
+        ...
