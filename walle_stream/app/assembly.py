@@ -111,6 +111,8 @@ class Assembly:
         """Whether the cloud side is in the data directory; else it is another program's."""
         self.is_placed = getattr(self._source, "is_placed", False)
         """Whether the source's own group says which host has which partition."""
+        self.has_snapshots = self._spec.state.snapshots is not None
+        """Whether state follows its partition to other machines."""
         self.runtime = self._spec.runtime.kind
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts

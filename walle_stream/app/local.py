@@ -193,7 +193,14 @@ class LocalRun:
             self._sizers.append(sizer)
             opener = _opener(assembly, () if assembly.is_placed else numbers)
             placed = assembly.open_partition if assembly.is_placed else None
-            host = DeviceHost(f"host-{index}", opener, RestartPolicy(), sizer, placed)
+            host = DeviceHost(
+                f"host-{index}",
+                opener,
+                RestartPolicy(),
+                sizer,
+                placed,
+                may_begin_anew=assembly.has_snapshots,
+            )
             self._devices.append(host)
             ref = ActorRef(host, assembly.mailbox_bytes)
             self._hosts.append(ref)

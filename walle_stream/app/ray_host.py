@@ -150,8 +150,14 @@ class HostProcess:
             return [assembly.open_partition(number) for number in numbers]
 
         placed = assembly.open_partition if assembly.is_placed else None
-        name = f"host-{self._index}"
-        self._devices = DeviceHost(name, open_partitions, RestartPolicy(), self._sizer, placed)
+        self._devices = DeviceHost(
+            f"host-{self._index}",
+            open_partitions,
+            RestartPolicy(),
+            self._sizer,
+            placed,
+            may_begin_anew=assembly.has_snapshots,
+        )
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._end, self._host)
         return self._ask(GetOffsets()), self._ask(GetStatus())

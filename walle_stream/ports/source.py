@@ -143,6 +143,10 @@ class Placement(Protocol):
     Called by the reader, in the thread of its ``read`` and ``close``.
     """
 
+    may_begin_anew: bool
+    """Whether a partition that the group has read before, but that has no offset here, may
+    begin at its beginning: where state follows its partition, nothing was kept of it."""
+
     def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
         """Open partitions, which nobody else has from now on; blocks on the store.
 

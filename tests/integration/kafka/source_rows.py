@@ -73,6 +73,8 @@ class Ledger:
 class Host:
     """A placement that commits what it took when it gives a partition back."""
 
+    may_begin_anew = True
+
     def __init__(self, name, ledger, made, batch_events=20):
         self.name, self.ledger = name, ledger
         self.waiting = {}

@@ -158,6 +158,27 @@ def test_a_bounded_run_of_a_group_ends_once_per_partition(address, topic):
     assert sorted(ledger.ends) == [0, 1, 2, 3]
 
 
+def test_what_others_read_is_not_begun_anew_without_its_state(address, topic):
+    class Elsewhere(Host):
+        may_begin_anew = False
+
+    here = Ledger()
+    first = Elsewhere("one", here, live(address, topic))
+    turns([first], lambda: sum(map(len, here.uids.values())) >= 200)
+    first.reader.close()
+    there = Ledger()
+    second = Elsewhere("two", there, live(address, topic))
+    with pytest.raises(SourceError, match=r"was read up to offset 50 .* its state is not here"):
+        turns([second], lambda: False)
+    second.reader.close()
+    assert not there.uids
+    assert not there.owners
+    # with what the first has kept it goes on
+    third = Elsewhere("three", here, live(address, topic))
+    turns([third], lambda: len(third.numbers) == 4)
+    third.reader.close()
+
+
 def test_an_error_of_the_host_is_raised_and_ends_the_membership(address, topic):
     class Broken(Host):
         def assign(self, partitions, generation):

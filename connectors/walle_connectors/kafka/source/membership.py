@@ -41,6 +41,7 @@ _WAIT_S: Final = 0.005
 _TELL_LAG_MS: Final = 5_000.0
 _ALONE_MS: Final = 10_000.0  # so long a bounded run waits for partitions
 _LAST_TELL_MS: Final = 1_000
+_ASK_MS: Final = 10_000
 
 
 class GroupReader(KafkaReader):
@@ -265,10 +266,28 @@ class GroupReader(KafkaReader):
             )
         offsets = self._placement.assign(numbers, generation)
         try:
+            self._expect_state(numbers, offsets)
             self._add(self._begin(numbers, offsets))
         except WalleError:
             self._placement.lose(numbers)  # they were opened, and nothing was taken
             raise
+
+    def _expect_state(self, numbers: Sequence[int], offsets: Mapping[int, bytes]) -> None:
+        # who read of them before told the group how far; from the beginning, all would be
+        # made once more, as another's
+        if self._placement.may_begin_anew:
+            return
+        for number in numbers:
+            if number in offsets:
+                continue
+            with source_errors(self._client.topic):
+                told = self._consumer.committed(self._client.place(number), timeout_ms=_ASK_MS)
+            if told:
+                raise SourceError(
+                    f"topic {self._client.topic!r}: partition {number} was read up to offset "
+                    f"{told} by another member of this group, and its state is not here: share the "
+                    "data directory, set spec.state.snapshots, or begin anew with another group"
+                )
 
     @override
     @property
