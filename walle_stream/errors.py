@@ -177,10 +177,10 @@ class SpecFileError(WalleError, ValueError):
 
 
 class StopTimeoutError(WalleError, TimeoutError):
-    """A run that was asked to stop did not end in time: a script does not return.
+    """A run that was asked to stop did not end in time: a script or a broker does not answer.
 
-    What was committed stays, the rest is done again: correct the script, then
-    run the same command.
+    What was committed stays, the rest is done again: run the same command, and correct a
+    script that does not end.
     """
 
     exit_code: ClassVar[int] = 10

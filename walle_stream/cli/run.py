@@ -152,8 +152,9 @@ def _exit_at_once(_number: int, _frame: FrameType | None) -> None:
 
 def _give_up() -> None:
     error = StopTimeoutError(
-        f"asked to stop, but a script did not return in {FINISH_TIMEOUT_S:g} s: what was committed "
-        "stays, the rest is done again; correct the script and run the same command"
+        f"asked to stop, but what the run waits for (a script, or a broker that is away) did not "
+        f"return in {FINISH_TIMEOUT_S:g} s: what was committed stays, the rest is done again; run "
+        "the same command, and correct a script that does not end"
     )
     say(str(error))
     os._exit(error.exit_code)
