@@ -78,7 +78,8 @@ def _with_kafka_python(job: KafkaJob) -> None:
 
     def values() -> Iterator[bytes]:
         while True:
-            for records in consumer.poll(100, max_records=_BATCH).values():
+            # long enough to join in: a join that ends between two polls is begun anew
+            for records in consumer.poll(10_000, max_records=_BATCH).values():
                 for record in records:
                     yield record.value
 

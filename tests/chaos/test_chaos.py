@@ -38,15 +38,19 @@ def overrides(feed):
     return (f"spec.source.path={feed}", *runtime)
 
 
-def test_fifty_kills_lose_nothing_and_double_nothing(feed, tmp_path):
+# on the older Python, which runs this a second time, fewer
+KILLS = 50 if sys.version_info >= (3, 14) else 10
+
+
+def test_kills_lose_nothing_and_double_nothing(feed, tmp_path):
     plan = ChaosPlan(
         pipeline=str(ROOT / "configs/ipv.yaml"),
         overrides=overrides(feed),
-        parts=(PartPlan("local", 50),),
+        parts=(PartPlan("local", KILLS),),
         seed=11,
     )
     report = Campaign(plan, tmp_path / "chaos").run()
-    assert report.kills == 50
+    assert report.kills == KILLS
     assert not report.mismatches, render(report)
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.test_recovery_property import CountingPool, Life
-from walle_connectors.kafka.source.records import BatchMaker, Record
+from walle_connectors.kafka.source.fetching import Record, columns
+from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.actors.letter_rows import read_letters
 from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.turn import Delivery
@@ -91,9 +92,9 @@ def run(folder, records, cuts, deaths, attempts):
     host, maker = life.open(), BatchMaker("raw", MAX_BYTES)
     bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
     for number, (start, end) in enumerate(pairwise(bounds)):
-        batch = maker.make(0, records[start:end], b"%d" % end)
+        batch = maker.make(0, columns(records[start:end]), b"%d" % end)
         if number in deaths:
-            host.take([Delivery(maker.make(0, records[start:end], b"%d" % end), 0.0)])
+            host.take([Delivery(maker.make(0, columns(records[start:end]), b"%d" % end), 0.0)])
             host.abandon()  # taken, not committed
             host = life.open()
         host.deliver(Delivery(batch, 0.0))
