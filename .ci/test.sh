@@ -17,11 +17,11 @@ with_ray="tests/integration/test_ray.py tests/integration/test_ray_bad_input.py 
 # the longest first; what follows a job's name are arguments of pytest, without spaces in them
 jobs=(
     "kafka: tests/integration/kafka"
-    "other: (the same tests of VMs, actors and kills on the other Python)"
-    "units: tests/unit tests/conformance"
-    "ray: $with_ray"
     "integration: tests/integration tests/chaos --ignore=tests/integration/kafka \
         $(printf -- '--ignore=%s ' $with_ray)"
+    "units: tests/unit tests/conformance"
+    "other: (the same tests of VMs, actors and kills on the other Python)"
+    "ray: $with_ray"
     "property: tests/property"
 )
 

@@ -5,8 +5,9 @@ declaring an entry point, or the YAML names a dotted path ``package.module:NAME`
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -32,7 +33,7 @@ def load_connector(name: str) -> Any:
             return getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
             raise SpecFileError(f"connector {name!r} cannot be imported: {error}") from error
-    for point in entry_points(group=GROUP, name=name):
+    for point in _points().select(name=name):
         try:
             return point.load()
         except ImportError as error:
@@ -45,7 +46,13 @@ def load_connector(name: str) -> Any:
 
 def connector_names() -> tuple[str, ...]:
     """Return the names of all installed connectors."""
-    return tuple(point.name for point in entry_points(group=GROUP))
+    return tuple(point.name for point in _points())
+
+
+@cache
+def _points() -> EntryPoints:
+    # every look reads the metadata of all that is installed
+    return entry_points(group=GROUP)
 
 
 class ConnectorModels(Mapping[str, type[BaseModel]]):

@@ -51,7 +51,7 @@ def _dispatch(arguments: list[str]) -> int:
     from walle_stream.cli.parser import build_parser  # noqa: PLC0415 - after a possible re-exec
     from walle_stream.errors import WalleError  # noqa: PLC0415 - same
 
-    options = build_parser().parse_args(arguments)
+    options = build_parser(*arguments[:1]).parse_args(arguments)
     try:
         code = int(options.run(options))
         if sys.stdout is not None:

@@ -28,8 +28,13 @@ class _OneLineParser(argparse.ArgumentParser):
         self.exit(_USAGE_EXIT, f"walle: {' '.join(words)}; see {self.prog} --help\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser; every sub-command sets ``run``, a function of the options."""
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """Build the parser; every sub-command sets ``run``, a function of the options.
+
+    Args:
+        command: The first argument, if it is known: what others bring is imported only
+            where it may be theirs, since that takes longer than all of ours.
+    """
     parser = _OneLineParser(
         prog="walle", description="Event-driven streaming on actors: features made at the device."
     )
@@ -43,8 +48,10 @@ def build_parser() -> argparse.ArgumentParser:
     _add_state(commands)
     _add_status(commands)
     _add_task(commands)
-    for point in entry_points(group=COMMANDS_GROUP):
-        point.load()(commands)
+    if command not in commands.choices:
+        points = entry_points(group=COMMANDS_GROUP)
+        for point in points.select(name=command) or points:
+            point.load()(commands)
     return parser
 
 
