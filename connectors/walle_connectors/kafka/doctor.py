@@ -153,7 +153,7 @@ def _append(connection: Connection, name: str) -> tuple[int, int, int]:
 
 def _topics(part: KafkaPart) -> Iterator[Check]:
     try:
-        found = find_topics(part.connection, part.topics)
+        found = find_topics(part.connection, part.topics, has_settings=True)
     except WalleError as error:
         yield Check("fail", "topics", str(error), error.exit_code)
         return

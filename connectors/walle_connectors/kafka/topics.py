@@ -36,7 +36,7 @@ class FoundTopic(msgspec.Struct, frozen=True):
     partitions: int
     replicas: int
     settings: dict[str, str]
-    """Of those that matter here, by their names."""
+    """Of those that matter here, by their names; empty where they were not asked for."""
     leaderless: int = 0
     """Partitions that nobody leads at the moment."""
 
@@ -92,13 +92,15 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
 
 
 def find_topics(
-    connection: Connection, needed: Sequence[NeededTopic]
+    connection: Connection, needed: Sequence[NeededTopic], *, has_settings: bool = False
 ) -> dict[str, FoundTopic | None]:
     """Ask the cluster about topics; blocks.
 
     Args:
         connection: Which brokers.
         needed: The topics.
+        has_settings: Whether to ask for their settings, too: that is a right of its own
+            (DescribeConfigs), which a device need not have.
 
     Returns:
         By name; None for one that is not there.
@@ -115,7 +117,7 @@ def find_topics(
             if not topic["error_code"]
         }
         settings: dict[str, dict[str, Any]] = {}
-        if there:
+        if there and has_settings:
             resources = [ConfigResource("TOPIC", name, list(_SETTINGS)) for name in there]
             settings = admin.describe_configs(resources, config_filter="all").get("topic", {})
     return {
