@@ -12,16 +12,23 @@ trap 'rm -rf "$work"' EXIT
 began=$SECONDS
 limit="timeout --kill-after=30 1500" # what hangs is a failure, with what it printed so far
 
-with_ray="tests/integration/test_ray.py tests/integration/test_ray_bad_input.py \
+ray="tests/integration/test_ray.py tests/integration/test_ray_bad_input.py \
     tests/integration/test_main_job.py tests/chaos/test_ray_kills.py"
+tasks="tests/integration/test_packaged_tasks.py tests/integration/test_task_commands.py \
+    tests/integration/test_contained_crashes.py tests/integration/test_vm_policies.py \
+    tests/integration/test_on_error.py"
+kills="tests/chaos tests/integration/test_ledger.py tests/integration/test_exchange.py \
+    tests/integration/test_scripted_faults.py"
+ignored() { printf -- '--ignore=%s ' "$@"; }
 # the longest first; what follows a job's name are arguments of pytest, without spaces in them
 jobs=(
     "kafka: tests/integration/kafka"
-    "integration: tests/integration tests/chaos --ignore=tests/integration/kafka \
-        $(printf -- '--ignore=%s ' $with_ray)"
     "units: tests/unit tests/conformance"
     "other: (the same tests of VMs, actors and kills on the other Python)"
-    "ray: $with_ray"
+    "ray: $ray"
+    "kills: $kills --ignore=tests/chaos/test_ray_kills.py"
+    "integration: tests/integration $(ignored tests/integration/kafka $ray $tasks $kills)"
+    "tasks: $tasks"
     "property: tests/property"
 )
 

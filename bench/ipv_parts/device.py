@@ -68,7 +68,8 @@ def run_device(asked: Run) -> dict[str, Any]:
         ``committed``: the same of the commits that have their features; ``cpu_s`` of this
         process meanwhile; ``features`` that were made.
     """
-    schedule = CONNECTOR.schedule = Schedule(asked.events_per_s)
+    # the device's own events: there is no fetch in which they would wait for more
+    schedule = CONNECTOR.schedule = Schedule(asked.events_per_s, gather_ms=0.0)
     source = {"connector": "latency_parts.paced:CONNECTOR", "path": asked.source}
     connector = "ipv_parts.device:LINKED" if asked.is_linked else "kafka"
     overrides = [

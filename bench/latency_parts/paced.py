@@ -23,7 +23,8 @@ from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.spec.models import PathField, Strict
 
 POLL_MS: Final = 2.0
-"""A line waits at most so long for more, as one does in the fetch of a broker's client."""
+"""A line waits at most so long for more, as one does in the fetch of a broker's client; and so
+long a read waits for the first."""
 
 _BUFFER_BYTES: Final = 2**20
 
@@ -31,13 +32,16 @@ _BUFFER_BYTES: Final = 2**20
 class Schedule:
     """When lines arrive, and when the exits among them did. The reader's thread writes."""
 
-    def __init__(self, events_per_s: float = 0.0) -> None:
+    def __init__(self, events_per_s: float = 0.0, gather_ms: float = POLL_MS) -> None:
         """Plan; the schedule starts with the first read.
 
         Args:
             events_per_s: How many arrive; 0 for as many as are taken.
+            gather_ms: How long a line waits at most for more, as in a fetch; 0 where events
+                happen in the process that takes them.
         """
         self.events_per_s = events_per_s
+        self.gather_ms = gather_ms
         self.step_ms = 1e3 / events_per_s if events_per_s else 0.0
         """From one line to the next."""
         self.start_ms = 0.0
@@ -158,7 +162,7 @@ class PacedReader:
         first_ms = schedule.arrival_ms(self._given)
         full_ms = schedule.arrival_ms(self._given + most - 1)
         now_ms = schedule.look()
-        wait_ms = min(first_ms + POLL_MS, full_ms) - now_ms
+        wait_ms = min(first_ms + schedule.gather_ms, full_ms) - now_ms
         if wait_ms > 0:
             # where lines are seldom, the host has other things to look after meanwhile
             time.sleep(min(wait_ms, POLL_MS) / 1e3)
