@@ -23,6 +23,7 @@ from typing import Any, Final
 from console import keep, show, surroundings
 from peers_parts.contenders import CONTENDERS, Contender
 from peers_parts.environments import Environment, Missing, find_environment
+from peers_parts.options import parse, peers_parser
 from peers_parts.running import ROOT, Cost, Made, canonical, digest_of, run_contender
 from peers_parts.tables import tables
 from vm_parts.measuring import quartiles, say
@@ -76,24 +77,8 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kafka", action="store_true", help="over a broker: --kafka --help")
-    parser.add_argument("--rounds", type=int, help="how often everyone runs (5)")
-    parser.add_argument("--devices", type=int, help="visitors of the shop (1,000)")
-    parser.add_argument("--sessions", type=int, help="visits of each (3, some 186,000 events)")
-    parser.add_argument("--seed", type=int, default=2022)
-    parser.add_argument("--contenders", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--quick", action="store_true", help="seconds: a small shop, one round")
-    parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
-    parser.add_argument("--installed", action="store_true", help="install nothing")
-    parser.add_argument("--environments", type=Path, default=ROOT / ".venv-peers")
-    parser.add_argument("--json", type=Path, help="bench/results/peers.json")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 5)
-    options.devices = options.devices or (50 if options.quick else 1_000)
-    options.sessions = options.sessions or (1 if options.quick else 3)
-    if min(options.rounds, options.devices, options.sessions) < 1:
-        parser.error("--rounds, --devices and --sessions must be at least 1")
+    parser = peers_parser(NAMES, "bench/results/peers.json", description=__doc__)
+    options = parse(parser)
     if "walle" not in options.contenders:
         parser.error("--contenders must name walle: its features are what the others must make")
     return options

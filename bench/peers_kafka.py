@@ -31,6 +31,7 @@ from peers_parts.kafka_latency import Latency, measure_latency
 from peers_parts.kafka_running import run_over_kafka
 from peers_parts.kafka_tables import bars, kafka_tables
 from peers_parts.kafka_topics import BenchTopics, raw_records
+from peers_parts.options import parse, peers_parser
 from peers_parts.running import ROOT, Cost, Made, canonical, digest_of
 from vm_parts.measuring import quartiles, say
 
@@ -83,27 +84,13 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench/peers.py --kafka", description=__doc__)
-    parser.add_argument("--kafka", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, help="how often everyone runs (5)")
-    parser.add_argument("--devices", type=int, help="visitors of the shop (1,000)")
-    parser.add_argument("--sessions", type=int, help="visits of each (3, some 186,000 events)")
+    parser = peers_parser(
+        NAMES, "bench/results/peers-kafka.json", prog="bench/peers.py --kafka", description=__doc__
+    )
     parser.add_argument("--latency-seconds", type=int, help="of each latency run (30); 0: none")
-    parser.add_argument("--seed", type=int, default=2022)
-    parser.add_argument("--contenders", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--quick", action="store_true", help="a small shop, one round")
-    parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
-    parser.add_argument("--installed", action="store_true", help="install nothing")
-    parser.add_argument("--environments", type=Path, default=ROOT / ".venv-peers")
-    parser.add_argument("--json", type=Path, help="bench/results/peers-kafka.json")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 5)
-    options.devices = options.devices or (50 if options.quick else 1_000)
-    options.sessions = options.sessions or (1 if options.quick else 3)
+    options = parse(parser)
     if options.latency_seconds is None:
         options.latency_seconds = 5 if options.quick else 30
-    if min(options.rounds, options.devices, options.sessions) < 1:
-        parser.error("--rounds, --devices and --sessions must be at least 1")
     return options
 
 

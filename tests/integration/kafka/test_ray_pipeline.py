@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR
@@ -17,7 +16,7 @@ from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.query import features_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
-from topics_of_tests import fresh_model
+from topics_of_tests import fresh_model, shop_pipeline
 
 pytestmark = [
     pytest.mark.integration,
@@ -25,20 +24,8 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
 ]
 
-SCRIPT = Path(__file__).parents[3] / "configs" / "shop.py"
 QUIET = {"lateEvents": 0.0, "lostOrderEvents": 0.0, "duplicates": 0.0, "missingExits": 0.0}
 SHOP = {"devices": 12, "sessions": 2, "seed": 3, "payloadBytes": 50, **QUIET}
-TASK = {
-    "apiVersion": "walle/v1",
-    "kind": "Task",
-    "metadata": {"name": "shop-ipv"},
-    "spec": {
-        "version": "1",
-        "script": str(SCRIPT),
-        "triggers": [{"sequence": ["page_exit"]}],
-        "pages": ["item"],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -57,22 +44,9 @@ def row(line):
 
 
 def definition(folder, source, tunnel):
-    pipeline = {
-        "apiVersion": "walle/v1",
-        "kind": "Pipeline",
-        "metadata": {"name": "shop-ray-kafka"},
-        "spec": {
-            "source": source,
-            "sequence": {"pageTimeout": "30m"},
-            "runtime": {"partitions": 4},
-            "tunnel": tunnel,
-            "tasks": [{"task": "shop-ipv"}],
-        },
-    }
     folder.mkdir(exist_ok=True)
-    file = folder / "p.yaml"
-    file.write_text(yaml.safe_dump_all([pipeline, TASK]))
-    return file
+    rest = {"sequence": {"pageTimeout": "30m"}, "runtime": {"partitions": 4}}
+    return shop_pipeline(folder, "shop-ray-kafka", source=source, tunnel=tunnel, **rest)
 
 
 def run(file, data_dir, *arguments, environ=None):

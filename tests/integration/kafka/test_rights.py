@@ -1,8 +1,9 @@
 """A device with the rights that deploy/kafka/README.md gives it, and one with fewer."""
 
+import sys
 import uuid
 from contextlib import closing
-from threading import Event
+from pathlib import Path
 
 import pytest
 
@@ -13,23 +14,16 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from kafka import KafkaAdminClient
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TopicError
 from walle_stream.wire.envelope import UplinkEnvelope, decode_downlink, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
+sys.path.insert(0, str(Path(__file__).parent))
+from topics_of_tests import until
+
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
-WAIT_MS = 60_000
 DESCRIBE, READ, WRITE = ACLOperation.DESCRIBE, ACLOperation.READ, ACLOperation.WRITE
-
-
-def until(look):
-    deadline_ms, tick = monotonic_ms() + WAIT_MS, Event()
-    while not (found := look()):
-        assert monotonic_ms() < deadline_ms, "it did not happen in time"
-        tick.wait(0.02)
-    return found
 
 
 @pytest.fixture

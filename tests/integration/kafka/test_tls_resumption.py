@@ -1,8 +1,9 @@
 """TLS sessions that go on, against a real broker: who we are it knows from before."""
 
+import sys
 import uuid
 from contextlib import closing
-from threading import Event
+from pathlib import Path
 
 import pytest
 
@@ -17,21 +18,13 @@ from walle_connectors.kafka.source import KafkaSourceModel
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.tls_sessions import shared_sessions
-from walle_stream.clock import monotonic_ms
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
+sys.path.insert(0, str(Path(__file__).parent))
+from topics_of_tests import until
+
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
-
-WAIT_MS = 60_000
-
-
-def until(look):
-    deadline_ms, tick = monotonic_ms() + WAIT_MS, Event()
-    while not (found := look()):
-        assert monotonic_ms() < deadline_ms, "it did not happen in time"
-        tick.wait(0.02)
-    return found
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import socket
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 
@@ -15,7 +15,6 @@ from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TopicError, TunnelError
 from walle_stream.wire.envelope import (
     UplinkEnvelope,
@@ -26,22 +25,12 @@ from walle_stream.wire.envelope import (
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
 
 sys.path.insert(0, str(Path(__file__).parent))
-from topics_of_tests import fresh_model
+from topics_of_tests import fresh_model, until
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
 ]
-
-WAIT_MS = 60_000
-
-
-def until(look):
-    deadline_ms, tick = monotonic_ms() + WAIT_MS, Event()
-    while not (found := look()):
-        assert monotonic_ms() < deadline_ms, "it did not happen in time"
-        tick.wait(0.02)
-    return found
 
 
 def frame(number, sizes=(2,), partition=0):

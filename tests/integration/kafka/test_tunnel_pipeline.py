@@ -9,49 +9,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import yaml
 
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR, command
 from walle_connectors.kafka.admin import admin_client
 
 sys.path.insert(0, str(Path(__file__).parent))
-from topics_of_tests import fresh_model
+from topics_of_tests import fresh_model, shop_pipeline
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
 ]
 
-SCRIPT = Path(__file__).parents[3] / "configs" / "shop.py"
-TASK = {
-    "apiVersion": "walle/v1",
-    "kind": "Task",
-    "metadata": {"name": "shop-ipv"},
-    "spec": {
-        "version": "1",
-        "script": str(SCRIPT),
-        "triggers": [{"sequence": ["page_exit"]}],
-        "pages": ["item"],
-    },
-}
-
 
 def written(folder, tunnel, partitions=5):
-    pipeline = {
-        "apiVersion": "walle/v1",
-        "kind": "Pipeline",
-        "metadata": {"name": "shop-kafka"},
-        "spec": {
-            "source": {"connector": "simulator", "seed": 7, "devices": 10, "sessions": 2},
-            "runtime": {"partitions": partitions},
-            "tunnel": tunnel,
-            "tasks": [{"task": "shop-ipv"}],
-        },
-    }
-    file = folder / "p.yaml"
-    file.write_text(yaml.safe_dump_all([pipeline, TASK]))
-    return file
+    source = {"connector": "simulator", "seed": 7, "devices": 10, "sessions": 2}
+    runtime = {"partitions": partitions}
+    return shop_pipeline(folder, "shop-kafka", source=source, runtime=runtime, tunnel=tunnel)
 
 
 def keys_of(model, **changes):

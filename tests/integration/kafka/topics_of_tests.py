@@ -1,11 +1,52 @@
-"""Fresh topics for each case, made before and deleted behind it."""
+"""Fresh topics for each case, made before and deleted behind it; the shop's task over them."""
 
 import secrets
 from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import yaml
 
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.clock import monotonic_ms
+
+WAIT_MS = 60_000
+
+SHOP_TASK = {
+    "apiVersion": "walle/v1",
+    "kind": "Task",
+    "metadata": {"name": "shop-ipv"},
+    "spec": {
+        "version": "1",
+        "script": str(Path(__file__).parents[3] / "configs" / "shop.py"),
+        "triggers": [{"sequence": ["page_exit"]}],
+        "pages": ["item"],
+    },
+}
+
+
+def shop_pipeline(folder, name, **spec):
+    """Write a pipeline with the shop's task."""
+    pipeline = {
+        "apiVersion": "walle/v1",
+        "kind": "Pipeline",
+        "metadata": {"name": name},
+        "spec": {**spec, "tasks": [{"task": "shop-ipv"}]},
+    }
+    file = folder / "p.yaml"
+    file.write_text(yaml.safe_dump_all([pipeline, SHOP_TASK]))
+    return file
+
+
+def until(look):
+    """Ask until something is there, and return it."""
+    deadline_ms, tick = monotonic_ms() + WAIT_MS, Event()
+    while not (found := look()):
+        assert monotonic_ms() < deadline_ms, "it did not happen in time"
+        tick.wait(0.02)
+    return found
 
 
 @contextmanager
