@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests that are not slow, three jobs at a time: one after the other they take over half an
+# All tests that are not slow, four jobs at a time: one after the other they take over half an
 # hour, and much of it is waiting for processes that they start. Who is free takes the next job.
 #   .ci/test.sh PYTHON OTHER [arguments of pytest]
 set -u
@@ -77,7 +77,7 @@ worker() {
 }
 
 echo 0 >"$work/next"
-for _ in 1 2 3; do
+for _ in 1 2 3 4; do
     worker "$@" &
 done
 wait

@@ -8,11 +8,9 @@ contender's threads and processes. Progress on stderr, the table on stdout.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,17 +20,14 @@ from typing import Any, Final
 
 from console import keep, show, surroundings
 from peers_parts.contenders import CONTENDERS, Contender
+from peers_parts.contest import CHECKED_DEVICES, Ready, Rounds, check, summed_up, take_turns
 from peers_parts.environments import Environment, Missing, find_environment
 from peers_parts.options import parse, peers_parser
-from peers_parts.running import ROOT, Cost, Made, canonical, digest_of, run_contender
+from peers_parts.running import ROOT, run_contender
 from peers_parts.tables import tables
 from vm_parts.measuring import quartiles, say
 
 NAMES: Final = [contender.name for contender in CONTENDERS]
-CHECKED_DEVICES: Final = 60
-"""Of the shop over which everyone is compared with the oracle first."""
-
-type Ready = dict[str, tuple[Contender, Environment]]
 
 
 def main() -> int:
@@ -50,11 +45,17 @@ def main() -> int:
         simulate(small, options.seed, CHECKED_DEVICES, 2)
         with small.open("rb") as file:
             one.write_bytes(file.readline())
-        _check(ready, small)
+        lines = small.read_bytes().splitlines()
+        check(ready, lines, 16, lambda *who: run_contender(*who, small))
         source = Path(folder) / "shop.jsonl"
         size = simulate(source, options.seed, options.devices, options.sessions)
         say(f"{size['events']:,} events, {size['bytes'] / 2**20:,.0f} MiB")
-        rounds, made = _rounds(ready, source, one, options.rounds)
+        rounds, made = take_turns(
+            ready,
+            options.rounds,
+            start=lambda *who: run_contender(*who, one),
+            job=lambda *who: run_contender(*who, source),
+        )
     result = {
         "bench": "peers",
         "trial": options.trial,
@@ -132,69 +133,12 @@ def _contenders(options: argparse.Namespace) -> tuple[Ready, list[dict[str, str]
     return ready, missing
 
 
-def _check(ready: Ready, small: Path) -> None:
-    expected = _of_oracle(small)
-    for contender, environment in ready.values():
-        _, made = run_contender(contender, environment, small)
-        if made != expected:
-            sys.exit(
-                f"{contender.title} made {made.features} features that are not the oracle's "
-                f"{expected.features}: nothing is measured"
-            )
-        say(f"{contender.title}: {made.features} features, the same as the oracle's")
-
-
-def _of_oracle(small: Path) -> Made:
-    oracle = module_of(ROOT / "tests/integration/naive_shop.py")
-    encode = module_of(ROOT / "configs/shop.py").encode
-    by_device = oracle.recompute(small.read_bytes().splitlines(), 16)
-    features = [feature for each in by_device.values() for feature in each]
-    return digest_of(canonical(feature, encode(feature)) for feature in features)
-
-
-def module_of(path: Path) -> Any:
-    """Load a Python file of the checkout that is in no package."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        sys.exit(f"{path.relative_to(ROOT)} is missing: run from a checkout")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _minor(environment: Environment) -> str:
     return ".".join(environment.python_version.split(".")[:2])
 
 
-def _rounds(
-    ready: Ready, source: Path, one: Path, count: int
-) -> tuple[list[dict[str, tuple[Cost, Cost]]], Made]:
-    # each round begins with another contender, so that nobody always has the warm machine
-    names = list(ready)
-    rounds = []
-    first: Made | None = None
-    for number in range(count):
-        turn = number % len(names)
-        costs = {}
-        for name in [*names[turn:], *names[:turn]]:
-            start, _ = run_contender(*ready[name], one)
-            cost, made = run_contender(*ready[name], source)
-            first = first or made
-            if made != first:
-                sys.exit(f"{ready[name][0].title} made other features than the others: no result")
-            costs[name] = (cost, start)
-            say(f"round {number + 1}: {ready[name][0].title}: {cost.cpu_s:.2f} CPU-seconds")
-        rounds.append(costs)
-    return rounds, first or Made(0, "")
-
-
-def _summary(
-    each: tuple[Contender, Environment],
-    rounds: list[dict[str, tuple[Cost, Cost]]],
-    events: int,
-) -> dict[str, Any]:
+def _summary(each: tuple[Contender, Environment], rounds: Rounds, events: int) -> dict[str, Any]:
     contender, environment = each
-    costs = [costs[contender.name] for costs in rounds]
     versions = {"python": environment.python_version}
     if environment.version:
         versions[contender.requirement.partition("==")[0]] = environment.version
@@ -203,22 +147,7 @@ def _summary(
         "title": contender.title,
         "versions": versions,
         "note": contender.note,
-        "events_per_cpu_second": quartiles([events / cost.cpu_s for cost, _ in costs], 0),
-        # nothing is left to divide by where a run is hardly longer than its start
-        "without_start": quartiles(
-            [
-                events / (cost.cpu_s - start.cpu_s)
-                for cost, start in costs
-                if cost.cpu_s > 2 * start.cpu_s
-            ],
-            0,
-        ),
-        "start_cpu_s": round(statistics.median(start.cpu_s for _, start in costs), 3),
-        "peak_rss_mib": round(statistics.median(cost.peak_rss_mib for cost, _ in costs), 1),
-        "rounds": [
-            {**cost._asdict(), "start_cpu_s": start.cpu_s, "start_rss_mib": start.peak_rss_mib}
-            for cost, start in costs
-        ],
+        **summed_up(contender.name, rounds, events),
     }
     if contender.name != "walle":
         # of the same round: the machine's speed drifts from round to round

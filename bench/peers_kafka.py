@@ -22,8 +22,9 @@ from typing import Any, Final
 
 import msgspec
 from console import keep, show, surroundings
-from peers import Ready, module_of, simulate
+from peers import simulate
 from peers_parts.contenders import Contender
+from peers_parts.contest import CHECKED_DEVICES, Ready, Rounds, check, summed_up, take_turns
 from peers_parts.environments import Environment, Missing, find_environment
 from peers_parts.kafka_contenders import KAFKA_CONTENDERS
 from peers_parts.kafka_job import PARTITIONS
@@ -32,20 +33,16 @@ from peers_parts.kafka_running import run_over_kafka
 from peers_parts.kafka_tables import bars, kafka_tables
 from peers_parts.kafka_topics import BenchTopics, raw_records
 from peers_parts.options import parse, peers_parser
-from peers_parts.running import ROOT, Cost, Made, canonical, digest_of
+from peers_parts.running import ROOT
 from vm_parts.measuring import quartiles, say
 
 from walle_stream.testing.broker import open_broker
 
 NAMES: Final = [contender.name for contender in KAFKA_CONTENDERS]
-CHECKED_DEVICES: Final = 60
-
 PACED_DEVICES: Final = 40
 """Of the shop that latencies are measured over: few, so that pages end within seconds."""
 EVENTS_PER_VISIT: Final = 50
 """At least, so that there are enough."""
-
-type Rounds = list[dict[str, tuple[Cost, Cost]]]
 
 
 def main() -> int:
@@ -128,14 +125,22 @@ def _measure(
 ) -> dict[str, Any]:
     small, whole = folder / "small.jsonl", folder / "shop.jsonl"
     simulate(small, options.seed, CHECKED_DEVICES, 2)
-    _check(ready, topics, small)
+    checked = topics.make("small")
+    count = topics.load(checked, raw_records(small))
+    lines = [each.line for each in raw_records(small)]
+    check(ready, lines, PARTITIONS, lambda *who: run_over_kafka(*who, topics, checked, count))
     one = topics.make("one")
     topics.load(one, islice(raw_records(small), 1))
     size = simulate(whole, options.seed, options.devices, options.sessions)
     raw = topics.make("raw")
     events = topics.load(raw, raw_records(whole))
     say(f"{events:,} events, {size['bytes'] / 2**20:,.0f} MiB in {PARTITIONS} partitions")
-    rounds, made = _rounds(ready, topics, raw, events, one, options.rounds)
+    rounds, made = take_turns(
+        ready,
+        options.rounds,
+        start=lambda *who: run_over_kafka(*who, topics, one, 1),
+        job=lambda *who: run_over_kafka(*who, topics, raw, events),
+    )
     contenders = [_summary(each, ready, rounds, events) for each in ready.values()]
     latency = {}
     if options.latency_seconds:
@@ -160,52 +165,10 @@ def _measure(
     }
 
 
-def _check(ready: Ready, topics: BenchTopics, small: Path) -> None:
-    source = topics.make("small")
-    records = list(raw_records(small))
-    topics.load(source, records)
-    oracle = module_of(ROOT / "tests/integration/naive_shop.py")
-    encode = module_of(ROOT / "configs/shop.py").encode
-    by_device = oracle.recompute([each.line for each in records], PARTITIONS)
-    features = [feature for each in by_device.values() for feature in each]
-    expected = digest_of(canonical(feature, encode(feature)) for feature in features)
-    for contender, environment in ready.values():
-        _, made = run_over_kafka(contender, environment, topics, source, len(records))
-        if made != expected:
-            sys.exit(
-                f"{contender.title} made {made.features} features that are not the oracle's "
-                f"{expected.features}: nothing is measured"
-            )
-        say(f"{contender.title}: {made.features} features, the same as the oracle's")
-
-
-def _rounds(
-    ready: Ready, topics: BenchTopics, raw: str, events: int, one: str, count: int
-) -> tuple[Rounds, Made]:
-    # each round begins with another contender, so that nobody always has the warm machine
-    names = list(ready)
-    rounds: Rounds = []
-    first: Made | None = None
-    for number in range(count):
-        turn = number % len(names)
-        costs = {}
-        for name in [*names[turn:], *names[:turn]]:
-            start, _ = run_over_kafka(*ready[name], topics, one, 1)
-            cost, made = run_over_kafka(*ready[name], topics, raw, events)
-            first = first or made
-            if made != first:
-                sys.exit(f"{ready[name][0].title} made other features than the others: no result")
-            costs[name] = (cost, start)
-            say(f"round {number + 1}: {ready[name][0].title}: {cost.cpu_s:.2f} CPU-seconds")
-        rounds.append(costs)
-    return rounds, first or Made(0, "")
-
-
 def _summary(
     each: tuple[Contender, Environment], ready: Ready, rounds: Rounds, events: int
 ) -> dict[str, Any]:
     contender, environment = each
-    costs = [costs[contender.name] for costs in rounds]
     summary = {
         "name": contender.name,
         "title": contender.title,
@@ -214,19 +177,7 @@ def _summary(
         "version": environment.version,
         "python": environment.python_version,
         "note": contender.note,
-        "events_per_cpu_second": quartiles([events / cost.cpu_s for cost, _ in costs], 0),
-        # nothing is left to divide by where a run is hardly longer than its start
-        "without_start": quartiles(
-            [
-                events / (cost.cpu_s - start.cpu_s)
-                for cost, start in costs
-                if cost.cpu_s > 2 * start.cpu_s
-            ],
-            0,
-        ),
-        "start_cpu_s": round(statistics.median(start.cpu_s for _, start in costs), 3),
-        "peak_rss_mib": round(statistics.median(cost.peak_rss_mib for cost, _ in costs), 1),
-        "rounds": [{**cost._asdict(), "start_cpu_s": start.cpu_s} for cost, start in costs],
+        **summed_up(contender.name, rounds, events),
     }
     # of the same round: the machine's speed drifts from round to round
     others = [ours for ours in ("walle-confluent", "walle") if ours in ready]

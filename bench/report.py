@@ -124,121 +124,97 @@ def vm_lines(result: dict) -> list[str]:
 
 def peers_lines(result: dict) -> list[str]:
     """Return the table and the figure of the streaming libraries beside ours."""
-    settings, machine = result["settings"], result["machine"]
-    lines = [
-        "## Peers: item page views of the simulated shop",
-        "",
-        (
-            f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB of JSON Lines, "
-            f"{settings['devices']:,} devices, {result['features']:,} features; median of "
-            f"{settings['rounds']} rounds, seed {result['seed']}, {machine['usable_cores']} cores "
-            f"{machine['processor']}, load {machine['load_before_and_after'][0]} before, "
-            f"{result['date']}.{_trial(result)}"
-        ),
-        "",
-        "![Events per CPU-second](peers.svg)",
-        "",
-    ]
+    settings = result["settings"]
     (RESULTS / "peers.svg").write_text(peers_figure(result))
-    return [*lines, *_table_lines(peers_tables(result))]
+    return _section(
+        "Peers: item page views of the simulated shop",
+        f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB of JSON Lines, "
+        f"{settings['devices']:,} devices, {result['features']:,} features; median of "
+        f"{settings['rounds']} rounds. {_where(result)}.{_trial(result)}",
+        peers_tables(result),
+        picture="![Events per CPU-second](peers.svg)",
+    )
 
 
 def peers_kafka_lines(result: dict) -> list[str]:
     """Return the tables of the streaming libraries beside ours, over a broker."""
-    lines = [
-        "## Peers over Kafka: item page views of the simulated shop",
-        "",
-        (
-            f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB in "
-            f"{result['partitions']} partitions, {result['features']:,} features; median of "
-            f"{result['settings']['rounds']} rounds. {_where(result)}.{_trial(result)}"
-        ),
-        "",
-    ]
-    return [*lines, *_table_lines(kafka_tables(result))]
+    return _section(
+        "Peers over Kafka: item page views of the simulated shop",
+        f"{result['events']:,} events, {result['bytes'] / 2**20:,.0f} MiB in "
+        f"{result['partitions']} partitions, {result['features']:,} features; median of "
+        f"{result['settings']['rounds']} rounds. {_where(result)}.{_trial(result)}",
+        kafka_tables(result),
+    )
 
 
 def fleet_lines(result: dict) -> list[str]:
     """Return the tables of the fleet."""
-    lines = [
-        f"## Fleet of {result['settings']['devices']:,} devices",
-        "",
-        f"{_where(result)}.{_trial(result)}",
-        "",
-    ]
-    return [*lines, *_table_lines(fleet_tables(result))]
+    title = f"Fleet of {result['settings']['devices']:,} devices"
+    return _section(title, f"{_where(result)}.{_trial(result)}", fleet_tables(result))
 
 
 def latency_lines(result: dict) -> list[str]:
     """Return the tables and the figure of the latencies at shares of the maximum rate."""
     settings = result["settings"]
-    lines = [
-        "## Page exit to commit, the simulated shop",
-        "",
-        (
-            f"{settings['devices']:,} devices, lines of "
-            f"{result['bytes'] / result['events'] / 1e3:.1f} KB, rounds: {settings['rounds']}. "
-            f"{_where(result)}.{_trial(result)}"
-        ),
-        "",
-        "![Page exit to commit at shares of the maximum rate](latency.svg)",
-        "",
-    ]
     (RESULTS / "latency.svg").write_text(latency_figure(result))
-    return [*lines, *_table_lines(latency_tables(result))]
+    return _section(
+        "Page exit to commit, the simulated shop",
+        f"{settings['devices']:,} devices, lines of "
+        f"{result['bytes'] / result['events'] / 1e3:.1f} KB, rounds: {settings['rounds']}. "
+        f"{_where(result)}.{_trial(result)}",
+        latency_tables(result),
+        picture="![Page exit to commit at shares of the maximum rate](latency.svg)",
+    )
 
 
 def tunnel_lines(result: dict) -> list[str]:
     """Return the tables and the figure of the tunnel over Kafka."""
     settings, versions = result["settings"], result["versions"]
-    lines = [
-        "## The tunnel over Apache Kafka",
-        "",
-        (
-            f"{settings['samples']} records of each size, {settings['cold']} new clients of each "
-            f"size and state; kafka-python {versions['kafka-python']}, {versions['openssl']}. "
-            f"{_where(result)}.{_trial(result)}"
-        ),
-        "",
-    ]
+    picture = ""
     if "warm" in result:
         (RESULTS / "tunnel.svg").write_text(tunnel_figure(result))
-        lines += ["![Latency up by size](tunnel.svg)", ""]
-    return [*lines, *_table_lines(tunnel_tables(result))]
+        picture = "![Latency up by size](tunnel.svg)"
+    return _section(
+        "The tunnel over Apache Kafka",
+        f"{settings['samples']} records of each size, {settings['cold']} new clients of each "
+        f"size and state; kafka-python {versions['kafka-python']}, {versions['openssl']}. "
+        f"{_where(result)}.{_trial(result)}",
+        tunnel_tables(result),
+        picture=picture,
+    )
 
 
 def growth_lines(result: dict) -> list[str]:
     """Return the table and the figure of the memory over very many events."""
-    lines = [
-        f"## Memory over {result['events']:,} events, the simulated shop",
-        "",
-        f"{_where(result)}.",
-        "",
-        "![Memory over events](growth.svg)",
-        "",
-    ]
     (RESULTS / "growth.svg").write_text(growth_figure(result))
-    return [*lines, *_table_lines(growth_tables(result))]
+    return _section(
+        f"Memory over {result['events']:,} events, the simulated shop",
+        f"{_where(result)}.",
+        growth_tables(result),
+        picture="![Memory over events](growth.svg)",
+    )
 
 
 def ipv_lines(result: dict) -> list[str]:
     """Return the tables and the figure of features made at the device and in the cloud."""
     settings = result["settings"]
-    lines = [
-        "## Item page views at the device and in the cloud, over one broker",
-        "",
-        (
-            f"{result['fed_events']:,} events in {settings['seconds']:g} s, half of the "
-            f"{result['baseline_events_per_s']:,.0f} a second that the baseline takes; "
-            f"{settings['devices']:,} devices, rounds: {settings['rounds']} of each. "
-            f"{_where(result)}.{_trial(result)}"
-        ),
-        "",
-        "![From page exit to a feature](ipv.svg)",
-        "",
-    ]
     (RESULTS / "ipv.svg").write_text(ipv_figure(result))
-    return [*lines, *_table_lines(ipv_tables(result))]
+    return _section(
+        "Item page views at the device and in the cloud, over one broker",
+        f"{result['fed_events']:,} events in {settings['seconds']:g} s, half of the "
+        f"{result['baseline_events_per_s']:,.0f} a second that the baseline takes; "
+        f"{settings['devices']:,} devices, rounds: {settings['rounds']} of each. "
+        f"{_where(result)}.{_trial(result)}",
+        ipv_tables(result),
+        picture="![From page exit to a feature](ipv.svg)",
+    )
+
+
+def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") -> list[str]:
+    lines = [f"## {title}", "", about, ""]
+    if picture:
+        lines += [picture, ""]
+    return [*lines, *_table_lines(shown)]
 
 
 def _where(result: dict) -> str:
