@@ -11,37 +11,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self, override
 
-import msgspec
-
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
-from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.options import RunOptions
+from walle_stream.app.partitions import HostPlace, PartitionOpener
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
     DeviceTunnel,
-    Downlink,
     Placement,
     SourceReader,
-    Uplink,
 )
-from walle_stream.spec.loader import LoadedPipeline, load_pipeline, load_task
+from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.datadir import DataDir
-from walle_stream.store.locks import LOCKS_TIMEOUT_S
-from walle_stream.store.partition import PartitionStore
 from walle_stream.store.rocks import set_block_cache_bytes
-from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
-from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
-from walle_stream.vm.package.reader import SUFFIX
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.services import HostServices
 from walle_stream.wire.graph import Constant, Graph
@@ -51,29 +41,6 @@ MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 
 LOCK_TIMEOUT_S: Final = 5.0
 """How long a start waits for an owner that is dying."""
-
-
-_GENERATION_SHIFT: Final = 32
-"""An epoch is the generation of the placement, then a count of openings: who was placed
-later has the higher one, on whatever machine, and a group that begins anew goes on counting."""
-
-
-class HostPlace(msgspec.Struct, frozen=True):
-    """Which host of a run a process is, and where its way up and down begin."""
-
-    index: int
-    hosts: int
-    """Processes that share the data directory."""
-    uplink: Uplink
-    downlink: Downlink
-
-    def numbers(self, partition_count: int) -> range:
-        """Return the partitions that it owns.
-
-        Args:
-            partition_count: Of the data directory.
-        """
-        return range(self.index, partition_count, self.hosts)
 
 
 class _LazyEvaluator:
@@ -279,7 +246,6 @@ class Assembly:
 
     def _open_vms(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         count = self.partition_count
-        self._place = place
         self._start = count + place.index
         numbers = () if self.is_placed else place.numbers(count)
         own = [*numbers, self._start]
@@ -287,9 +253,12 @@ class Assembly:
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
-        self._uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
+        uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)
         self._plan = self._make_plan(sink, is_measured=options.is_measured)
+        self._opener = PartitionOpener(
+            self._data_dir, self._in_hand, self._spec.state, self._plan, self.pool, place, uploads
+        )
 
     def _open_sink(self, stack: ExitStack) -> DeadLetterSink | None:
         spec = self._spec.dead_letters
@@ -386,41 +355,7 @@ class Assembly:
             number: Which.
             generation: Of a placement by the source, ≥ 1; 0 for none.
         """
-        if generation:
-            self._in_hand.adopt(number)
-        path, place = self._data_dir.partition_path(number), self._place
-        sync, keeper = self._spec.state.sync, self._make_keeper(number)
-        # the group took it from a process that may not know yet, and would be gone by itself
-        patience_s = LOCKS_TIMEOUT_S if generation else 0.0
-        if keeper is not None:
-            _fetch_state(keeper, path)
-
-        def open_rows() -> PartitionRows:
-            rows = PartitionRows(PartitionStore.open(path, sync=sync, lock_timeout_s=patience_s))
-            if keeper is not None:
-                # whoever was here before left it, if nothing else
-                rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))
-            return rows
-
-        def open_session(rows: PartitionRows) -> UplinkSession:
-            return UplinkSession(
-                place.uplink,
-                number,
-                rows.next_epoch(generation << _GENERATION_SHIFT),
-                rows.incarnation(self._data_dir.meta.incarnation),
-                rows.outbox(),
-            )
-
-        return PartitionHost(
-            number, self._plan, self.pool, open_rows, open_session, place.downlink, keeper
-        )
-
-    def _make_keeper(self, number: int) -> SnapshotKeeper | None:
-        spec = self._spec.state.snapshots
-        if spec is None:
-            return None
-        snapshots = PartitionSnapshots(spec.path / self.name, number)
-        return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
+        return self._opener.open(number, generation)
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec
@@ -453,38 +388,3 @@ class Assembly:
             sink=sink,
             pipeline=self.name,
         )
-
-
-def _fetch_state(keeper: SnapshotKeeper, path: Path) -> None:
-    epoch = 0
-    if (path / "CURRENT").exists():
-        rows = PartitionRows(PartitionStore.open(path))
-        epoch = rows.epoch
-        rows.close()
-    keeper.fetch(path, epoch)
-
-
-def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Check a pipeline, a task file or a package, with all that it names.
-
-    Args:
-        file: YAML, or a package by its suffix.
-        overrides: ``a.b=c``; pipelines only.
-
-    Returns:
-        ``kind``, ``name`` and the names of the tasks.
-
-    Raises:
-        WalleError: It is wrong.
-    """
-    if file.suffix == SUFFIX:
-        return _summary("Package", unpack_task(file).name)
-    task = load_task(file)
-    if task is not None:
-        return _summary("Task", compile_task(task).name)
-    assembly = Assembly.load(file, overrides)
-    return _summary("Pipeline", assembly.name, sorted(task.name for task in assembly.tasks))
-
-
-def _summary(kind: str, name: str, tasks: Sequence[str] | None = None) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "tasks": [name] if tasks is None else tasks}

@@ -32,9 +32,10 @@ from walle_stream.actors.partition import PartitionHost, PartitionStatus
 from walle_stream.actors.remote_tunnel import RemoteDownlink, RemoteUplink
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery
-from walle_stream.app.assembly import Assembly, HostPlace
+from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_collector
 from walle_stream.app.options import RunOptions
+from walle_stream.app.partitions import HostPlace
 from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here

@@ -1,0 +1,127 @@
+"""Opening a partition where a run has it: its store, what its last owner left, its session."""
+
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.actors.partition import PartitionHost, PartitionPlan
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.snapshot_keeper import SnapshotKeeper
+from walle_stream.ports import Downlink, Uplink
+from walle_stream.spec.models import StateSpec
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.in_hand import InHand
+from walle_stream.store.locks import LOCKS_TIMEOUT_S
+from walle_stream.store.partition import PartitionStore
+from walle_stream.store.snapshots import PartitionSnapshots
+from walle_stream.tunnel.session import UplinkSession
+from walle_stream.vm.pool import VmPool
+
+_GENERATION_SHIFT: Final = 32
+"""An epoch is the generation of the placement, then a count of openings: who was placed
+later has the higher one, on whatever machine, and a group that begins anew goes on counting."""
+
+
+class HostPlace(msgspec.Struct, frozen=True):
+    """Which host of a run a process is, and where its way up and down begin."""
+
+    index: int
+    hosts: int
+    """Processes that share the data directory."""
+    uplink: Uplink
+    downlink: Downlink
+
+    def numbers(self, partition_count: int) -> range:
+        """Return the partitions that it owns.
+
+        Args:
+            partition_count: Of the data directory.
+        """
+        return range(self.index, partition_count, self.hosts)
+
+
+class PartitionOpener:
+    """Opens the partitions of one host; each call in the thread of its partition's host."""
+
+    def __init__(
+        self,
+        data_dir: DataDir,
+        in_hand: InHand,
+        state: StateSpec,
+        plan: PartitionPlan,
+        pool: VmPool,
+        place: HostPlace,
+        uploads: Executor,
+    ) -> None:
+        """Keep what every partition is made of; opens nothing.
+
+        Args:
+            data_dir: Where the stores lie.
+            in_hand: What the last process left unfinished.
+            state: How state is kept, and its snapshots.
+            plan: What is the same for all partitions.
+            pool: VMs.
+            place: Of the host.
+            uploads: Writes snapshots.
+        """
+        self._data_dir = data_dir
+        self._in_hand = in_hand
+        self._state = state
+        self._plan = plan
+        self._pool = pool
+        self._place = place
+        self._uploads = uploads
+
+    def open(self, number: int, generation: int = 0) -> PartitionHost:
+        """Open a partition at its last commit; run in its host's thread.
+
+        Args:
+            number: Which.
+            generation: Of a placement by the source, ≥ 1; 0 for none.
+        """
+        if generation:
+            self._in_hand.adopt(number)
+        path, place = self._data_dir.partition_path(number), self._place
+        sync, keeper = self._state.sync, self._make_keeper(number)
+        # the group took it from a process that may not know yet, and would be gone by itself
+        patience_s = LOCKS_TIMEOUT_S if generation else 0.0
+        if keeper is not None:
+            _fetch_state(keeper, path)
+
+        def open_rows() -> PartitionRows:
+            rows = PartitionRows(PartitionStore.open(path, sync=sync, lock_timeout_s=patience_s))
+            if keeper is not None:
+                # whoever was here before left it, if nothing else
+                rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))
+            return rows
+
+        def open_session(rows: PartitionRows) -> UplinkSession:
+            return UplinkSession(
+                place.uplink,
+                number,
+                rows.next_epoch(generation << _GENERATION_SHIFT),
+                rows.incarnation(self._data_dir.meta.incarnation),
+                rows.outbox(),
+            )
+
+        return PartitionHost(
+            number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper
+        )
+
+    def _make_keeper(self, number: int) -> SnapshotKeeper | None:
+        spec = self._state.snapshots
+        if spec is None:
+            return None
+        snapshots = PartitionSnapshots(spec.path / self._plan.pipeline, number)
+        return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
+
+
+def _fetch_state(keeper: SnapshotKeeper, path: Path) -> None:
+    epoch = 0
+    if (path / "CURRENT").exists():
+        rows = PartitionRows(PartitionStore.open(path))
+        epoch = rows.epoch
+        rows.close()
+    keeper.fetch(path, epoch)

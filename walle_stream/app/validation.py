@@ -1,0 +1,36 @@
+"""Checking a definition without running it: ``walle validate``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.programs import compile_task, unpack_task
+from walle_stream.spec.loader import load_task
+from walle_stream.vm.package.reader import SUFFIX
+
+
+def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Check a pipeline, a task file or a package, with all that it names.
+
+    Args:
+        file: YAML, or a package by its suffix.
+        overrides: ``a.b=c``; pipelines only.
+
+    Returns:
+        ``kind``, ``name`` and the names of the tasks.
+
+    Raises:
+        WalleError: It is wrong.
+    """
+    if file.suffix == SUFFIX:
+        return _summary("Package", unpack_task(file).name)
+    task = load_task(file)
+    if task is not None:
+        return _summary("Task", compile_task(task).name)
+    assembly = Assembly.load(file, overrides)
+    return _summary("Pipeline", assembly.name, sorted(task.name for task in assembly.tasks))
+
+
+def _summary(kind: str, name: str, tasks: Sequence[str] | None = None) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "tasks": [name] if tasks is None else tasks}
