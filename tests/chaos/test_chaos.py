@@ -38,8 +38,7 @@ def overrides(feed):
     return (f"spec.source.path={feed}", *runtime)
 
 
-# on the older Python, which runs this a second time, fewer
-KILLS = 50 if sys.version_info >= (3, 14) else 10
+KILLS = 50
 
 
 def test_kills_lose_nothing_and_double_nothing(feed, tmp_path):

@@ -107,7 +107,7 @@ def run(folder, records, cuts, deaths, attempts):
         return dict(read_letters(store)), sink.taken
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.one_of(st.sampled_from(["ok", "fail"]), st.integers(0, len(BAD) - 1)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
 ROOT = Path(__file__).resolve().parents[3]
 

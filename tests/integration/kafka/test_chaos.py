@@ -1,4 +1,4 @@
-"""Some kills of hosts, cloud app and broker, other faults among them; ``make chaos-kafka``: 300."""
+"""Ten kills of hosts, cloud app and broker, other faults among them; ``make chaos-kafka``: 300."""
 
 from importlib.util import find_spec
 
@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
 ]
 
-KILLS = 6
+KILLS = 10
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ class Forwarder:
 
     def open(self, stack):
         self._server = stack.enter_context(socket.create_server(("127.0.0.1", self.port)))
+        # who waits in accept() would take one more connection from a socket that is only closed
+        stack.callback(self._server.shutdown, socket.SHUT_RDWR)
         Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
@@ -76,7 +78,11 @@ class Forwarder:
                 inner, _ = self._server.accept()
             except OSError:
                 return
-            outer = socket.create_connection(tuple(self._broker.rsplit(":", 1)))
+            try:
+                outer = socket.create_connection(tuple(self._broker.rsplit(":", 1)))
+            except OSError:  # a test has killed the broker
+                inner.close()
+                continue
             for pair in ((inner, outer), (outer, inner)):
                 Thread(target=self._copy, args=pair, daemon=True).start()
 
