@@ -20,6 +20,12 @@ from walle_stream.errors import BrokerUnreachableError, TunnelError
 _PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.1
 
+_CHANGELOG: Final = {
+    "cleanup.policy": "compact",
+    # Kafka's default: a cluster's own may be below what a row takes (device_row.ROW_MAX_BYTES)
+    "max.message.bytes": "1048588",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicShape:
@@ -132,7 +138,7 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
                     name,
                     shape.partitions,
                     shape.replicas,
-                    topic_configs={"cleanup.policy": "compact"},
+                    topic_configs=_CHANGELOG,
                 )
                 for name in names
             ]
