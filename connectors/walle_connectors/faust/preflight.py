@@ -37,23 +37,38 @@ class TopicShape:
     """Whether nobody leads one of the partitions at the moment."""
 
 
-async def look_at_topic(part: KafkaPart, changelogs: Sequence[str] = ()) -> TopicShape:
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What an app keeps of a topic that it reads."""
+
+    group: str
+    """Who reads the topic: its name begins the names of the changelogs."""
+    names: Sequence[str]
+
+    @property
+    def changelogs(self) -> list[str]:
+        """The topics that carry the tables."""
+        return [f"{self.group}-{name}-changelog" for name in self.names]
+
+
+async def look_at_topic(part: KafkaPart, tables: Tables | None = None) -> TopicShape:
     """Connect and look at a topic; make the changelog topics that go with it.
 
     Args:
         part: Broker and topic.
-        changelogs: Names of compacted topics of as many partitions, made if they are missing.
+        tables: What is made of it: changelogs that are missing are made, compacted and of as
+            many partitions.
 
     Raises:
         BrokerUnreachableError: None of the brokers answers.
-        TunnelError: The topic is not there, a changelog has another number of partitions, or
-            TLS files are wrong.
+        TunnelError: The topic is not there, a changelog has another number of partitions, or is
+            missing although the group has read the topic, or TLS files are wrong.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
             consumer = await connect(part)
             try:
-                return await _look(part, consumer, changelogs)
+                return await _look(part, consumer, tables or Tables("", ()))
             finally:
                 await consumer.stop()
     except TimeoutError as error:
@@ -86,12 +101,13 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
     return consumer
 
 
-async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> TopicShape:
-    found = await _shapes(consumer)
+async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
+    changelogs = tables.changelogs
+    found = await shapes(consumer)
     while part.topic in found and found[part.topic].is_leaderless:
         # a broker that is only starting knows the topic before it leads it
         await asyncio.sleep(_POLL_S)
-        found = await _shapes(consumer)
+        found = await shapes(consumer)
     shape = found.get(part.topic)
     if shape is None:
         raise TunnelError(
@@ -100,23 +116,29 @@ async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> To
         )
     missing = [name for name in changelogs if name not in found]
     if missing:
+        await _check_unread(part, missing[0], tables.group)
         await _make(part, missing, shape)
     while any(name not in found or found[name].is_leaderless for name in changelogs):
         await asyncio.sleep(_POLL_S)
-        found = await _shapes(consumer)
+        found = await shapes(consumer)
     for name in changelogs:
         if found[name].partitions != shape.partitions:
             raise TunnelError(
                 f"topic {name!r} has {found[name].partitions} partitions and {part.topic!r} "
-                f"{shape.partitions}: delete the former together with the data directory (the "
-                "table is made anew), or give the pipeline another name"
+                f"{shape.partitions}: {anew(tables.group)}, after deleting the former; or give the "
+                "pipeline another name"
             )
     return shape
 
 
-async def _shapes(consumer: Any) -> dict[str, TopicShape]:
+async def shapes(consumer: Any) -> dict[str, TopicShape]:
+    """Return what topics there are.
+
+    Args:
+        consumer: Of ``connect``.
+    """
     found = await consumer._client.fetch_all_metadata()  # noqa: SLF001 - there is no public way
-    shapes = {}
+    made = {}
     for name in found.topics(exclude_internal_topics=False):
         partitions = [
             found._partitions[name][number]  # noqa: SLF001 - same
@@ -124,8 +146,37 @@ async def _shapes(consumer: Any) -> dict[str, TopicShape]:
         ]
         if partitions:
             is_leaderless = any(each.leader < 0 for each in partitions)
-            shapes[name] = TopicShape(len(partitions), len(partitions[0].replicas), is_leaderless)
-    return shapes
+            made[name] = TopicShape(len(partitions), len(partitions[0].replicas), is_leaderless)
+    return made
+
+
+def anew(group: str) -> str:
+    """Say how tables are made anew from what their topic still has.
+
+    Args:
+        group: Who reads the topic.
+    """
+    return (
+        f"stop all workers, delete the group {group!r} (kafka-consumer-groups --delete --group "
+        f"{group}) and their data directories: the table is made anew of what the topic still has"
+    )
+
+
+async def _check_unread(part: KafkaPart, missing: str, group: str) -> None:
+    # what lies before the group's offsets is in the lost table alone: to begin there would
+    # leave it out without a word
+    admin = AIOKafkaAdminClient(**_addressed(part))
+    await admin.start()
+    try:
+        offsets = await admin.list_consumer_group_offsets(group)
+    finally:
+        await admin.close()
+    read = sum(max(at.offset, 0) for tp, at in offsets.items() if tp.topic == part.topic)
+    if read:
+        raise TunnelError(
+            f"topic {missing!r}, which carries the table, is not on the broker any more, but group "
+            f"{group!r} has read {read} records of {part.topic!r} already: {anew(group)}"
+        )
 
 
 async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> None:

@@ -87,21 +87,29 @@ async def _features(
     if value is not None:
         row = decode_row(value)
         return _json(web, row.to_builtins(device, request.query.get("task")), 200)
+    if _ASKED_HEADER in request.headers:
+        return _unknown(web, device)
+    return await _elsewhere(made.app, serving, web, request, device)
+
+
+async def _elsewhere(app: Any, serving: _Serving, web: Any, request: Any, device: str) -> Any:
+    others = _others(app)
+    answers = await asyncio.gather(
+        *(_ask(app, other, device, request.query_string) for other in others)
+    )
     silent = []
-    if _ASKED_HEADER not in request.headers:
-        others = _others(made.app)
-        answers = await asyncio.gather(
-            *(_ask(made.app, other, device, request.query_string) for other in others)
-        )
-        for other, answer in zip(others, answers, strict=True):
-            if answer is None or answer[0] not in {200, 404}:
-                silent.append(str(other))
-            elif answer[0] == 200:  # noqa: PLR2004 - HTTP
-                return web.bytes(answer[1], content_type="application/json")
+    for other, answer in zip(others, answers, strict=True):
+        if answer is None or answer[0] not in {200, 404}:
+            silent.append(str(other))
+        elif answer[0] == 200:  # noqa: PLR2004 - HTTP
+            return web.bytes(answer[1], content_type="application/json")
     if silent:
         return _not_now(web, f"{', '.join(silent)} gave no answer")
-    if not serving.is_on:
-        return _not_now(web, _MOVING)
+    # the device may have moved here while the others were asked
+    return _unknown(web, device) if serving.is_on else _not_now(web, _MOVING)
+
+
+def _unknown(web: Any, device: str) -> Any:
     return _json(web, {"error": f"no features of device {device!r}"}, 404)
 
 
