@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from walle_connectors.faust.continuity import anew, check_offsets, check_tables
+from walle_connectors.faust.group import admin_client, read_offsets
 from walle_connectors.faust.settings import KafkaPart, tls_context
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
@@ -62,7 +64,8 @@ async def look_at_topic(part: KafkaPart, tables: Tables | None = None) -> TopicS
     Raises:
         BrokerUnreachableError: None of the brokers answers.
         TunnelError: The topic is not there, a changelog has another number of partitions, or is
-            missing although the group has read the topic, or TLS files are wrong.
+            missing although the group has read the topic, the topic was made anew, or TLS files
+            are wrong.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -92,7 +95,7 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         BrokerUnreachableError: None of the brokers answers.
         TunnelError: TLS files are wrong.
     """
-    consumer = AIOKafkaConsumer(**_addressed(part), **options)
+    consumer = AIOKafkaConsumer(**addressed(part), **options)
     try:
         await consumer.start()
     except (KafkaError, OSError) as error:
@@ -114,10 +117,14 @@ async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
             f"topic {part.topic!r} is not on {', '.join(part.brokers)}: create it with walle "
             "topics FILE --create"
         )
-    missing = [name for name in changelogs if name not in found]
-    if missing:
-        await _check_unread(part, missing[0], tables.group)
-        await _make(part, missing, shape)
+    if changelogs:
+        offsets = await read_offsets(addressed(part), tables.group, part.topic)
+        check_offsets(tables.group, part.topic, offsets, await _ends(consumer, part.topic, shape))
+        found = await shapes(consumer)
+        missing = [name for name in changelogs if name not in found]
+        if missing:
+            check_tables(tables.group, part.topic, missing[0], offsets)
+            await _make(part, missing, shape)
     while any(name not in found or found[name].is_leaderless for name in changelogs):
         await asyncio.sleep(_POLL_S)
         found = await shapes(consumer)
@@ -150,54 +157,24 @@ async def shapes(consumer: Any) -> dict[str, TopicShape]:
     return made
 
 
-def anew(group: str) -> str:
-    """Say how tables are made anew from what their topic still has.
-
-    Args:
-        group: Who reads the topic.
-    """
-    return (
-        f"stop all workers, delete the group {group!r} (kafka-consumer-groups --delete --group "
-        f"{group}) and their data directories: the table is made anew of what the topic still has"
-    )
-
-
-async def _check_unread(part: KafkaPart, missing: str, group: str) -> None:
-    # what lies before the group's offsets is in the lost table alone: to begin there would
-    # leave it out without a word
-    admin = AIOKafkaAdminClient(**_addressed(part))
-    await admin.start()
-    try:
-        offsets = await admin.list_consumer_group_offsets(group)
-    finally:
-        await admin.close()
-    read = sum(max(at.offset, 0) for tp, at in offsets.items() if tp.topic == part.topic)
-    if read:
-        raise TunnelError(
-            f"topic {missing!r}, which carries the table, is not on the broker any more, but group "
-            f"{group!r} has read {read} records of {part.topic!r} already: {anew(group)}"
-        )
+async def _ends(consumer: Any, topic: str, shape: TopicShape) -> dict[int, tuple[int, int]]:
+    places = [TopicPartition(topic, number) for number in range(shape.partitions)]
+    first = await consumer.beginning_offsets(places)
+    ends = await consumer.end_offsets(places)
+    return {tp.partition: (first[tp], end) for tp, end in ends.items()}
 
 
 async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> None:
-    admin = AIOKafkaAdminClient(**_addressed(part))
-    await admin.start()
     try:
-        answer = await admin.create_topics(
-            [
-                NewTopic(
-                    name,
-                    shape.partitions,
-                    shape.replicas,
-                    topic_configs=_CHANGELOG,
-                )
-                for name in names
-            ]
-        )
+        async with admin_client(addressed(part)) as admin:
+            answer = await admin.create_topics(
+                [
+                    NewTopic(name, shape.partitions, shape.replicas, topic_configs=_CHANGELOG)
+                    for name in names
+                ]
+            )
     except TopicAlreadyExistsError:
         return  # another worker was quicker
-    finally:
-        await admin.close()
     for name, code, *_ in answer.topic_errors:
         if code not in {0, TopicAlreadyExistsError.errno}:
             raise TunnelError(
@@ -207,7 +184,15 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
             )
 
 
-def _addressed(part: KafkaPart) -> dict[str, Any]:
+def addressed(part: KafkaPart) -> dict[str, Any]:
+    """Return what any client of aiokafka takes.
+
+    Args:
+        part: Broker and TLS.
+
+    Raises:
+        TunnelError: TLS files are wrong.
+    """
     context = tls_context(part)
     return {
         "bootstrap_servers": list(part.brokers),

@@ -3,10 +3,10 @@
 Faust is known to stop silently after some rebalances: partitions assigned, lag, no
 progress, no error. Nothing is lost by ending then: the next process goes on from the
 committed offsets. A topic that is deleted, made anew or given more partitions under it is
-passed over as silently: Faust gives up the partitions, or drops the new topic's records, whose
-offsets it has seen. ``StallRule`` and ``TopicRule`` are the pure rules; ``Watchdog`` observes in
-the worker's loop with a connection of its own, and a thread ends the process, so that a loop
-which itself no longer turns is noticed as well.
+passed over as silently: Faust gives up the partitions for good, or drops the new topic's
+records, whose offsets it has seen. ``StallRule`` and ``TopicRule`` are the pure rules;
+``Watchdog`` observes in the worker's loop with a connection of its own, and a thread ends the
+process, so that a loop which itself no longer turns is noticed as well.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from walle_connectors.faust.preflight import connect, shapes
+from walle_connectors.faust.group import held_partitions
+from walle_connectors.faust.preflight import addressed, connect, shapes
 from walle_connectors.faust.settings import KafkaPart
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import CloudStalledError, TunnelError
@@ -196,7 +197,7 @@ class Watchdog:
         mine = self._app.consumer
         assigned = [tp for tp in mine.assignment() if tp.topic == self._part.topic]
         if not assigned:
-            return {}
+            return await self._look_at_others(consumer)
         asked = [TopicPartition(tp.topic, tp.partition) for tp in assigned]
         ends = await consumer.end_offsets(asked)
         recovered = sum(each or 0 for each in self._app.tables.recovery.active_offsets.values())
@@ -210,6 +211,17 @@ class Watchdog:
             is_behind = position is None or position < end or committed < read
             places[tp] = Place(committed + read + waiting + recovered, is_behind)
         return places
+
+    async def _look_at_others(self, consumer: Any) -> dict[Any, Place]:
+        # one that has nothing to do is well if others have; but a topic that was away for a
+        # moment Faust gives to nobody, and does not look for again
+        held = await held_partitions(addressed(self._part), self._app.conf.id, self._part.topic)
+        if held is None or held:
+            return {}
+        there = (await shapes(consumer)).get(self._part.topic)
+        numbers = range(there.partitions if there else 0)
+        ends = await consumer.end_offsets([TopicPartition(self._part.topic, n) for n in numbers])
+        return {tp: Place(0, is_behind=True) for tp, end in ends.items() if end > 0}
 
     def _guard(self) -> None:
         while not self._is_stopped.wait(self._patience_ms / 1000 / 10):

@@ -17,7 +17,7 @@ import faust
 from aiokafka.errors import KafkaConnectionError
 from faust.exceptions import ConsistencyError
 
-from walle_connectors.faust.preflight import anew
+from walle_connectors.faust.continuity import anew
 from walle_connectors.faust.watchdog import Watchdog
 from walle_stream.errors import BrokerUnreachableError, StoreError, TunnelError, WalleError
 

@@ -98,7 +98,10 @@ class Stub:
             _acked=defaultdict(list, {tp: list(acked)}),
         )
         recovery = SimpleNamespace(active_offsets={"a": None, "b": 3})
-        return SimpleNamespace(consumer=consumer, tables=SimpleNamespace(recovery=recovery))
+        conf = SimpleNamespace(id="g")
+        return SimpleNamespace(
+            conf=conf, consumer=consumer, tables=SimpleNamespace(recovery=recovery)
+        )
 
 
 @pytest.fixture
@@ -169,6 +172,21 @@ def test_a_worker_whose_topic_is_gone_is_ended(broker):
     del broker["t"]
     (reason,) = run(Stub.app(committed=10, read=9, position=10), 60)
     assert "topic 't' is not on the broker any more" in reason
+
+
+@pytest.mark.parametrize(("held", "is_ended"), [(set(), True), ({0}, False), (None, False)])
+def test_a_worker_without_partitions_is_ended_if_nobody_has_them(
+    broker, monkeypatch, held, is_ended
+):
+    async def held_partitions(_options, group, topic):
+        assert (group, topic) == ("g", "t")
+        return held
+
+    monkeypatch.setattr(watchdog, "held_partitions", held_partitions)
+    app = Stub.app(committed=10, read=9, position=10)
+    app.consumer.assignment = list
+    reasons = run(app, 60 if is_ended else 0.3)
+    assert [True for reason in reasons if "records waiting in" in reason] == [True] * is_ended
 
 
 def test_a_worker_whose_topic_was_made_anew_is_ended(broker):
