@@ -114,8 +114,8 @@ async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
     shape = found.get(part.topic)
     if shape is None:
         raise TunnelError(
-            f"topic {part.topic!r} is not on {', '.join(part.brokers)}: create it with walle "
-            "topics FILE --create"
+            f"topic {part.topic!r} is not on {', '.join(part.brokers)}, or we may not see it: "
+            "create it with walle topics FILE --create, or allow it to us"
         )
     if changelogs:
         offsets = await read_offsets(addressed(part), tables.group, part.topic)
