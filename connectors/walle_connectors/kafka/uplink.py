@@ -268,7 +268,8 @@ class KafkaUplink:
             frame.acknowledged.add(place)
             if frame.pending is not None:
                 frame.pending.pop(place, None)
-                self._settle(frame.partition)
+                if not frame.pending:  # nobody waits for a record alone
+                    self._settle(frame.partition)
 
     def _on_refusal(self, tag: _Tag, refusal: Refusal) -> None:
         session, frame, place = tag
