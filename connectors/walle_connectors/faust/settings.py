@@ -4,7 +4,6 @@ Only the keys that are needed here are looked at; who owns the others (the conne
 ``kafka`` of source and tunnel) refuses what is wrong with them on the device side.
 """
 
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from walle_connectors.brokers import Connection
 from walle_connectors.faust.visits import VisitPolicy
-from walle_stream.errors import SpecFileError, TunnelError
+from walle_stream.errors import SpecFileError
 from walle_stream.spec.loader import load_pipeline
 from walle_stream.spec.models import Task
 
@@ -142,26 +141,3 @@ def _is_on_exit(task: Task) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Package:
     name: str
-
-
-def tls_context(part: KafkaPart) -> ssl.SSLContext | None:
-    """Return what TLS connections are made with, or None without TLS.
-
-    Args:
-        part: Of the YAML.
-
-    Raises:
-        TunnelError: A file cannot be read, or is not what it should be.
-    """
-    if part.tls is None:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=part.tls.ca)
-        if part.tls.cert is not None:
-            context.load_cert_chain(part.tls.cert, part.tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise TunnelError(
-            f"the TLS files of {', '.join(part.brokers)} cannot be used ({error}): check ca, cert "
-            "and key under tls"
-        ) from error
-    return context
