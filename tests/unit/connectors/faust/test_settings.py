@@ -63,6 +63,11 @@ def test_tls_files_that_are_not_there_are_one_line(tmp_path):
     assert KafkaPart(brokers="a:1", topic="t").tls_context() is None
 
 
+def test_a_tunnel_that_names_the_connectors_object_is_ours_too():
+    name = "spec.tunnel.connector=walle_connectors.kafka:CONNECTOR"
+    assert load_cloud_pipeline(FILE, [name]).features.topic == "shop-features"
+
+
 @pytest.fixture
 def parser():
     parser = argparse.ArgumentParser()
