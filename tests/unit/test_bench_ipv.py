@@ -134,6 +134,7 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
         "seed": 1,
         "settings": {"rounds": 3, "others": 1, "seconds": 5, "devices": 10},
         "baseline_events_per_s": 900.0,
+        "baseline_capacities": [800.0, 900.0, 1_100.0],
         "events_per_s": 450.0,
         "fed_events": 2_250,
         "network": network.FAULTY._asdict() | {"clock": "shop"},
@@ -156,7 +157,7 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
     (tmp_path / "ipv.json").write_text(json.dumps(result))
     assert report.main() == 0
     text = (tmp_path / "README.md").read_text()
-    assert "half of the 900 a second" in text
+    assert "half of the 900 a second that the baseline takes, the median of 3;" in text
     assert "4.90%" in text
     assert "8.00%" in text
     assert "3 of each, 1 with faults" in text
