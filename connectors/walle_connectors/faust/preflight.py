@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from walle_connectors.faust.settings import KafkaPart, tls_context
+from walle_connectors.faust.settings import KafkaPart
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _PATIENCE_S: Final = 20.0
@@ -39,9 +39,8 @@ async def look_at_topic(part: KafkaPart, changelogs: Sequence[str] = ()) -> Topi
         changelogs: Names of compacted topics of as many partitions, made if they are missing.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: The topic is not there, a changelog has another number of partitions, or
-            TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
+        TunnelError: The topic is not there, or a changelog has another number of partitions.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -68,8 +67,7 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         **options: Further ones of ``AIOKafkaConsumer``.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
     """
     consumer = AIOKafkaConsumer(**_addressed(part), **options)
     try:
@@ -151,7 +149,7 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
 
 
 def _addressed(part: KafkaPart) -> dict[str, Any]:
-    context = tls_context(part)
+    context = part.tls_context()
     return {
         "bootstrap_servers": list(part.brokers),
         "client_id": part.client_id,
