@@ -107,6 +107,7 @@ class DeviceHost(Actor):
         sizer: BatchSizer,
         open_placed: Callable[[int, int], PartitionHost] | None = None,
         *,
+        incarnation: str = "",
         may_begin_anew: bool = False,
     ) -> None:
         """Describe the host; nothing is opened yet.
@@ -117,11 +118,13 @@ class DeviceHost(Actor):
             policy: How often a failed turn is tried again.
             sizer: Learns from the turns.
             open_placed: Opens one partition of a generation; where the source places them.
+            incarnation: See ``Placement.incarnation``.
             may_begin_anew: See ``Placement.may_begin_anew``.
         """
         self.name = name
         self._open = open_partitions
         self._open_placed = open_placed
+        self.incarnation = incarnation
         self.may_begin_anew = may_begin_anew
         self._joined: SourceReader | None = None
         self._left: dict[int, PartitionStatus] = {}  # partitions that went elsewhere
