@@ -169,6 +169,7 @@ class Placement(Protocol):
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
         """Commit what was delivered of partitions and close them; blocks.
 
+        What cannot be committed in time is dropped: it is read again by whoever gets them.
         When it returns they are somebody else's, in whatever state they are.
 
         Args:
