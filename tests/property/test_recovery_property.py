@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.stream.test_machine import TRIGGERS, make_events
@@ -86,7 +86,7 @@ class Life:
             self.tunnel,
         )
 
-    def run(self, events, cuts, deaths):
+    def run(self, events, cuts, deaths, ends=()):
         host = self.open()
         bounds = [0, *sorted(cuts), len(events)]
         for number, (start, end) in enumerate(pairwise(bounds)):
@@ -94,6 +94,10 @@ class Life:
                 0, events[start:end], b"%d" % (number + 1), SourceCounts(), [], number == len(cuts)
             )
             host.deliver(Delivery(batch, 0.0))
+            if number in ends:
+                host.idle()  # as a host of a live source is, before it is told to stop
+                host.close(0.0)
+                host = self.open()
             if number in deaths:
                 host.abandon()
                 host = self.open()
@@ -114,16 +118,20 @@ def canonical(store):
     st.integers(0, 10**6),
     st.lists(st.integers(0, 120), max_size=12),
     st.sets(st.integers(0, 12)),
+    st.sets(st.integers(0, 12)),
     st.sampled_from([0, 2, 10**6]),
     st.sampled_from([0, 1, 30, 10**6]),
 )
-def test_deaths_passivation_and_the_horizon_change_nothing(seed, cuts, deaths, keep, horizon):
+@example(0, [40, 80], {1}, {0}, 10**6, 10**6)
+def test_deaths_ends_passivation_and_the_horizon_change_nothing(
+    seed, cuts, deaths, ends, keep, horizon
+):
     events = make_events(seed)
     policy = SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
     with tempfile.TemporaryDirectory() as folder:
         expected = Life(Path(folder), 0, 10**6, policy).run(events, [], ())
     with tempfile.TemporaryDirectory() as folder:
-        assert Life(Path(folder), horizon, keep, policy).run(events, cuts, deaths) == expected
+        assert Life(Path(folder), horizon, keep, policy).run(events, cuts, deaths, ends) == expected
 
 
 def test_a_changed_definition_does_not_change_what_was_handled_before_it(tmp_path):

@@ -34,6 +34,14 @@ class BatchSizer:
         self.events = min(FIRST_EVENTS, most)
         """Most events of the next batch."""
 
+    def expected_ms(self, events: int) -> float:
+        """Return how long a turn should take, as turns of late did; 0 before the first.
+
+        Args:
+            events: Of its batch.
+        """
+        return self._cost_ms * events
+
     def add(self, events: int, turn_ms: float) -> None:
         """Learn from a turn.
 

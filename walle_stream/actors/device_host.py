@@ -5,6 +5,7 @@ calls run beside it on their own interpreter locks. Devices are virtual actors
 inside: activated by their first event, passivated when others are more recent.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from typing import Any, Final
@@ -19,6 +20,8 @@ from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
 from walle_stream.ports import SourceReader
+
+_log = logging.getLogger(__name__)
 
 SETTLE_POLL_S: Final = 0.005
 """How often replies are looked for, while nothing else is left to do."""
@@ -107,6 +110,7 @@ class DeviceHost(Actor):
         sizer: BatchSizer,
         open_placed: Callable[[int, int], PartitionHost] | None = None,
         *,
+        incarnation: str = "",
         may_begin_anew: bool = False,
     ) -> None:
         """Describe the host; nothing is opened yet.
@@ -117,11 +121,13 @@ class DeviceHost(Actor):
             policy: How often a failed turn is tried again.
             sizer: Learns from the turns.
             open_placed: Opens one partition of a generation; where the source places them.
+            incarnation: See ``Placement.incarnation``.
             may_begin_anew: See ``Placement.may_begin_anew``.
         """
         self.name = name
         self._open = open_partitions
         self._open_placed = open_placed
+        self.incarnation = incarnation
         self.may_begin_anew = may_begin_anew
         self._joined: SourceReader | None = None
         self._left: dict[int, PartitionStatus] = {}  # partitions that went elsewhere
@@ -193,12 +199,26 @@ class DeviceHost(Actor):
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
         """Commit and close partitions; see ``Placement.revoke``.
 
+        What would not be committed by the deadline is dropped, as if it had not been read.
+
         Raises:
             WalleError: One cannot be committed; it is closed at its last commit.
         """
         for number in partitions:
-            if number in self._waiting:
+            waiting = self._waiting.get(number)
+            if waiting is None:
+                continue
+            if monotonic_ms() + self._sizer.expected_ms(waiting.events) <= deadline_ms:
                 self._commit(number)
+            else:
+                _log.warning(
+                    "partition %d goes without its last %d events, which its next owner reads "
+                    "again: their commit would take too long; a larger spec.source.pollInterval "
+                    "gives it more time",
+                    number,
+                    waiting.events,
+                )
+                self.lose([number])
         for number in partitions:
             partition = self._remove(number)
             if partition is not None:

@@ -312,10 +312,17 @@ class PartitionHost:
             )
             journal.add(machine.number, turn.events, len(row))
             rows.put_journal(machine.number, row)
+        else:
+            self._write_as_committed(turn.head)
         self._leaving = machine.excess(self._plan.active_devices)
         for delta in machine.delta(journal.due, self._leaving):
             rows.put_device(delta)
         rows.drop_journal(journal.release(machine.oldest_dirty))
+
+    def _write_as_committed(self, head: PartitionHead) -> None:
+        # what is written without a batch includes none that is to come: a recovery would pass
+        # over that one for these devices
+        self._machine.number = head.next_batch - 1
 
     def _commit(
         self, turn: Turn, records: list[FeatureRecord], bodies: list[bytes]
@@ -384,6 +391,7 @@ class PartitionHost:
             arrived = self._letters.collect()
         head = _copied(self._head)
         settled = self._settled(head)
+        self._write_as_committed(head)
         deltas = self._machine.delta()
         if settled or arrived or deltas:
             for delta in deltas:

@@ -240,6 +240,11 @@ class Assembly:
         return self._data_dir.status_path
 
     @property
+    def incarnation(self) -> str:
+        """Of the opened data directory."""
+        return self._data_dir.meta.incarnation
+
+    @property
     def tunnel(self) -> Any:
         """The tunnel that ``open_cloud`` or ``open_device_end`` opened."""
         return self._tunnel

@@ -199,6 +199,7 @@ class LocalRun:
                 RestartPolicy(),
                 sizer,
                 placed,
+                incarnation=assembly.incarnation,
                 may_begin_anew=assembly.has_snapshots,
             )
             self._devices.append(host)

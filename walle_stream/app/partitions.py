@@ -88,7 +88,7 @@ class PartitionOpener:
         # the group took it from a process that may not know yet, and would be gone by itself
         patience_s = LOCKS_TIMEOUT_S if generation else 0.0
         if keeper is not None:
-            _fetch_state(keeper, path)
+            _fetch_state(keeper, path, patience_s)
 
         def open_rows() -> PartitionRows:
             rows = PartitionRows(PartitionStore.open(path, sync=sync, lock_timeout_s=patience_s))
@@ -118,10 +118,10 @@ class PartitionOpener:
         return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
 
 
-def _fetch_state(keeper: SnapshotKeeper, path: Path) -> None:
+def _fetch_state(keeper: SnapshotKeeper, path: Path, patience_s: float) -> None:
     epoch = 0
     if (path / "CURRENT").exists():
-        rows = PartitionRows(PartitionStore.open(path))
+        rows = PartitionRows(PartitionStore.open(path, lock_timeout_s=patience_s))
         epoch = rows.epoch
         rows.close()
     keeper.fetch(path, epoch)

@@ -157,6 +157,7 @@ class HostProcess:
             RestartPolicy(),
             self._sizer,
             placed,
+            incarnation=assembly.incarnation,
             may_begin_anew=assembly.has_snapshots,
         )
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)

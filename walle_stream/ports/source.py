@@ -143,6 +143,9 @@ class Placement(Protocol):
     Called by the reader, in the thread of its ``read`` and ``close``.
     """
 
+    incarnation: str
+    """Of the data directory where state is kept: its partitions' readers name it to the group."""
+
     may_begin_anew: bool
     """Whether a partition that the group has read before, but that has no offset here, may
     begin at its beginning: where state follows its partition, nothing was kept of it."""
@@ -166,6 +169,7 @@ class Placement(Protocol):
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
         """Commit what was delivered of partitions and close them; blocks.
 
+        What cannot be committed in time is dropped: it is read again by whoever gets them.
         When it returns they are somebody else's, in whatever state they are.
 
         Args:

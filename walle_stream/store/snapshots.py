@@ -5,7 +5,7 @@
     FOLDER/p-03/
         EPOCH-COMMITS-LINE.json    a snapshot: its files with their digests; written last
         LINE/NAME                  table files of RocksDB, which never change
-        LINE/COMMITS-NAME          its other files
+        LINE/EPOCH-COMMITS-NAME    its other files, and a table whose name was taken
         incarnation                of the first owner's data directory; never changes
 
 A *line* is a database on one machine, through all its openings. RocksDB's lock gives it
@@ -115,7 +115,7 @@ class PartitionSnapshots:
         try:
             home = self._folder / line
             home.mkdir(parents=True, exist_ok=True)
-            there = {each.stored: each for each in self._last_files(line)}
+            there = {each.name: each for each in self._last_files(line)}
             files = [self._store(path, home, place, there) for path in sorted(checkpoint.iterdir())]
             manifest = _Manifest(_VERSION, place, line, files)
             name = f"{place.epoch:020d}-{place.commits:020d}-{line}.json"
@@ -216,9 +216,8 @@ class PartitionSnapshots:
 
     def _store(self, path: Path, home: Path, place: Place, there: dict[str, _File]) -> _File:
         is_table = path.suffix == _TABLE
-        stored = path.name if is_table else f"{place.commits:020d}-{path.name}"
         size = path.stat().st_size
-        known = there.get(stored)
+        known = there.get(path.name)
         if is_table and known is not None and known.size == size:
             # a number may be given twice after the machine died: look once in each process
             of_line, digest = self._digests.get(path.name, ("", ""))
@@ -227,6 +226,10 @@ class PartitionSnapshots:
                 self._digests[path.name] = (home.name, digest)
             if digest == known.digest:
                 return known
+        stored = path.name
+        if not is_table or (home / stored).exists():
+            # a snapshot of before may need what is there, until this one is whole
+            stored = f"{place.epoch:020d}-{place.commits:020d}-{path.name}"
         digest = _copy(path, home / stored)
         if is_table:
             self._digests[path.name] = (home.name, digest)

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from walle_connectors.faust.continuity import anew, check_offsets, check_tables
 from walle_connectors.faust.group import admin_client, read_offsets
-from walle_connectors.faust.settings import KafkaPart, tls_context
+from walle_connectors.faust.settings import KafkaPart
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _PATIENCE_S: Final = 20.0
@@ -62,10 +62,9 @@ async def look_at_topic(part: KafkaPart, tables: Tables | None = None) -> TopicS
             many partitions.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
+        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
         TunnelError: The topic is not there, a changelog has another number of partitions, or is
-            missing although the group has read the topic, the topic was made anew, or TLS files
-            are wrong.
+            missing although the group has read the topic, or the topic was made anew.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -92,8 +91,7 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         **options: Further ones of ``AIOKafkaConsumer``.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
     """
     consumer = AIOKafkaConsumer(**addressed(part), **options)
     try:
@@ -191,9 +189,9 @@ def addressed(part: KafkaPart) -> dict[str, Any]:
         part: Broker and TLS.
 
     Raises:
-        TunnelError: TLS files are wrong.
+        BrokerUnreachableError: TLS files are wrong.
     """
-    context = tls_context(part)
+    context = part.tls_context()
     return {
         "bootstrap_servers": list(part.brokers),
         "client_id": part.client_id,

@@ -73,6 +73,7 @@ class Ledger:
 class Host:
     """A placement that commits what it took when it gives a partition back."""
 
+    incarnation = "here"
     may_begin_anew = True
 
     def __init__(self, name, ledger, made, batch_events=20):

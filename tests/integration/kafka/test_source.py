@@ -180,8 +180,27 @@ def test_what_is_wrong_at_start_is_one_line(address, topics, topic):
     topics.write(plain, [(*row("a", 1), 1), (None, row("a", 1)[1], 0)])
     with pytest.raises(SourceError, match=rf"not keyed by device.*{plain}\[0\]@0 has no key"):
         _ = source(address, plain).partition_count
+    foreign = topics.make(2)
+    sessions = [("s1", row("", n, device_id=f"d{n}")[1], 1) for n in range(5)]
+    topics.write(foreign, sessions)
+    with pytest.raises(SourceError, match=rf"{foreign}\[1\]@0 is of device 'd0', its key is b's1'"):
+        _ = source(address, foreign).partition_count
+    topics.write(foreign, [("a", row("a", 0, device_id="b")[1], 0), (*row("a", 1), 0)])
+    topics.delete_before(foreign, 1, 5)
+    assert source(address, foreign).partition_count == 2  # a single one is a dead letter
     with pytest.raises(BrokerUnreachableError, match=r"no broker answers at 127\.0\.0\.1:9 within"):
         _ = source("127.0.0.1:9", topic, connectTimeout="200ms").partition_count
+
+
+def test_a_topic_that_grows_ends_its_reader(address, topics, topic, driver):
+    reader = source(address, topic, stopAtEnd=False, driver=driver).open({}, 2, 100)
+    found = read_on(reader, lambda batches: len(uids(batches)) == 10)
+    topics.grow(topic, 3)
+    reader._client.consumer._cluster.request_update()  # it asks by itself, but seldom
+    with pytest.raises(SourceError, match=r"more than its 2 partitions.*new --data-dir"):
+        read_on(reader)
+    reader.close()
+    assert uids(found) == list(range(10))
 
 
 def test_another_topic_is_another_source(address, topics, topic):

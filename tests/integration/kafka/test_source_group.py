@@ -97,6 +97,25 @@ class PutOut(Host):
             del self.waiting[number]
 
 
+class Bound(Host):
+    """Its state is in its data directory alone."""
+
+    may_begin_anew = False
+
+
+class Elsewhere(Bound):
+    """It has another one."""
+
+    incarnation = "there"
+
+
+def die(host):
+    """Nothing is committed or told; only the group need not wait until it notices."""
+    host.reader._is_closed = True
+    host.reader._polls.stop()
+    host.reader._client.close()
+
+
 def generation(host):
     return host.reader._consumer.group_metadata().generation_id
 
@@ -159,11 +178,8 @@ def test_a_bounded_run_of_a_group_ends_once_per_partition(address, topic):
 
 
 def test_what_others_read_is_not_begun_anew_without_its_state(address, topic):
-    class Elsewhere(Host):
-        may_begin_anew = False
-
     here = Ledger()
-    first = Elsewhere("one", here, live(address, topic))
+    first = Bound("one", here, live(address, topic))
     turns([first], lambda: sum(map(len, here.uids.values())) >= 200)
     first.reader.close()
     there = Ledger()
@@ -174,9 +190,25 @@ def test_what_others_read_is_not_begun_anew_without_its_state(address, topic):
     assert not there.uids
     assert not there.owners
     # with what the first has kept it goes on
-    third = Elsewhere("three", here, live(address, topic))
+    third = Bound("three", here, live(address, topic))
     turns([third], lambda: len(third.numbers) == 4)
     third.reader.close()
+
+
+def test_who_dies_before_he_has_said_how_far_has_said_whose_it_is(address, topic):
+    first = Bound("one", Ledger(), live(address, topic))
+    turns([first], lambda: len(first.numbers) == 4)
+    die(first)
+    # with the same data directory, in which nothing was committed
+    again = Bound("again", Ledger(), live(address, topic))
+    turns([again], lambda: len(again.numbers) == 4)
+    die(again)
+    there = Ledger()
+    second = Elsewhere("two", there, live(address, topic))
+    with pytest.raises(SourceError, match=r"offset 0 by another member .* state is not here"):
+        turns([second], lambda: False)
+    second.reader.close()
+    assert not there.uids
 
 
 def test_an_error_of_the_host_is_raised_and_ends_the_membership(address, topic):

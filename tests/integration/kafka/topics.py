@@ -32,6 +32,10 @@ class Topics:
         with self._admin() as admin:
             admin.delete_topics([name])
 
+    def grow(self, name, partitions):
+        with self._admin() as admin:
+            admin.create_partitions({name: partitions})
+
     def delete_before(self, name, partition, offset):
         with self._admin() as admin:
             admin.delete_records({TopicPartition(name, partition): offset})

@@ -10,6 +10,7 @@ from tests.unit.actors.test_device_host import stored as stored_in
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
 from walle_stream.actors.supervisor import RestartPolicy
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import VmCrashedError
 
 pytestmark = pytest.mark.actors
@@ -97,6 +98,26 @@ def test_a_partition_that_wanders_holds_what_one_that_stayed_holds(tmp_path, exp
     last.give(list(batches())[last.assign(9) :])
     [status] = last.host.on_message(Close(0.0))
     assert (status.number, last.left) == (0, 1)
+    assert stored_in(folder) == expected
+
+
+@pytest.mark.parametrize("expected_ms", [0, 10**9])
+def test_what_cannot_be_committed_in_time_goes_as_it_was(tmp_path, expected, expected_ms, caplog):
+    folder = tmp_path / "w"
+    folder.mkdir()
+    member = Member(folder)
+    member.assign(1)
+    member.give(list(batches())[:4])
+    committed = member.host._partitions[0].offset
+    member.host._sizer.expected_ms = lambda _events: expected_ms
+    assert member.host._waiting
+    member.turn(lambda: member.host.revoke([0], monotonic_ms() + 10**6) or ())
+    assert member.host.on_message(GetStatus()) == []
+    assert ("goes without its last" in caplog.text) is (expected_ms > 0)
+    last = Member(folder)
+    assert last.assign(2) == (4 if not expected_ms else int(committed or b"0"))
+    last.give(list(batches())[int(last.host._partitions[0].offset or b"0") :])
+    last.host.on_message(Close(0.0))
     assert stored_in(folder) == expected
 
 

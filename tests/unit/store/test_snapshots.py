@@ -103,6 +103,32 @@ def test_the_highest_epoch_counts_however_much_a_former_owner_writes(
     assert len(stored(tmp_path, "*.json")) == 2
 
 
+def test_a_snapshot_that_was_not_finished_leaves_the_one_before_whole(
+    made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", ROWS)
+    put(made, tmp_path / "a", Place(1, 5))
+    write(tmp_path / "a", {b"\x10c\x00\x01": b"3"})
+
+    def die(path: Path, content: bytes) -> None:
+        raise OSError(f"{path} with {len(content)} bytes: the machine died")
+
+    # opened once more, and nothing was committed: the same count of commits
+    monkeypatch.setattr(snapshots, "_write", die)
+    with pytest.raises(StoreError, match="the machine died"):
+        put(made, tmp_path / "a", Place(2, 5))
+    # and a table of another content under the same name
+    copy = tmp_path / "copy-1-5"
+    for each in copy.glob("*.sst"):
+        (copy / "new").write_bytes(each.read_bytes()[::-1])
+        (copy / "new").rename(each)
+    with pytest.raises(StoreError, match="the machine died"):
+        PartitionSnapshots(tmp_path / "shared", 3).put(copy, Place(3, 5), line_of(tmp_path / "a"))
+    monkeypatch.undo()
+    assert made.fetch(tmp_path / "b") == Place(1, 5)
+    assert read(tmp_path / "b") == ROWS
+
+
 def test_a_snapshot_that_is_replaced_while_it_is_fetched_is_fetched_anew(
     made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

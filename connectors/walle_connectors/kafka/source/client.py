@@ -147,10 +147,11 @@ class TopicClient:
         }
 
     def check_keys(self) -> None:
-        """Look at the first record of each partition; blocks for some seconds at most.
+        """Look at the first records of each partition; blocks for some seconds at most.
 
         Raises:
-            SourceError: One has no key, so records of a device may be anywhere.
+            SourceError: The first has no key, or none has its device as key, so records of a
+                device may be anywhere.
         """
         bounds = self.bounds(range(self.identity.partition_count))
         missing = {
@@ -180,6 +181,37 @@ class TopicClient:
                 f"{self.topic}[{first.partition}]@{first.offset} has no key; write records with "
                 "the device id as key, so that a device stays in one partition"
             )
+        others = [_named_device(each.value) for each in records]
+        # single ones are dead letters
+        if all(
+            other and other.encode() != each.key
+            for other, each in zip(others, records, strict=True)
+        ):
+            raise SourceError(
+                f"topic {self.topic!r} is not keyed by device: the record "
+                f"{self.topic}[{first.partition}]@{first.offset} is of device {others[0][:64]!r}, "
+                f"its key is {first.key[:64]!r}, and so on; write records with the device id as "
+                "key, so that a device stays in one partition"
+            )
+
+    def expect_count(self) -> None:
+        """Refuse a topic that has got more partitions since it was opened; asks nobody.
+
+        Raises:
+            SourceError: It has, as the brokers said lately.
+        """
+        # the library keeps it, and its own question may block
+        known = self.consumer._cluster.partitions_for_topic(self.topic)  # noqa: SLF001 - see above
+        if known is not None and len(known) > self.identity.partition_count:
+            raise self.grown()
+
+    def grown(self) -> SourceError:
+        """Return the error of a topic that has got more partitions."""
+        return SourceError(
+            f"topic {self.topic!r} has got more than its {self.identity.partition_count} "
+            "partitions while it was read: devices may be elsewhere now; start with a new "
+            "--data-dir"
+        )
 
     def _identify(self) -> TopicIdentity:
         with source_errors(self.topic):
@@ -191,6 +223,7 @@ class TopicClient:
             )
         # the library keeps both, and has no public way to them
         cluster: Any = getattr(self.consumer, "_cluster", None)
+        cluster.add_topic(self.topic)  # asked for now and then, also where another library fetches
         topic_id = cluster.topic_id(self.topic) if hasattr(cluster, "topic_id") else None
         return TopicIdentity(
             len(numbers), getattr(cluster, "cluster_id", None) or "", str(topic_id or "")
@@ -199,6 +232,18 @@ class TopicClient:
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; may be called twice."""
         self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
+
+
+class _Named(msgspec.Struct):
+    device_id: str = ""
+
+
+def _named_device(value: bytes | None) -> str:
+    """Return the device that a record's value names; empty where it names none."""
+    try:
+        return msgspec.json.decode(value or b"", type=_Named).device_id
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
 
 
 def _member_options(model: KafkaSourceModel) -> dict[str, Any]:

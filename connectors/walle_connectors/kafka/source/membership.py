@@ -13,7 +13,8 @@ partitions for it: they would move to a host that waits as well. So the thread o
 goes on polling, with all partitions paused. It gives nothing back on behalf of its host: once
 the group asks for partitions it polls no more, and the poll interval decides.
 
-Offsets come from the placement. Those committed to Kafka are for tools that show lag.
+Offsets come from the placement. Those committed to Kafka are for tools that show lag, and
+name the data directory where the state is, for members that have another one.
 """
 
 import logging
@@ -28,8 +29,10 @@ from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.polling import POLL_MS, PollThread
 from walle_connectors.kafka.source.reader import KafkaReader
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import SourceError, WalleError
+from walle_stream.errors import BrokerUnreachableError, SourceError, WalleError
 from walle_stream.ports import Placement, SourceBatch
+
+_log = logging.getLogger(__name__)
 
 REVOKE_SHARE: Final = 0.2
 """Share of the poll interval in which partitions must have been given back."""
@@ -260,34 +263,55 @@ class GroupReader(KafkaReader):
         if not numbers:
             return
         if numbers[-1] >= self._client.identity.partition_count:
-            raise SourceError(
-                f"topic {self._client.topic!r} has got more partitions while it was read: devices "
-                "may be elsewhere now; start with a new --data-dir"
-            )
+            raise self._client.grown()
         offsets = self._placement.assign(numbers, generation)
         try:
-            self._expect_state(numbers, offsets)
-            self._add(self._begin(numbers, offsets))
+            if self._claim([number for number in numbers if number not in offsets]):
+                self._add(self._begin(numbers, offsets))
+                return
+        except BrokerUnreachableError as error:
+            _log.warning("partitions %s wait: %s", list(numbers), error)
         except WalleError:
             self._placement.lose(numbers)  # they were opened, and nothing was taken
             raise
+        self._placement.lose(numbers)
+        self._moved.set()  # once more behind the next poll, if they still are this host's
 
-    def _expect_state(self, numbers: Sequence[int], offsets: Mapping[int, bytes]) -> None:
-        # who read of them before told the group how far; from the beginning, all would be
-        # made once more, as another's
+    def _claim(self, numbers: Sequence[int]) -> bool:
+        # the group must know whose they are before a record is read: who got them with another
+        # data directory would make everything once more, as another's. False: not now
         if self._placement.may_begin_anew:
-            return
+            return True
+        news = {}
         for number in numbers:
-            if number in offsets:
-                continue
             with source_errors(self._client.topic):
-                told = self._consumer.committed(self._client.place(number), timeout_ms=_ASK_MS)
-            if told:
+                told = self._consumer.committed(
+                    self._client.place(number), metadata=True, timeout_ms=_ASK_MS
+                )
+            if told is None or not (told.offset or told.metadata):
+                news[number] = 0
+            elif told.metadata != self._placement.incarnation:
                 raise SourceError(
                     f"topic {self._client.topic!r}: partition {number} was read up to offset "
-                    f"{told} by another member of this group, and its state is not here: share the "
-                    "data directory, set spec.state.snapshots, or begin anew with another group"
+                    f"{told.offset} by another member of this group, and its state is not here: "
+                    "share the data directory, set spec.state.snapshots, or begin anew with "
+                    "another group"
                 )
+        return not news or self._is_told_now(news)
+
+    def _is_told_now(self, offsets: Mapping[int, int]) -> bool:
+        from kafka import errors  # noqa: PLC0415 - an extra
+
+        with source_errors(self._client.topic):
+            try:
+                self._consumer.commit(self._as_committed(offsets), timeout_ms=_ASK_MS)
+            except (
+                errors.CommitFailedError,
+                errors.RebalanceInProgressError,
+                errors.RetriableError,
+            ):
+                return False  # the group is moving, or a broker is away
+        return True
 
     @override
     @property
@@ -322,7 +346,7 @@ class GroupReader(KafkaReader):
         from kafka import OffsetAndMetadata  # noqa: PLC0415 - an extra
 
         return {
-            self._client.place(number): OffsetAndMetadata(at, "", -1)
+            self._client.place(number): OffsetAndMetadata(at, self._placement.incarnation, -1)
             for number, at in offsets.items()
         }
 

@@ -9,12 +9,7 @@ import time
 from typing import Final
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.probe import (
-    PROBE_TIMEOUT_S,
-    failure_reason,
-    probe_broker,
-    tls_context,
-)
+from walle_connectors.kafka.probe import PROBE_TIMEOUT_S, failure_reason, probe_broker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
@@ -32,7 +27,7 @@ def expect_broker(connection: Connection, timeout_ms: int) -> None:
         BrokerUnreachableError: None does in time, or TLS is refused by either side.
     """
     deadline_ms = monotonic_ms() + timeout_ms
-    context = tls_context(connection)
+    context = connection.tls_context()
     while True:
         reasons = []
         for broker in connection.brokers:

@@ -168,6 +168,7 @@ class KafkaReader:
     # Reading
 
     def _go_on(self) -> None:
+        self._client.expect_count()
         if self._left is not None and self._left <= 0:
             self._finish()
             return
