@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from walle_connectors.faust.continuity import anew, check_offsets, check_tables
 from walle_connectors.faust.group import admin_client, read_offsets
 from walle_connectors.faust.settings import KafkaPart
+from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _PATIENCE_S: Final = 20.0
@@ -98,6 +99,8 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         await consumer.start()
     except (KafkaError, OSError) as error:
         await consumer.stop()
+        # aiokafka says no more than that it could not; this raises with what is wrong
+        await asyncio.to_thread(probe_brokers, part)
         raise BrokerUnreachableError(_unreachable(part, str(error))) from error
     return consumer
 

@@ -16,7 +16,7 @@ from kafka.admin import (
 
 sys.path.insert(0, str(Path(__file__).parent))
 from faust_truth import Truth
-from faust_worker import Cluster, Worker
+from faust_worker import DEADLINE_S, Cluster, Worker
 
 pytestmark = [
     pytest.mark.integration,
@@ -74,3 +74,30 @@ def test_a_worker_with_its_documented_rights_merges_over_mutual_tls(broker, clus
             truth.wait(worker)
             assert worker.stop() == 0
             assert len(worker.output().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("listener", "files", "words"),
+    [
+        ("tls", "other-ca", "its certificate is refused: self-signed certificate"),
+        ("mutual", "stranger", "it refuses us: "),
+        ("mutual", "expired", "it refuses us: "),
+        ("mutual", "none", "it refuses us: "),
+        ("plain", "none", "is its listener TLS?"),
+    ],
+)
+def test_what_is_wrong_with_the_certificates_is_one_line(
+    broker, cluster, tmp_path, listener, files, words
+):
+    certificates = broker.certificates
+    ca, own = certificates.ca, None
+    if files == "other-ca":
+        ca = certificates.stranger("elsewhere").ca
+    elif files != "none":
+        own = getattr(certificates, files)(f"cloud-{files}")
+    overrides = over(broker, listener, ca, own)
+    with Worker(tmp_path, cluster, "any", overrides=overrides) as worker:
+        assert worker.process.wait(DEADLINE_S) == 12
+        line = worker.output().splitlines()[-1]
+    assert line.startswith("walle: no broker answers (")
+    assert words in line
