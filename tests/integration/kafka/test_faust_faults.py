@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,8 @@ from kafka.errors import NonEmptyGroupError
 sys.path.insert(0, str(Path(__file__).parent))
 from faust_truth import Truth, merged
 from faust_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
+
+from walle_stream.wire.record import encode_record
 
 pytestmark = [
     pytest.mark.integration,
@@ -85,6 +88,32 @@ def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth,
         assert one.stop() == 0
 
 
+def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, truth, tmp_path):
+    with (
+        Worker(tmp_path, cluster, topic, name="one") as one,
+        Worker(tmp_path, cluster, topic, name="two") as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        for device in DEVICES:
+            truth.send(device, 200)
+        cluster.producer.flush()
+        wait_until(lambda: merged(two) > 0, "some features", two)
+        two.process.send_signal(signal.SIGSTOP)  # with records in hand, for longer than its session
+        for device in DEVICES:
+            truth.send(device, 20)
+        truth.wait(one)
+        two.process.send_signal(signal.SIGCONT)
+        for device in DEVICES:
+            truth.send(device, 20)
+        truth.wait(two)  # it asks the other for what it lost
+        truth.wait(one)
+    # what the zombie still wrote is in the changelog, too
+    with Worker(tmp_path, cluster, topic, name="third") as third:
+        third.wait_ready()
+        truth.wait(third)
+
+
 def test_look_ups_never_answer_from_a_table_that_is_not_recovered(cluster, topic, truth, tmp_path):
     with Worker(tmp_path, cluster, topic) as worker:
         for device in DEVICES:
@@ -140,8 +169,12 @@ def test_features_that_are_too_many_bytes_for_a_row_end_no_worker(cluster, topic
         assert worker.stop() == 0
 
 
-def test_numbers_beyond_64_bits_and_keys_of_faust_end_no_worker(cluster, topic, tmp_path):
+def test_records_that_nobody_could_merge_end_no_worker(cluster, topic, tmp_path):
+    key, value, headers = encode_record(envelope("d", 1, 0), b"{}")
+    later = [(name, b"2" if name == "v" else each) for name, each in headers]
     with Worker(tmp_path, cluster, topic) as worker:
+        cluster.producer.send(topic, key=key, value=value, headers=later, partition=0)
+        cluster.producer.send(topic, key=key, value=b"\xff\x00", headers=headers, partition=0)
         send(cluster, topic, envelope("d", 1, 0, event_time_ms=-(10**19) + 1), b"{}")
         send(cluster, topic, envelope("__faust\0offset__", 1, 0), b"{}")
         send(cluster, topic, envelope("d", 1, 0), b'{"n":1}')
@@ -149,7 +182,8 @@ def test_numbers_beyond_64_bits_and_keys_of_faust_end_no_worker(cluster, topic, 
         worker.wait_ready()
         row = wait_until(lambda: worker.row("d"), "the device", worker)
         assert row["tasks"]["shop-ipv"][0]["feature"] == {"n": 1}
-        assert worker.get("/healthz")[1]["counts"]["refused"] == 2
+        assert worker.get("/healthz")[1]["counts"]["refused"] == 4
+        assert "envelope version 2, this side reads 1" in worker.output()
 
 
 def forget_offsets(cluster, folder, topic):
