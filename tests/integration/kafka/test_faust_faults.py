@@ -1,5 +1,6 @@
 """The cloud side when topics, brokers, disks and other workers go: all there once, or one line."""
 
+import asyncio
 import json
 import random
 import shutil
@@ -12,9 +13,10 @@ import pytest
 from kafka.errors import NonEmptyGroupError
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import Truth, merged
+from faust_truth import PARTITIONS, Truth, merged
 from faust_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
 
+from walle_connectors.faust.group import held_partitions
 from walle_stream.wire.record import encode_record
 
 pytestmark = [
@@ -61,6 +63,9 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
             truth.send(device, 100)
         cluster.producer.flush()
         wait_until(lambda: merged(two) > 0 or merged(one) > 0, "some features", one)
+        options = {"bootstrap_servers": cluster.address}
+        held = held_partitions(options, f"walle-cloud-t-{cluster.run_id}", topic)
+        assert asyncio.run(held) == set(range(PARTITIONS))
         two.kill()
         for device in DEVICES:
             truth.send(device, 20)
@@ -257,4 +262,21 @@ def test_a_table_whose_changelog_is_gone_is_one_line(cluster, topic, truth, tmp_
     with Worker(tmp_path, cluster, topic) as worker:
         worker.wait_ready()
         truth.send("d1", 5)
+        truth.wait(worker)
+
+
+def test_a_damaged_disk_is_one_line_and_a_new_one_recovers(cluster, topic, truth, tmp_path):
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.send("d1", 30)
+        truth.wait(worker)
+        assert worker.stop() == 0
+    for manifest in (tmp_path / "w").rglob("MANIFEST*"):
+        manifest.write_bytes(b"garbage" * 10)
+    with Worker(tmp_path, cluster, topic) as worker:
+        code, line = end_of(worker)
+        assert code == 6
+        assert "is damaged: restore it from a copy or use a new --data-dir" in line
+    with Worker(tmp_path, cluster, topic, name="new") as worker:
+        worker.wait_ready()
         truth.wait(worker)
