@@ -144,9 +144,9 @@ class LinkAddressError(WalleError, ValueError):
 
 
 class MetricsAddressError(WalleError, ValueError):
-    """The address of ``--metrics`` is malformed or taken.
+    """The address of ``--metrics``, or of a cloud worker's pages, is malformed or taken.
 
-    Give ``:PORT`` with a free port; 0 takes any.
+    Give ``:PORT``, or ``--web-port``, with a free port; for ``--metrics`` 0 takes any.
     """
 
     exit_code: ClassVar[int] = 2

@@ -7,6 +7,7 @@ from typing import IO, Any
 from walle_connectors.faust.apps import WorkerOptions
 from walle_connectors.faust.baseline import baseline_tables, make_baseline_app
 from walle_connectors.faust.features import make_features_app, tables_of
+from walle_connectors.faust.place import check_address, own_data_dir
 from walle_connectors.faust.preflight import look_at_topic
 from walle_connectors.faust.settings import (
     BaselinePipeline,
@@ -17,7 +18,7 @@ from walle_connectors.faust.settings import (
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
 from walle_connectors.faust.worker import run_app, set_up_logging
-from walle_stream.errors import StoreError, TunnelError
+from walle_stream.errors import TunnelError
 
 
 def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
@@ -36,13 +37,21 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
     pipeline = load_cloud_pipeline(options.file, options.set)
     set_up_logging(options.log_level)
     kind = "baseline" if options.baseline else "cloud"
-    worker = WorkerOptions(
-        data_dir=_data_dir(options.data_dir or Path("walle-data") / f"{pipeline.name}-{kind}"),
-        web_host=options.web_host,
-        web_port=options.web_port,
-        patience_ms=options.patience * 1000,
-    )
+    path = options.data_dir or Path("walle-data") / f"{pipeline.name}-{kind}"
+    with own_data_dir(path) as data_dir:
+        check_address(options.web_host, options.web_port)
+        worker = WorkerOptions(
+            data_dir=data_dir,
+            web_host=options.web_host,
+            web_port=options.web_port,
+            patience_ms=options.patience * 1000,
+        )
+        return _run(pipeline, worker, options, out)
 
+
+def _run(
+    pipeline: CloudPipeline, worker: WorkerOptions, options: argparse.Namespace, out: IO[str]
+) -> int:
     async def make() -> tuple[Any, Watchdog]:
         if options.baseline:
             return await _baseline(baseline_of(pipeline), worker)
@@ -77,13 +86,3 @@ async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple
     await look_at_topic(pipeline.events, baseline_tables(pipeline))
     app = make_baseline_app(pipeline, shape, options)
     return app, Watchdog(app, pipeline.events, options.patience_ms)
-
-
-def _data_dir(path: Path) -> Path:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be used as data directory ({error.strerror}): give another --data-dir"
-        ) from error
-    return path.absolute()

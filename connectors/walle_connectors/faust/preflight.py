@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from walle_connectors.faust.continuity import anew, check_offsets, check_tables
 from walle_connectors.faust.group import admin_client, read_offsets
 from walle_connectors.faust.settings import KafkaPart
+from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _PATIENCE_S: Final = 20.0
@@ -98,6 +99,8 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         await consumer.start()
     except (KafkaError, OSError) as error:
         await consumer.stop()
+        # aiokafka says no more than that it could not; this raises with what is wrong
+        await asyncio.to_thread(probe_brokers, part)
         raise BrokerUnreachableError(_unreachable(part, str(error))) from error
     return consumer
 
@@ -112,8 +115,8 @@ async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
     shape = found.get(part.topic)
     if shape is None:
         raise TunnelError(
-            f"topic {part.topic!r} is not on {', '.join(part.brokers)}: create it with walle "
-            "topics FILE --create"
+            f"topic {part.topic!r} is not on {', '.join(part.brokers)}, or we may not see it: "
+            "create it with walle topics FILE --create, or allow it to us"
         )
     if changelogs:
         offsets = await read_offsets(addressed(part), tables.group, part.topic)

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import faust
@@ -20,6 +21,7 @@ from faust.exceptions import ConsistencyError
 from walle_connectors.faust.continuity import anew
 from walle_connectors.faust.watchdog import Watchdog
 from walle_stream.errors import BrokerUnreachableError, StoreError, TunnelError, WalleError
+from walle_stream.store.rocks import map_rocks_errors
 
 _SECOND_SIGNAL_EXIT: Final = 130
 
@@ -39,7 +41,8 @@ def run_app(
     Raises:
         WalleError: It cannot be made, or it failed with one of ours.
         BrokerUnreachableError: The broker went away while it began.
-        StoreError: Its changelog topics have less than the data directory.
+        StoreError: Its changelog topics have less than the data directory, or its databases are
+            damaged or on a full disk.
         TunnelError: It failed otherwise.
     """
     loop = asyncio.new_event_loop()
@@ -63,21 +66,42 @@ def run_app(
             return 0
         # what ended its start is only in the context
         reason = reason or end.__context__
-        if isinstance(reason, KafkaConnectionError):
-            raise BrokerUnreachableError(
-                f"the broker went away while the cloud side began ({reason}): start it again"
-            ) from reason
-        if isinstance(reason, ConsistencyError):
-            raise StoreError(
-                "the data directory has more of the table than the changelog topics, which lost "
-                f"records or were made anew: {anew(app.conf.id)}"
-            ) from reason
-        if isinstance(reason, WalleError):
-            raise reason from None
-        raise TunnelError(
-            f"the cloud side failed ({reason!r}): what was committed is kept, start it again"
-        ) from reason
+        error: WalleError = translated(reason, app.conf.id, Path(app.conf.datadir))
+        raise error from reason
     return 0
+
+
+def translated(reason: BaseException | None, group: str, data_dir: Path) -> WalleError:
+    """Say what ended an app in one line, with what to do.
+
+    Args:
+        reason: What was raised.
+        group: The app's.
+        data_dir: The worker's.
+
+    Returns:
+        Ours: itself if it is one already.
+    """
+    if isinstance(reason, WalleError):
+        return reason
+    if isinstance(reason, KafkaConnectionError):
+        return BrokerUnreachableError(
+            f"the broker went away while the cloud side began ({reason}): start it again"
+        )
+    if isinstance(reason, ConsistencyError):
+        return StoreError(
+            f"{data_dir} has more of the table than the changelog topics, which lost records or "
+            f"were made anew: {anew(group)}"
+        )
+    if type(reason) is Exception:  # rocksdict's only one
+        try:
+            with map_rocks_errors(data_dir):
+                raise reason
+        except StoreError as error:
+            return error
+    return TunnelError(
+        f"the cloud side failed ({reason!r}): what was committed is kept, start it again"
+    )
 
 
 async def _until_signal[T](loop: asyncio.AbstractEventLoop, made: Awaitable[T]) -> T:

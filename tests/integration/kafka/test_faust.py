@@ -135,5 +135,7 @@ def test_a_broker_that_is_not_there_is_one_line_and_exit_code_12(cluster, tmp_pa
     with Worker(tmp_path, cluster, "any", overrides=overrides) as worker:
         assert worker.process.wait(60) == 12
         assert (
-            worker.output().splitlines()[-1].startswith("walle: no broker answers at 127.0.0.1:1")
+            worker.output()
+            .splitlines()[-1]
+            .startswith("walle: no broker answers (127.0.0.1:1: Connection refused): ")
         )

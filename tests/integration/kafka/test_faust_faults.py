@@ -1,8 +1,10 @@
 """The cloud side when topics, brokers, disks and other workers go: all there once, or one line."""
 
+import asyncio
 import json
 import random
 import shutil
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +13,11 @@ import pytest
 from kafka.errors import NonEmptyGroupError
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import Truth, merged
+from faust_truth import PARTITIONS, Truth, merged
 from faust_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
+
+from walle_connectors.faust.group import held_partitions
+from walle_stream.wire.record import encode_record
 
 pytestmark = [
     pytest.mark.integration,
@@ -58,6 +63,9 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
             truth.send(device, 100)
         cluster.producer.flush()
         wait_until(lambda: merged(two) > 0 or merged(one) > 0, "some features", one)
+        options = {"bootstrap_servers": cluster.address}
+        held = held_partitions(options, f"walle-cloud-t-{cluster.run_id}", topic)
+        assert asyncio.run(held) == set(range(PARTITIONS))
         two.kill()
         for device in DEVICES:
             truth.send(device, 20)
@@ -83,6 +91,32 @@ def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth,
         broker.heal()
         truth.wait(one)
         assert one.stop() == 0
+
+
+def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, truth, tmp_path):
+    with (
+        Worker(tmp_path, cluster, topic, name="one") as one,
+        Worker(tmp_path, cluster, topic, name="two") as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        for device in DEVICES:
+            truth.send(device, 200)
+        cluster.producer.flush()
+        wait_until(lambda: merged(two) > 0, "some features", two)
+        two.process.send_signal(signal.SIGSTOP)  # with records in hand, for longer than its session
+        for device in DEVICES:
+            truth.send(device, 20)
+        truth.wait(one)
+        two.process.send_signal(signal.SIGCONT)
+        for device in DEVICES:
+            truth.send(device, 20)
+        truth.wait(two)  # it asks the other for what it lost
+        truth.wait(one)
+    # what the zombie still wrote is in the changelog, too
+    with Worker(tmp_path, cluster, topic, name="third") as third:
+        third.wait_ready()
+        truth.wait(third)
 
 
 def test_look_ups_never_answer_from_a_table_that_is_not_recovered(cluster, topic, truth, tmp_path):
@@ -140,8 +174,12 @@ def test_features_that_are_too_many_bytes_for_a_row_end_no_worker(cluster, topic
         assert worker.stop() == 0
 
 
-def test_numbers_beyond_64_bits_and_keys_of_faust_end_no_worker(cluster, topic, tmp_path):
+def test_records_that_nobody_could_merge_end_no_worker(cluster, topic, tmp_path):
+    key, value, headers = encode_record(envelope("d", 1, 0), b"{}")
+    later = [(name, b"2" if name == "v" else each) for name, each in headers]
     with Worker(tmp_path, cluster, topic) as worker:
+        cluster.producer.send(topic, key=key, value=value, headers=later, partition=0)
+        cluster.producer.send(topic, key=key, value=b"\xff\x00", headers=headers, partition=0)
         send(cluster, topic, envelope("d", 1, 0, event_time_ms=-(10**19) + 1), b"{}")
         send(cluster, topic, envelope("__faust\0offset__", 1, 0), b"{}")
         send(cluster, topic, envelope("d", 1, 0), b'{"n":1}')
@@ -149,7 +187,8 @@ def test_numbers_beyond_64_bits_and_keys_of_faust_end_no_worker(cluster, topic, 
         worker.wait_ready()
         row = wait_until(lambda: worker.row("d"), "the device", worker)
         assert row["tasks"]["shop-ipv"][0]["feature"] == {"n": 1}
-        assert worker.get("/healthz")[1]["counts"]["refused"] == 2
+        assert worker.get("/healthz")[1]["counts"]["refused"] == 4
+        assert "envelope version 2, this side reads 1" in worker.output()
 
 
 def forget_offsets(cluster, folder, topic):
@@ -223,4 +262,21 @@ def test_a_table_whose_changelog_is_gone_is_one_line(cluster, topic, truth, tmp_
     with Worker(tmp_path, cluster, topic) as worker:
         worker.wait_ready()
         truth.send("d1", 5)
+        truth.wait(worker)
+
+
+def test_a_damaged_disk_is_one_line_and_a_new_one_recovers(cluster, topic, truth, tmp_path):
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.send("d1", 30)
+        truth.wait(worker)
+        assert worker.stop() == 0
+    for manifest in (tmp_path / "w").rglob("MANIFEST*"):
+        manifest.write_bytes(b"garbage" * 10)
+    with Worker(tmp_path, cluster, topic) as worker:
+        code, line = end_of(worker)
+        assert code == 6
+        assert "is damaged: restore it from a copy or use a new --data-dir" in line
+    with Worker(tmp_path, cluster, topic, name="new") as worker:
+        worker.wait_ready()
         truth.wait(worker)

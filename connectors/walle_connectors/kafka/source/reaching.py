@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.probe import PROBE_TIMEOUT_S, failure_reason, probe_broker
+from walle_connectors.probe import PROBE_TIMEOUT_S, failure_reason, probe_broker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 

@@ -1,7 +1,8 @@
 """Why a broker cannot be reached: an attempt whose failure says what is wrong.
 
-Clients of Kafka try again for ever and say little; before one is made, and when
-somebody asks (``walle doctor``), a connection is opened and closed here.
+Clients of Kafka try again for ever and say little; before one is made, when one could not
+connect (``walle cloud``), and when somebody asks (``walle doctor``), a connection is opened and
+closed here.
 """
 
 import selectors

@@ -1,0 +1,60 @@
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from walle_connectors.faust.place import check_address, own_data_dir
+from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
+
+
+def test_a_data_dir_is_one_worker_s(tmp_path):
+    with own_data_dir(tmp_path / "a" / "b") as path:
+        assert path.is_dir()
+        with (
+            pytest.raises(StoreLockedError, match="of another worker that runs"),
+            own_data_dir(path),
+        ):
+            pass
+    with own_data_dir(path):
+        pass
+
+
+def test_a_worker_that_was_killed_holds_nothing(tmp_path):
+    code = (
+        "import sys, pathlib; from walle_connectors.faust.place import own_data_dir\n"
+        "with own_data_dir(pathlib.Path(sys.argv[1])):\n print(flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with child:
+        assert child.stdout.readline()
+        with pytest.raises(StoreLockedError), own_data_dir(tmp_path):
+            pass
+        child.kill()
+    with own_data_dir(tmp_path):
+        pass
+
+
+def test_what_is_no_folder_is_said(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StoreError, match=r"file cannot be used as data directory \(File exists\)"),
+        own_data_dir(tmp_path / "file"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_port_that_is_taken_is_said(host):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(MetricsAddressError, match=f"at {host}:{port} .*Address already in use"):
+            check_address(host, port)
+    check_address("127.0.0.1", port)
+
+
+def test_an_address_of_another_machine_is_said():
+    with pytest.raises(MetricsAddressError, match="give another --web-port or --web-host"):
+        check_address("203.0.113.1", 6066)
