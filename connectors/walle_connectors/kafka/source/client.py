@@ -52,7 +52,8 @@ def source_errors(name: str) -> Iterator[None]:
         ) from error
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
-            f"topic {name!r}: the brokers do not answer ({error}): start them and run again"
+            f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
+            "`tls`, and run again"
         ) from error
     except errors.AuthorizationError as error:
         raise SourceError(
