@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from walle_connectors.brokers import Connection
-from walle_stream.clock import monotonic_ms
+from walle_connectors.kafka.certificates import certificate_end
+from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import BrokerUnreachableError
 
 PROBE_TIMEOUT_S: Final = 3.0
@@ -41,7 +42,7 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
         try:
             return probe_broker(address, context, timeout_s)
         except (OSError, ValueError) as error:
-            reasons.append(f"{address}: {failure_reason(error)}")
+            reasons.append(f"{address}: {failure_reason(error)}{own_problem(connection)}")
     raise BrokerUnreachableError(
         f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
     )
@@ -97,6 +98,25 @@ def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
             left_ms = deadline_ms - monotonic_ms()
             if left_ms <= 0 or not selector.select(left_ms / 1000.0):
                 return True  # nothing to say
+
+
+def own_problem(connection: Connection) -> str:
+    """Say what is wrong with our certificate, behind a broker's refusal; mostly nothing.
+
+    Brokers on Java only say that it is "unknown".
+
+    Args:
+        connection: Whose certificate.
+    """
+    path = connection.tls.cert if connection.tls else None
+    if path is None:
+        return ""
+    try:
+        end = certificate_end(path)
+    except (OSError, ValueError):
+        return ""  # the library has read it: not ours to judge
+    is_over = end.timestamp() * 1000 <= wall_ms()
+    return f" (our certificate {path} expired on {end:%Y-%m-%d})" if is_over else ""
 
 
 def failure_reason(error: Exception) -> str:

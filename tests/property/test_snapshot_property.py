@@ -1,14 +1,15 @@
 """A partition that wanders between machines holds what one that stayed at home holds."""
 
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_recovery_property import Life, canonical
+from tests.property.test_recovery_property import Life, Tunnel, canonical
 from tests.unit.stream.test_machine import make_events
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_rows import PartitionRows
@@ -19,7 +20,10 @@ from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.receiver import Fence
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.wire.envelope import decode_uplink
+from walle_stream.wire.frame import decode_body
 
 POLICY = SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
 BATCH = 7
@@ -47,13 +51,54 @@ def batches(seed: int) -> list[SourceBatch]:
     ]
 
 
+class Cloud:
+    """Takes what a receiver takes: no older epoch, no number twice."""
+
+    def __init__(self) -> None:
+        self.fence, self.features = Fence(), list[tuple[str, int, bytes]]()
+        self.last = dict[str, int]()
+
+    def take(self, frame: bytes) -> None:
+        sent = decode_uplink(frame)
+        if not self.fence.admits(sent.incarnation, sent.partition, sent.epoch):
+            return
+        for each in decode_body(sent.body):
+            last = self.last.get(each.device_id, 0)
+            assert each.sequence_number <= last + 1, f"{each.device_id} lost {last + 1}"
+            if each.sequence_number > last:
+                self.last[each.device_id] = each.sequence_number
+                self.features.append((each.device_id, each.sequence_number, each.feature))
+
+
+class Line(Tunnel):
+    """Acknowledges what arrives, taken or refused, as a broker does."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        super().__init__()
+        self.cloud = cloud
+
+    def send(self, partition: int, number: int, frame: bytes) -> None:
+        super().send(partition, number, frame)
+        self.cloud.take(frame)
+
+
+class Unfinished:
+    """Uploads that their machine does not live to see."""
+
+    def submit(self, *_: Any) -> Future[None]:
+        return Future()
+
+
 class Machine:
     """A folder of its own, snapshots in one that all machines reach."""
 
-    def __init__(self, folder: Path, shared: Path, horizon: int, uploads: Any) -> None:
+    def __init__(
+        self, folder: Path, shared: Path, horizon: int, uploads: Any, cloud: "Cloud | None" = None
+    ) -> None:
         folder.mkdir()
         self.path = folder / "rows"
         self.life = Life(folder, horizon, 10**6, POLICY)
+        self.life.tunnel = Line(cloud) if cloud else Tunnel()
         self.shared, self.uploads = shared, uploads
 
     def open(self, generation: int) -> PartitionHost:
@@ -67,6 +112,7 @@ class Machine:
 
         def open_session(rows: PartitionRows) -> UplinkSession:
             epoch = rows.next_epoch(generation << 32)
+            keeper.own(epoch)
             return UplinkSession(self.life.tunnel, 0, epoch, "ab" * 8, rows.outbox())
 
         return PartitionHost(
@@ -107,3 +153,39 @@ def test_state_follows_its_partition(
             else:
                 host.abandon()
         assert rows_of(machines[0].path) == expected
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_an_owner_that_was_cut_off_does_not_trust_what_it_did_meanwhile(
+    tmp_path: Path, *, has_snapshot: bool
+) -> None:
+    seed = 3
+    everything = [Delivery(batch, 0.0) for batch in batches(seed)]
+    alone = Cloud()
+    with ThreadPoolExecutor(1) as uploads:
+        stayed = Machine(tmp_path / "stayed", tmp_path / "its", 30, uploads, alone).open(1)
+        for each in everything:
+            stayed.deliver(each)
+        stayed.abandon()
+    cloud, shared = Cloud(), tmp_path / "shared"
+    with ThreadPoolExecutor(1) as uploads:
+        own = uploads if has_snapshot else Unfinished()
+        cut_off = Machine(tmp_path / "0", shared, 30, own, cloud)
+        first = cut_off.open(1)
+        for batch in batches(seed)[:3]:
+            first.deliver(Delivery(batch, 0.0))
+        uploads.submit(int).result()
+        second = Machine(tmp_path / "1", shared, 30, Unfinished(), cloud).open(2)
+        begin = int(second.offset or b"0")
+        assert (begin > 0) is has_snapshot
+        for batch in batches(seed)[begin : begin + 2]:
+            second.deliver(Delivery(batch, 0.0))
+        second.abandon()
+        for batch in batches(seed)[3:8]:
+            first.deliver(Delivery(batch, 0.0))  # it does not know: all of this is refused
+        first.abandon()
+        third = cut_off.open(3)
+        for batch in batches(seed)[int(third.offset or b"0") :]:
+            third.deliver(Delivery(batch, 0.0))
+        third.abandon()
+    assert sorted(cloud.features) == sorted(alone.features)

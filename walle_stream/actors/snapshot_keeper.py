@@ -6,6 +6,7 @@ partition's own database has everything.
 """
 
 import logging
+import math
 import shutil
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -41,7 +42,9 @@ class SnapshotKeeper:
         self._upload: Future[None] | None = None
 
     def fetch(self, path: Path, own_epoch: int) -> bool:
-        """Take the newest snapshot if another owner made it after this database; blocks.
+        """Take the newest snapshot if somebody else owned the partition since; blocks.
+
+        Where he left none, this owner begins anew, too, as he did: the database is put aside.
 
         Args:
             path: The database's folder, closed.
@@ -51,16 +54,44 @@ class SnapshotKeeper:
             Whether the database was replaced.
 
         Raises:
-            StoreError: It cannot be fetched.
+            StoreError: It cannot be fetched, or put aside.
         """
         for left in path.parent.glob(f"{path.name}.{_COPY}-*"):
             shutil.rmtree(left, ignore_errors=True)
         newest = self._snapshots.newest
-        if newest is None or newest.epoch <= own_epoch:
+        if newest is None:
+            self._last_ms = -math.inf  # the first commit makes the first
+        last = max(self._snapshots.last_epoch, newest.epoch if newest else 0)
+        if last <= own_epoch:
             return False
         place = self._snapshots.fetch(path)
-        _log.info("%s was taken over from the snapshot %s", path, place)
-        return place is not None
+        if place is not None:
+            _log.info("%s was taken over from the snapshot %s", path, place)
+        elif own_epoch:
+            aside = path.with_name(f"{path.name}.aside-{own_epoch}")
+            try:
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
+            except OSError as error:
+                raise StoreError(f"{path} cannot be put aside: {error}") from error
+            _log.warning("%s begins anew: its last owner left no snapshot", path)
+        return place is not None or own_epoch > 0
+
+    def own(self, epoch: int) -> None:
+        """Say that the partition was opened; see ``PartitionSnapshots.own``.
+
+        Args:
+            epoch: Of this opening.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        self._snapshots.own(epoch)
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last opening by anybody, 0 where there was none."""
+        return self._snapshots.last_epoch
 
     def incarnation(self, own: str) -> str:
         """Return whose devices the partition's are; see ``PartitionSnapshots.incarnation``.

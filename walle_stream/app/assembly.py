@@ -171,7 +171,8 @@ class Assembly:
         if found != self.partition_count:
             raise SourceError(
                 f"the source has {found} partitions, pipeline {self.name!r} "
-                f"{self.partition_count}: set spec.runtime.partitions={found}"
+                f"{self.partition_count}: set spec.runtime.partitions={found}; a data directory "
+                "that was made with another number stays with it: then give a new --data-dir"
             )
         self._data_dir = stack.enter_context(
             DataDir.open(

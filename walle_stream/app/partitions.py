@@ -98,10 +98,17 @@ class PartitionOpener:
             return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:
+            least = generation << _GENERATION_SHIFT
+            if keeper is not None and not generation:
+                # nobody places: whoever is started is the owner, whoever was it last
+                least = keeper.last_epoch + 1
+            epoch = rows.next_epoch(least)
+            if keeper is not None:
+                keeper.own(epoch)
             return UplinkSession(
                 place.uplink,
                 number,
-                rows.next_epoch(generation << _GENERATION_SHIFT),
+                epoch,
                 rows.incarnation(self._data_dir.meta.incarnation),
                 rows.outbox(),
             )

@@ -6,13 +6,16 @@
         EPOCH-COMMITS-LINE.json    a snapshot: its files with their digests; written last
         LINE/NAME                  table files of RocksDB, which never change
         LINE/EPOCH-COMMITS-NAME    its other files, and a table whose name was taken
+        EPOCH.owner                the last opening, whether or not it left a snapshot
         incarnation                of the first owner's data directory; never changes
 
 A *line* is a database on one machine, through all its openings. RocksDB's lock gives it
 one writer at a time, so what a line has is added and removed by one process alone, and a
 table file travels once. Whoever takes a partition over on another machine begins a line
 of his own, from the newest snapshot: the highest epoch's, of that the one with most commits.
-An owner that was cut off and writes on has a lower epoch, which nobody looks at.
+An owner that was cut off and writes on has a lower epoch, which nobody looks at. When it is
+the owner again, its own database is worth nothing from the moment that somebody else owned
+the partition: what it sent since then was refused, and is no longer in its outbox.
 
 A snapshot may be as old as it likes: the source is read again from its offset, which gives
 the same features with the same numbers, and the receiver drops what it has.
@@ -41,6 +44,7 @@ _CHUNK_BYTES: Final = 2**20
 _TABLE: Final = ".sst"
 _LINE: Final = "walle-line"
 _INCARNATION: Final = "incarnation"
+_OWNER: Final = ".owner"
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -100,6 +104,32 @@ class PartitionSnapshots:
         """The place of the newest snapshot, None where there is none."""
         names = self._names()
         return _place(names[-1]) if names else None
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last opening by anybody, 0 where there was none."""
+        return max((int(each.stem) for each in self._owners()), default=0)
+
+    def own(self, epoch: int) -> None:
+        """Say that the partition was opened, before anything is sent with the epoch; blocks.
+
+        Args:
+            epoch: Of this opening.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _write(self._folder / f"{epoch:020d}{_OWNER}", b"")
+            for each in self._owners():
+                if int(each.stem) < epoch:
+                    each.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder} cannot be used: {error}: give spec.state.snapshots a folder that "
+                "every machine may write"
+            ) from error
 
     def put(self, checkpoint: Path, place: Place, line: str) -> None:
         """Add a snapshot and remove what it replaces.
@@ -190,6 +220,9 @@ class PartitionSnapshots:
             ) from error
 
     # Inside
+
+    def _owners(self) -> list[Path]:
+        return [each for each in self._folder.glob(f"*{_OWNER}") if each.stem.isdecimal()]
 
     def _names(self) -> list[str]:
         try:

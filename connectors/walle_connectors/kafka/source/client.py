@@ -52,7 +52,8 @@ def source_errors(name: str) -> Iterator[None]:
         ) from error
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
-            f"topic {name!r}: the brokers do not answer ({error}): start them and run again"
+            f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
+            "`tls`, and run again"
         ) from error
     except errors.AuthorizationError as error:
         raise SourceError(
@@ -194,6 +195,10 @@ class TopicClient:
                 "key, so that a device stays in one partition"
             )
 
+    def watch(self) -> None:
+        """Have the topic asked for now and then, where another library fetches; no wait."""
+        self.consumer._cluster.add_topic(self.topic)  # noqa: SLF001 - see ``_identify``
+
     def expect_count(self) -> None:
         """Refuse a topic that has got more partitions since it was opened; asks nobody.
 
@@ -223,7 +228,6 @@ class TopicClient:
             )
         # the library keeps both, and has no public way to them
         cluster: Any = getattr(self.consumer, "_cluster", None)
-        cluster.add_topic(self.topic)  # asked for now and then, also where another library fetches
         topic_id = cluster.topic_id(self.topic) if hasattr(cluster, "topic_id") else None
         return TopicIdentity(
             len(numbers), getattr(cluster, "cluster_id", None) or "", str(topic_id or "")

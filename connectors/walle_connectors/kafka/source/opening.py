@@ -105,7 +105,10 @@ class KafkaSource:
         client = TopicClient(self._model)
         try:
             self._expect_count(client, partition_count)
-            fetcher = ConfluentFetcher(self._model) if self._model.driver == "confluent" else None
+            fetcher = None
+            if self._model.driver == "confluent":
+                fetcher = ConfluentFetcher(self._model)
+                client.watch()
             reader = KafkaReader(client, self._model, batch_events, limit, fetcher)
             reader.take_all(offsets)
         except BaseException:

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.source.reaching import expect_broker
 from walle_stream.errors import BrokerUnreachableError
 
@@ -137,6 +138,17 @@ def test_a_broker_that_refuses_ours_is_named(folder, serve, own):
     address = serve("server", is_mutual=True)
     with pytest.raises(BrokerUnreachableError, match="TLS is refused"):
         expect_broker(connection(folder, address, own=own), 5_000)
+
+
+def test_our_own_certificate_that_is_over_is_named(folder, serve):
+    given = connection(folder, serve("server", is_mutual=True), own="expired")
+    over = r"TLS is refused: it refuses us: .*\(our certificate .*expired\.pem expired on 20\d\d-"
+    with pytest.raises(BrokerUnreachableError, match=over):
+        expect_broker(given, 5_000)
+    with pytest.raises(
+        BrokerUnreachableError, match=r"refuses us: .*our certificate .* expired on"
+    ):
+        probe_brokers(given)
 
 
 def test_files_that_cannot_be_used_are_named(folder, serve, tmp_path):

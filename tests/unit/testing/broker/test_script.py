@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ case "$1" in
 -version) echo 'openjdk version "VERSION"' >&2 ;;
 *) echo "$@" ;;
 esac
-case "$FAKE_SERVER $*" in
-"yes "*kafka.Kafka*)
-    trap 'kill $!; exit' TERM
-    sleep 60 &
-    wait
-    ;;
+case "$*" in
+*kafka.Kafka*) [ -z "$FAKE_PORT" ] || exec PYTHON -c "SERVER" "$@" ;;
 esac
+"""
+
+SERVER = """
+import os, signal, socket
+server = socket.create_server(('127.0.0.1', int(os.environ['FAKE_PORT'])))
+signal.pause()
 """
 
 
@@ -34,7 +37,8 @@ def broker(tmp_path):
 
     def run(*arguments, version="17.0.1", **environ):
         java = tmp_path / "bin/java"
-        text = JAVA.replace("VERSION", version)
+        text = JAVA.replace("VERSION", version).replace("SERVER", SERVER)
+        text = text.replace("PYTHON", sys.executable)
         if not java.exists() or java.read_text() != text:  # it may be running
             java.write_text(text)
             java.chmod(0o755)
@@ -129,6 +133,8 @@ def test_stopping_what_does_not_run_says_so(broker, tmp_path):
     done = broker("stop", "b")
     assert done.returncode == 0
     assert "does not run" in done.stderr
+    (tmp_path / "b/pid").write_text("4194305\n")  # no process ever has it
+    assert broker("stop", "b").stderr.splitlines() == [f"broker: does not run in {tmp_path}/b"]
     assert broker("stop", "nowhere").returncode == 1
 
 
@@ -138,12 +144,16 @@ def test_start_returns_when_the_first_listener_is_there_and_stop_ends_it(broker,
         port = server.getsockname()[1]
         settings = {
             "KAFKA_LISTENERS": f"X://{host}:{port},CONTROLLER://{host}:1",
-            "FAKE_SERVER": "yes",
+            "FAKE_PORT": str(port),
         }
-        started = broker("start", "b", **settings)
-        assert started.returncode == 0, started.stderr
-        assert f"listens at 127.0.0.1:{port}" in started.stderr
-        assert "runs already" in broker("start", "b", **settings).stderr
+        taken = broker("start", "b", **settings)
+    assert taken.returncode == 1
+    assert f"something else listens at 127.0.0.1:{port}" in taken.stderr
+    assert not (tmp_path / "b/pid").exists()
+    started = broker("start", "b", **settings)
+    assert started.returncode == 0, started.stderr
+    assert f"listens at 127.0.0.1:{port}" in started.stderr
+    assert "runs already" in broker("start", "b", **settings).stderr
     process = int((tmp_path / "b/pid").read_text())
     assert broker("stop", "b").returncode == 0
     assert not Path(f"/proc/{process}").exists()
