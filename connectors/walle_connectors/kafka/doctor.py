@@ -14,7 +14,7 @@ import msgspec
 from kafka.errors import KafkaError
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.admin import admin_client, refusal
 from walle_connectors.kafka.certificates import certificate_end
 from walle_connectors.kafka.connecting import close_producer, make_producer
 from walle_connectors.kafka.pipeline import KafkaPart
@@ -99,7 +99,8 @@ def _file(what: str, read: Callable[[], datetime]) -> Check:
     try:
         return _expiry(what, "it", read())
     except (OSError, ValueError) as error:
-        text = f"{error}: correct `{what}`"
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        text = f"{reason}: correct `{what}`"
         return Check("fail", what, text, BrokerUnreachableError.exit_code)
 
 
@@ -128,7 +129,8 @@ def _clock(connection: Connection) -> Check:
             finally:
                 admin.delete_topics([name])
     except (WalleError, KafkaError) as error:
-        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {error}")
+        reason = error if isinstance(error, WalleError) else refusal(error)
+        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {reason}")
     # the append is somewhere between our two readings
     ahead_ms = max(broker_ms - after_ms, before_ms - broker_ms, 0)
     if ahead_ms > CLOCK_MAX_MS:

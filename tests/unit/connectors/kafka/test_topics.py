@@ -1,7 +1,10 @@
 """What is said of topics: missing, wrong, and settings that lose data."""
 
+import argparse
+
 import pytest
 
+from walle_connectors.kafka import command
 from walle_connectors.kafka.doctor import _settings
 from walle_connectors.kafka.topics import FoundTopic, NeededTopic, topic_problem, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
@@ -31,6 +34,8 @@ def test_what_is_missing_or_has_other_partitions_is_told():
     assert "has 3 partitions, the pipeline 4: set spec.runtime" in topic_problem(NEEDED, found)
     assert topic_problem(NEEDED, FoundTopic(4, 3, {})) == ""
     assert topic_problem(NeededTopic("t", "k"), found) == ""
+    hidden = FoundTopic(0, 0, {}, is_hidden=True)
+    assert "may not be seen by this client" in topic_problem(NEEDED, hidden)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,13 @@ def test_settings_are_judged(changes, replicas, level, words):
 def test_partitions_without_a_leader_are_told():
     [check] = _settings(NEEDED, FoundTopic(4, 3, GOOD, leaderless=2))
     assert (check.level, "2 partitions have no leader" in check.text) == ("fail", True)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "32768", "9" * 5_000, "٣"])
+def test_copies_are_a_number_that_the_protocol_knows(number, capsys):
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    with pytest.raises(SystemExit):
+        parser.parse_args(["topics", "p.yaml", "--create", "--replicas", number])
+    assert "is not a number from 1 to 32767" in capsys.readouterr().err
+    assert parser.parse_args(["topics", "p.yaml", "--replicas", "3"]).replicas == 3
