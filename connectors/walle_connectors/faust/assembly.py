@@ -1,12 +1,14 @@
 """Puts a worker together from the command's options."""
 
 import argparse
+import socket
 from pathlib import Path
 from typing import IO, Any
 
 from walle_connectors.faust.apps import WorkerOptions
 from walle_connectors.faust.baseline import baseline_changelogs, make_baseline_app
 from walle_connectors.faust.features import changelog_topics, make_features_app
+from walle_connectors.faust.folder import open_folder
 from walle_connectors.faust.preflight import look_at_topic
 from walle_connectors.faust.settings import (
     BaselinePipeline,
@@ -17,7 +19,7 @@ from walle_connectors.faust.settings import (
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
 from walle_connectors.faust.worker import run_app, set_up_logging
-from walle_stream.errors import StoreError, TunnelError
+from walle_stream.errors import TopicError, TunnelError
 
 
 def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
@@ -36,23 +38,26 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
     pipeline = load_cloud_pipeline(options.file, options.set)
     set_up_logging(options.log_level)
     kind = "baseline" if options.baseline else "cloud"
-    worker = WorkerOptions(
-        data_dir=_data_dir(options.data_dir or Path("walle-data") / f"{pipeline.name}-{kind}"),
-        web_host=options.web_host,
-        web_port=options.web_port,
-        patience_ms=options.patience * 1000,
-    )
+    given = options.data_dir or Path("walle-data") / f"{pipeline.name}-{kind}"
+    with open_folder(given) as folder:
+        _expect_address(options.web_host, options.web_port)
+        worker = WorkerOptions(
+            data_dir=folder,
+            web_host=options.web_host,
+            web_port=options.web_port,
+            patience_ms=options.patience * 1000,
+        )
 
-    async def make() -> tuple[Any, Watchdog]:
-        if options.baseline:
-            return await _baseline(baseline_of(pipeline), worker)
-        return await _features(pipeline, worker, options.keep)
+        async def make() -> tuple[Any, Watchdog]:
+            if options.baseline:
+                return await _baseline(baseline_of(pipeline), worker)
+            return await _features(pipeline, worker, options.keep)
 
-    def ready(app: Any) -> None:
-        out.write(f"walle cloud: ready, {app.conf.canonical_url}/healthz\n")
-        out.flush()
+        def ready(app: Any) -> None:
+            out.write(f"walle cloud: ready, {app.conf.canonical_url}/healthz\n")
+            out.flush()
 
-    return run_app(make, ready)
+        return run_app(make, ready)
 
 
 async def _features(
@@ -69,21 +74,26 @@ async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple
     features = await look_at_topic(pipeline.features)
     shape = await look_at_topic(pipeline.events)
     if features.partitions != shape.partitions:
-        raise TunnelError(
+        raise TopicError(
             f"topic {pipeline.events.topic!r} has {shape.partitions} partitions and "
             f"{pipeline.features.topic!r} {features.partitions}: features go to the partition of "
-            "their events, make them equal"
+            "their events, make them equal",
+            pipeline.features.topic,
         )
     await look_at_topic(pipeline.events, baseline_changelogs(pipeline))
     app = make_baseline_app(pipeline, shape, options)
     return app, Watchdog(app, pipeline.events, options.patience_ms)
 
 
-def _data_dir(path: Path) -> Path:
+def _expect_address(host: str, port: int) -> None:
+    # Faust would end in a traceback, after it has joined the group
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be used as data directory ({error.strerror}): give another --data-dir"
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.create_server(found[0][4][:2], family=found[0][0]):
+            pass
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TunnelError(
+            f"look-ups cannot be answered at {host}:{port} ({reason}): correct --web-host, or give "
+            "another --web-port"
         ) from error
-    return path.absolute()

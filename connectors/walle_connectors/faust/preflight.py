@@ -15,7 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from walle_connectors.faust.settings import KafkaPart, tls_context
-from walle_stream.errors import BrokerUnreachableError, TunnelError
+from walle_connectors.probe import probe_brokers
+from walle_stream.errors import BrokerUnreachableError, TopicError
 
 _PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.1
@@ -39,9 +40,8 @@ async def look_at_topic(part: KafkaPart, changelogs: Sequence[str] = ()) -> Topi
         changelogs: Names of compacted topics of as many partitions, made if they are missing.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: The topic is not there, a changelog has another number of partitions, or
-            TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS is refused.
+        TopicError: The topic is not there, or a changelog has another number of partitions.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -68,9 +68,10 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         **options: Further ones of ``AIOKafkaConsumer``.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS is refused.
     """
+    # aiokafka says only that it could not
+    await asyncio.to_thread(probe_brokers, part)
     consumer = AIOKafkaConsumer(**_addressed(part), **options)
     try:
         await consumer.start()
@@ -88,9 +89,10 @@ async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> To
         found = await _shapes(consumer)
     shape = found.get(part.topic)
     if shape is None:
-        raise TunnelError(
-            f"topic {part.topic!r} is not on {', '.join(part.brokers)}: create it with walle "
-            "topics FILE --create"
+        raise TopicError(
+            f"topic {part.topic!r} is not on {', '.join(part.brokers)}, or may not be seen: create "
+            "it with walle topics FILE --create, or allow DESCRIBE",
+            part.topic,
         )
     missing = [name for name in changelogs if name not in found]
     if missing:
@@ -100,10 +102,11 @@ async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> To
         found = await _shapes(consumer)
     for name in changelogs:
         if found[name].partitions != shape.partitions:
-            raise TunnelError(
+            raise TopicError(
                 f"topic {name!r} has {found[name].partitions} partitions and {part.topic!r} "
                 f"{shape.partitions}: delete the former together with the data directory (the "
-                "table is made anew), or give the pipeline another name"
+                "table is made anew), or give the pipeline another name",
+                name,
             )
     return shape
 
@@ -143,10 +146,11 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
         await admin.close()
     for name, code, *_ in answer.topic_errors:
         if code not in {0, TopicAlreadyExistsError.errno}:
-            raise TunnelError(
+            raise TopicError(
                 f"topic {name!r} cannot be made ({for_code(code).__name__}): allow it to "
                 f"{part.client_id!r}, or make it with {shape.partitions} partitions and "
-                "cleanup.policy=compact"
+                "cleanup.policy=compact",
+                name,
             )
 
 

@@ -1,14 +1,15 @@
 """What the cloud side takes from a pipeline's YAML: broker, topics, task.
 
-Only the keys that are needed here are looked at; who owns the others (the connectors
-``kafka`` of source and tunnel) refuses what is wrong with them on the device side.
+Few of the keys are needed here; all are checked by who owns them, the connector ``kafka``, so
+that a misspelt one is refused as on the device side. It is found by its entry point.
 """
 
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
@@ -36,8 +37,17 @@ class KafkaPart(Connection):
 
 class _Models(Mapping[str, type[BaseModel]]):
     # any connector may stand beside ours: what a simulator needs is not our business
+    def __init__(self) -> None:
+        (point,) = entry_points(group="walle_stream.connectors", name=_CONNECTOR)
+        self._owner: Any = point.load()
+
     def __getitem__(self, name: str) -> type[BaseModel]:
-        return KafkaPart if name == _CONNECTOR else _Partial
+        model: type[BaseModel] = self._owner.model
+        return model if name == _CONNECTOR else _Partial
+
+    def of_tunnel(self, name: str) -> type[BaseModel]:
+        model: type[BaseModel] = self._owner.tunnel_model
+        return model if name == _CONNECTOR else _Partial
 
     def __iter__(self) -> Iterator[str]:
         return iter((_CONNECTOR,))
@@ -85,19 +95,27 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
     loaded = load_pipeline(
         file, overrides, connector_models=_Models(), read_package=lambda path: _Package(path.stem)
     )
-    if not isinstance(loaded.tunnel, KafkaPart):
+    features, events = _part(loaded.tunnel), _part(loaded.source)
+    if features is None:
         raise SpecFileError(
             f"{file}: spec.tunnel.connector is {loaded.pipeline.spec.tunnel.connector!r}: the "
             "cloud side of that tunnel is part of walle run; use a pipeline whose tunnel is kafka"
         )
     return CloudPipeline(
         name=loaded.pipeline.metadata.name,
-        features=loaded.tunnel,
-        events=loaded.source if isinstance(loaded.source, KafkaPart) else None,
+        features=features,
+        events=events,
         tasks=tuple(task for task in loaded.tasks if isinstance(task, Task)),
         page_timeout_ms=loaded.pipeline.spec.sequence.page_timeout_ms,
         page_max_events=loaded.pipeline.spec.sequence.page_max_events,
     )
+
+
+def _part(model: BaseModel | None) -> KafkaPart | None:
+    if not isinstance(model, Connection):
+        return None
+    given = KafkaPart.model_fields.keys() & model.model_fields_set
+    return KafkaPart.model_validate({name: getattr(model, name) for name in given})
 
 
 def baseline_of(pipeline: CloudPipeline) -> BaselinePipeline:

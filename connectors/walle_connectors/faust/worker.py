@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import faust
+from aiohttp.http_exceptions import HttpProcessingError
 from aiokafka.errors import KafkaConnectionError
 
 from walle_connectors.faust.watchdog import Watchdog
@@ -110,3 +111,13 @@ def set_up_logging(level: str) -> None:
     """
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("walle_connectors").setLevel(level.upper())
+    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    # whoever reaches the port could fill the log with what is no request
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args = "a request is refused: %s", (type(error).__name__,)
+        record.exc_info = record.exc_text = None
+    return True

@@ -9,7 +9,7 @@ from kafka.errors import KafkaError, RetriableError, UnknownTopicOrPartitionErro
 
 from kafka import KafkaAdminClient
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.probe import probe_brokers
+from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
 _TIMEOUT_MS: Final = 5_000

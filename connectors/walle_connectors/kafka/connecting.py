@@ -10,7 +10,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafka import KafkaProducer
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.probe import probe_brokers
+from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
 _log = logging.getLogger(__name__)

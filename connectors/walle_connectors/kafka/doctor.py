@@ -14,11 +14,10 @@ import msgspec
 from kafka.errors import KafkaError
 
 from walle_connectors.brokers import Connection
+from walle_connectors.certificates import certificate_end
 from walle_connectors.kafka.admin import admin_client, refusal
-from walle_connectors.kafka.certificates import certificate_end
 from walle_connectors.kafka.connecting import close_producer, make_producer
 from walle_connectors.kafka.pipeline import KafkaPart
-from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.topics import (
     BATCH_OVERHEAD_BYTES,
     FoundTopic,
@@ -26,6 +25,7 @@ from walle_connectors.kafka.topics import (
     find_topics,
     topic_problem,
 )
+from walle_connectors.probe import probe_brokers
 from walle_stream.clock import wall_ms
 from walle_stream.errors import BrokerUnreachableError, TopicError, TunnelError, WalleError
 

@@ -87,7 +87,7 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
     if found.is_hidden:
         return (
             f"topic {needed.name!r} ({needed.key}) may not be seen by this client, if it is there: "
-            "allow it DESCRIBE on it"
+            "see the access rights, it needs DESCRIBE"
         )
     if needed.partitions and found.partitions != needed.partitions:
         return (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from walle_connectors import probe
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka import probe
 from walle_connectors.tls_sessions import TlsSessions, shared_sessions
 from walle_stream.testing.broker import Certificates
 

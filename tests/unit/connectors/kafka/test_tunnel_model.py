@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError
 
 

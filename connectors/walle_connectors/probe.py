@@ -10,7 +10,8 @@ import ssl
 from datetime import UTC, datetime
 from typing import Final
 
-from walle_connectors.brokers import Connection
+from walle_connectors.brokers import Connection, Tls
+from walle_connectors.certificates import certificate_end
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
@@ -40,7 +41,7 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
         try:
             return probe_broker(address, context, timeout_s)
         except (OSError, ValueError) as error:
-            reasons.append(f"{address}: {failure_reason(error)}")
+            reasons.append(f"{address}: {failure_reason(error, connection.tls)}")
     raise BrokerUnreachableError(
         f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
     )
@@ -132,11 +133,12 @@ def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
                 return True  # nothing to say
 
 
-def failure_reason(error: Exception) -> str:
+def failure_reason(error: Exception, tls: Tls | None = None) -> str:
     """Say why a probe failed, in words for a person.
 
     Args:
         error: What ``probe_broker`` raised.
+        tls: Our files; a broker that refuses our certificate does not say what is wrong with it.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message or error.reason}"
@@ -145,11 +147,27 @@ def failure_reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         is_ours = "alert" in reason or "certificate" in reason
-        return f"it refuses us: {reason}" if is_ours else f"TLS failed: {reason}"
+        if not is_ours:
+            return f"TLS failed: {reason}"
+        return f"it refuses us: {reason}{_own_problem(tls) if 'certificate' in reason else ''}"
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return words
     return getattr(error, "strerror", None) or str(error)
+
+
+def _own_problem(tls: Tls | None) -> str:
+    if tls is None:
+        return ""
+    if tls.cert is None:
+        return ", we show none: set `tls.cert` and `tls.key`"
+    try:
+        ends = certificate_end(tls.cert)
+    except (OSError, ValueError):
+        return ""
+    if ends <= datetime.now(UTC):
+        return f", ours (`tls.cert`) has expired on {ends.date().isoformat()}"
+    return ", ours (`tls.cert`) may be of an authority that it does not know"
 
 
 _WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name is not known"}
