@@ -147,9 +147,10 @@ def failure_reason(error: Exception, tls: Tls | None = None) -> str:
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         is_ours = "alert" in reason or "certificate" in reason
+        is_about_ours = "certificate" in reason or "unknown ca" in reason
         if not is_ours:
             return f"TLS failed: {reason}"
-        return f"it refuses us: {reason}{_own_problem(tls) if 'certificate' in reason else ''}"
+        return f"it refuses us: {reason}{_own_problem(tls) if is_about_ours else ''}"
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return words

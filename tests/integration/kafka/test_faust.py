@@ -179,7 +179,7 @@ def test_two_workers_share_the_partitions_and_answer_for_each_other(cluster, tmp
 
 def test_a_topic_that_is_not_there_is_one_line(cluster, tmp_path):
     with Worker(tmp_path, cluster, f"none-{cluster.run_id}") as worker:
-        assert worker.process.wait(60) == 9
+        assert worker.process.wait(60) == 13
         assert "is not on" in worker.output()
         assert len(worker.output().splitlines()) == 1
 

@@ -6,8 +6,10 @@ import pytest
 
 from walle_connectors.kafka import command
 from walle_connectors.kafka.doctor import _settings
+from walle_connectors.kafka.pipeline import kafka_parts
 from walle_connectors.kafka.topics import FoundTopic, NeededTopic, topic_problem, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.errors import SpecFileError
 
 NEEDED = NeededTopic("t", "spec.tunnel.topic", 4, 1_000_000)
 GOOD = {
@@ -16,6 +18,22 @@ GOOD = {
     "retention.ms": "604800000",
     "cleanup.policy": "delete",
 }
+
+LOOP = """
+apiVersion: walle/v1
+kind: Pipeline
+metadata: {name: loop}
+spec:
+  source: {connector: kafka, brokers: ["h:1", "h:2"], topic: raw}
+  tunnel: {connector: kafka, brokers: "h:2", topic: up, downTopic: down}
+  deadLetters: {connector: kafka, brokers: "h:2", topic: letters}
+  tasks: [{task: t}]
+---
+apiVersion: walle/v1
+kind: Task
+metadata: {name: t}
+spec: {script: t.py, triggers: [{sequence: [page_exit]}]}
+"""
 
 
 def test_a_tunnel_needs_its_topics():
@@ -70,3 +88,26 @@ def test_copies_are_a_number_that_the_protocol_knows(number, capsys):
         parser.parse_args(["topics", "p.yaml", "--create", "--replicas", number])
     assert "is not a number from 1 to 32767" in capsys.readouterr().err
     assert parser.parse_args(["topics", "p.yaml", "--replicas", "3"]).replicas == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("tunnel.topic=raw", r"spec\.tunnel\.topic: is spec\.source\.topic, too"),
+        ("tunnel.downTopic=up", r"spec\.tunnel\.downTopic: is spec\.tunnel\.topic, too"),
+        ("deadLetters.topic=raw", r"spec\.deadLetters\.topic: is spec\.source\.topic, too"),
+        ("deadLetters.topic=down", r"spec\.deadLetters\.topic: is spec\.tunnel\.downTopic, too"),
+    ],
+)
+def test_a_pipeline_never_reads_what_it_writes(tmp_path, override, words):
+    file = tmp_path / "p.yaml"
+    file.write_text(LOOP)
+    assert len(kafka_parts(file)) == 3
+    with pytest.raises(SpecFileError, match=words):
+        kafka_parts(file, [f"spec.{override}"])
+
+
+def test_topics_of_one_name_at_other_brokers_are_others(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(LOOP)
+    assert kafka_parts(file, ["spec.deadLetters.topic=raw", "spec.deadLetters.brokers=h:3"])
