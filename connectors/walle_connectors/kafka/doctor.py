@@ -120,14 +120,21 @@ def _clock(connection: Connection) -> Check:
     configs = {"message.timestamp.type": "LogAppendTime"}
     try:
         with admin_client(connection) as admin:
-            admin.create_topics(
-                {name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}},
-                wait_for_metadata=True,
-            )
             try:
+                admin.create_topics(
+                    {name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}},
+                    wait_for_metadata=True,
+                )
                 before_ms, broker_ms, after_ms = _append(connection, name)
-            finally:
+            except BaseException:  # a signal, too: it may be there already
+                with suppress(KafkaError):
+                    admin.delete_topics([name])
+                raise
+            try:
                 admin.delete_topics([name])
+            except KafkaError as error:
+                text = f"topic {name} was made for it and cannot be deleted ({refusal(error)})"
+                return Check("warn", "clock", f"{text}: delete it")
     except (WalleError, KafkaError) as error:
         reason = error if isinstance(error, WalleError) else refusal(error)
         return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {reason}")

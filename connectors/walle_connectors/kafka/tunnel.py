@@ -9,6 +9,7 @@ from walle_connectors.kafka.receiver import KafkaReceiver
 from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
+from walle_connectors.probe import tls_context
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _log = logging.getLogger(__name__)
@@ -27,11 +28,13 @@ class KafkaTunnel:
 
         Raises:
             TopicError: A broker answers, but a topic is missing, or has another number.
+            BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
             TunnelError: The driver is not installed.
         """
         problem = driver_problem(model.driver, "spec.tunnel.driver")
         if problem:
             raise TunnelError(problem)
+        tls_context(model)  # to wait does not help a file that is not there
         try:
             check_topics(model, tunnel_topics(model, partitions))
         except BrokerUnreachableError as error:

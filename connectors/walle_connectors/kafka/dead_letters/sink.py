@@ -21,6 +21,7 @@ from walle_connectors.kafka.connecting import (
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.records import LetterRecord, encode_letter
 from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, NeededTopic, check_topics
+from walle_connectors.probe import tls_context
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 from walle_stream.ports import KeptLetter
 
@@ -62,7 +63,9 @@ class KafkaDeadLetterSink:
 
         Raises:
             TopicError: A broker answers, but the topic is missing.
+            BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
         """
+        tls_context(model)  # to wait does not help a file that is not there
         try:
             check_topics(model, [_needed(model)])
         except BrokerUnreachableError as error:
