@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import faust
 from aiohttp.http_exceptions import HttpProcessingError
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from walle_connectors.faust.watchdog import Watchdog
 from walle_stream.errors import BrokerUnreachableError, StopTimeoutError, TunnelError, WalleError
@@ -70,7 +70,7 @@ def run_app(
             return 0
         # what ended its start is only in the context
         reason = reason or end.__context__
-        if isinstance(reason, KafkaConnectionError):
+        if _is_away(reason):
             raise BrokerUnreachableError(
                 f"the broker went away while the cloud side began ({reason}): start it again"
             ) from reason
@@ -157,6 +157,18 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("walle_connectors").setLevel(level.upper())
     logging.getLogger("aiohttp.server").addFilter(_without_traceback)
+    logging.getLogger("faust.worker").addFilter(_is_news)
+
+
+def _is_away(error: object) -> bool:
+    # retriable: what was asked is not wrong, who was asked is away, or only starting
+    is_missing = isinstance(error, UnknownTopicOrPartitionError)
+    return isinstance(error, KafkaError) and error.retriable and not is_missing
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # that a broker went away is said in one line, by ``run_app``
+    return not _is_away(record.exc_info[1] if record.exc_info else None)
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

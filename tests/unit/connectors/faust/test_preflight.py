@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("faust")
 
 from aiohttp.http_exceptions import LineTooLong
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
 from walle_connectors.faust import preflight
 from walle_connectors.faust.assembly import _expect_address
@@ -77,6 +77,16 @@ def test_what_refuses_tls_is_said_before_aiokafka_tries(tmp_path):
     part = KafkaPart(brokers="127.0.0.1:9092", topic="t", tls={"ca": tmp_path / "none.pem"})
     with pytest.raises(BrokerUnreachableError, match=r"none\.pem: correct `tls\.ca`"):
         asyncio.run(look_at_topic(part))
+
+
+def test_a_broker_that_goes_away_is_no_traceback(caplog):
+    set_up_logging("warning")
+    for error in (KafkaConnectionError("reset"), NodeNotReadyError("1"), ValueError("a bug")):
+        try:
+            raise error
+        except Exception:
+            logging.getLogger("faust.worker").exception("failed")
+    assert [each.exc_info[0] for each in caplog.records] == [ValueError]
 
 
 def test_what_is_no_request_is_one_line_in_the_log(caplog):
