@@ -2,6 +2,7 @@
 
 import re
 import ssl
+from collections.abc import Hashable
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -57,6 +58,19 @@ class Connection(Strict):
     client_id: str = Field(
         default="walle", min_length=1, max_length=200, description="What brokers log us as."
     )
+
+    def places(self) -> dict[str, frozenset[Hashable]]:
+        """Return which topics these are, by their keys; see ``walle_stream.spec.places.HasPlaces``.
+
+        Two lists of brokers without one in common count as two clusters.
+        """
+        names = {"topic": "topic", "downTopic": "down_topic"}
+        topics = {key: getattr(self, name, None) for key, name in names.items()}
+        return {
+            key: frozenset((broker, topic) for broker in self.brokers)
+            for key, topic in topics.items()
+            if topic
+        }
 
     def client_options(self) -> dict[str, Any]:
         """Return keyword arguments for any client of kafka-python."""

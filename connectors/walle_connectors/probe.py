@@ -11,9 +11,9 @@ import ssl
 from datetime import UTC, datetime
 from typing import Final
 
-from walle_connectors.brokers import Connection
-from walle_connectors.kafka.certificates import certificate_end
-from walle_stream.clock import monotonic_ms, wall_ms
+from walle_connectors.brokers import Connection, Tls
+from walle_connectors.certificates import certificate_end
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
 PROBE_TIMEOUT_S: Final = 3.0
@@ -42,7 +42,7 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
         try:
             return probe_broker(address, context, timeout_s)
         except (OSError, ValueError) as error:
-            reasons.append(f"{address}: {failure_reason(error)}{own_problem(connection)}")
+            reasons.append(f"{address}: {failure_reason(error, connection.tls)}")
     raise BrokerUnreachableError(
         f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
     )
@@ -100,30 +100,12 @@ def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
                 return True  # nothing to say
 
 
-def own_problem(connection: Connection) -> str:
-    """Say what is wrong with our certificate, behind a broker's refusal; mostly nothing.
-
-    Brokers on Java only say that it is "unknown".
-
-    Args:
-        connection: Whose certificate.
-    """
-    path = connection.tls.cert if connection.tls else None
-    if path is None:
-        return ""
-    try:
-        end = certificate_end(path)
-    except (OSError, ValueError):
-        return ""  # the library has read it: not ours to judge
-    is_over = end.timestamp() * 1000 <= wall_ms()
-    return f" (our certificate {path} expired on {end:%Y-%m-%d})" if is_over else ""
-
-
-def failure_reason(error: Exception) -> str:
+def failure_reason(error: Exception, tls: Tls | None = None) -> str:
     """Say why a probe failed, in words for a person.
 
     Args:
         error: What ``probe_broker`` raised.
+        tls: Our files; a broker that refuses our certificate does not say what is wrong with it.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message or error.reason}"
@@ -132,11 +114,28 @@ def failure_reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         is_ours = "alert" in reason or "certificate" in reason
-        return f"it refuses us: {reason}" if is_ours else f"TLS failed: {reason}"
+        is_about_ours = "certificate" in reason or "unknown ca" in reason
+        if not is_ours:
+            return f"TLS failed: {reason}"
+        return f"it refuses us: {reason}{_own_problem(tls) if is_about_ours else ''}"
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return words
     return getattr(error, "strerror", None) or str(error)
+
+
+def _own_problem(tls: Tls | None) -> str:
+    if tls is None:
+        return ""
+    if tls.cert is None:
+        return ", we show none: set `tls.cert` and `tls.key`"
+    try:
+        ends = certificate_end(tls.cert)
+    except (OSError, ValueError):
+        return ""
+    if ends <= datetime.now(UTC):
+        return f", ours (`tls.cert`) has expired on {ends.date().isoformat()}"
+    return ", ours (`tls.cert`) may be of an authority that it does not know"
 
 
 _WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name is not known"}

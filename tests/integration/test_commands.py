@@ -249,3 +249,22 @@ def test_a_signal_while_it_starts_ends_it_without_a_trace(tmp_path, number):
         )
         assert done.returncode == 0
         assert done.stderr == f"walle: stopped by {number.name} before anything was read\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_undoes_what_another_command_has_half_done(tmp_path, number):
+    code = (
+        "import os, sys; from walle_stream.cli import __main__ as program\n"
+        "def half(_):\n"
+        "    try: os.kill(os.getpid(), int(sys.argv.pop()))\n"
+        "    finally: print('undone')\n"
+        "program._dispatch = half; sys.exit(program.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "replay", str(int(number))],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "undone\n", "walle: interrupted\n")

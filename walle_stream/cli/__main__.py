@@ -19,6 +19,9 @@ from typing import Final
 EXIT_FULL = 8
 """The disk is full, also when it is only our output that does not fit."""
 
+_LASTING: Final = frozenset({"run", "device", "cloud"})
+"""Commands that go on until a signal, with handlers of their own later."""
+
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -30,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if argv is None and arguments[:1] in (["run"], ["device"]):
-            _end_quietly_on_signals()
-            _fix_hash_seed(arguments)
+        if argv is None:
+            _handle_signals(*arguments[:1])
+            if arguments[:1] in (["run"], ["device"]):
+                _fix_hash_seed(arguments)
         return _dispatch(arguments)
     except BrokenPipeError:
         # the reader of our output went away (`walle features list | head`)
@@ -65,6 +69,14 @@ def _dispatch(arguments: list[str]) -> int:
 def _say(line: str) -> None:
     if sys.stderr is not None:
         print(line, file=sys.stderr)
+
+
+def _handle_signals(command: str = "") -> None:
+    if command in _LASTING:
+        _end_quietly_on_signals()
+    else:
+        # as Ctrl-C: what is half done is undone on the way out
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _end_quietly_on_signals() -> None:

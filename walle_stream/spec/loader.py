@@ -31,6 +31,7 @@ from walle_stream.spec.models import (
 )
 from walle_stream.spec.nodes import read_documents
 from walle_stream.spec.overrides import apply_override
+from walle_stream.spec.places import find_shared
 from walle_stream.spec.suggestions import nearest, suggest
 
 _KINDS: Final = ("Pipeline", "Task")
@@ -169,6 +170,9 @@ class _Loading:
         source = self._connector(document, "source", SourceSpec)
         tunnel = self._connector(document, "tunnel", TunnelSpec)
         letters = self._connector(document, "deadLetters", DeadLettersSpec)
+        parts = {"source": source, "tunnel": tunnel, "deadLetters": letters}
+        for key, problem in find_shared(parts):
+            self._add(document.error(key, problem))
         others = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Task"]
         defined = self._defined_tasks(others)
         references = pipeline.spec.tasks if pipeline is not None else ()

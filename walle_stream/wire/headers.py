@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.types import device_id_problem
 
 type Headers = list[tuple[str, bytes]]
 """As clients of Kafka take them."""
@@ -93,7 +94,8 @@ def read_headers(
         The device, the value, and the headers to read on.
 
     Raises:
-        EnvelopeError: It is of another version, or something is missing or no text.
+        EnvelopeError: It is of another version, something is missing or no text, or the key
+            cannot be a device id.
     """
     found = FoundHeaders(what, headers)
     given = found.get("v")
@@ -105,6 +107,11 @@ def read_headers(
     if key is None or value is None:
         raise EnvelopeError(f"a {what} has no {'key' if key is None else 'value'}")
     try:
-        return key.decode(), value, found
+        device_id = key.decode()
     except UnicodeDecodeError as error:
         raise EnvelopeError(f"a {what}'s key is no text: {error}") from error
+    # it becomes a key of tables, and a path of look-ups
+    problem = device_id_problem(device_id)
+    if problem:
+        raise EnvelopeError(f"a {what}'s key is no device: {problem}")
+    return device_id, value, found

@@ -7,6 +7,7 @@ may be given both, one after the other.
 
 import os
 import select
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event as Flag
@@ -148,6 +149,7 @@ class DeviceReader(EventsReader):
         self._device, self._follows, self._input = device_id, follows, stream
         self._runs, self._kept = 0, (0, 0, (0, 0))
         self._refusal: SourceError | None = None
+        self._too_long: tuple[int, int] | None = None  # size and checksum so far
         super().__init__(
             stream=stream,  # type: ignore[arg-type]  # _start uses of _Stdin what it has
             offsets={} if offset is None else {0: offset},
@@ -217,6 +219,27 @@ class DeviceReader(EventsReader):
                     self._cut(data)
             self._take_all()
         return super().drain()
+
+    @override
+    def _cut(self, data: bytes) -> None:
+        if self._too_long is None:
+            super()._cut(data)
+            return
+        # the rest of a line that is too long: a pipe, and a file that grows, give it bit by bit
+        self._lines, self._next = [], 0
+        part, has_end, data_behind = data.partition(b"\n")
+        size, digest = self._too_long
+        size, digest = self._too_long = size + len(part), zlib.crc32(part, digest)
+        if data and not has_end:
+            return
+        self._too_long = None
+        self._refuse_oversized(size, digest)
+        if not data or data_behind:
+            super()._cut(data_behind)
+
+    @override
+    def _skip_oversized(self) -> None:
+        self._too_long = len(self._rest), zlib.crc32(self._rest)
 
     def _take_all(self) -> None:
         while self._block or self._next < len(self._lines):

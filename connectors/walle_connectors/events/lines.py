@@ -100,7 +100,10 @@ class EventsReader(LaneReader[Position]):
             part = self._bytes.readline(CHUNK_BYTES)
             size += len(part)
             digest = zlib.crc32(part.removesuffix(b"\n"), digest)
-        size -= part.endswith(b"\n")
+        self._refuse_oversized(size - part.endswith(b"\n"), digest)
+
+    def _refuse_oversized(self, size: int, digest: int) -> None:
+        """Account the line that ``_rest`` is the beginning of, without its end."""
         line, self._rest = self._rest, b""
         self._row += 1
         self._at += size + 1

@@ -18,7 +18,7 @@ from walle_connectors.faust.settings import (
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
 from walle_connectors.faust.worker import run_app, set_up_logging
-from walle_stream.errors import TunnelError
+from walle_stream.errors import TopicError
 
 
 def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
@@ -78,10 +78,11 @@ async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple
     features = await look_at_topic(pipeline.features)
     shape = await look_at_topic(pipeline.events)
     if features.partitions != shape.partitions:
-        raise TunnelError(
+        raise TopicError(
             f"topic {pipeline.events.topic!r} has {shape.partitions} partitions and "
             f"{pipeline.features.topic!r} {features.partitions}: features go to the partition of "
-            "their events, make them equal"
+            "their events, make them equal",
+            pipeline.features.topic,
         )
     await look_at_topic(pipeline.events, baseline_tables(pipeline))
     app = make_baseline_app(pipeline, shape, options)

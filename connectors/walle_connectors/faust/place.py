@@ -3,46 +3,70 @@
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
+
+LOCK_WAIT_S: Final = 10.0
+"""A worker that was killed may still be dying, and holds its databases until then."""
+
+_RUNS_FILE: Final = "meta.json"
+_PAUSE_S: Final = 0.1
 
 
 @contextmanager
-def own_data_dir(path: Path) -> Iterator[Path]:
-    """Make a data directory and hold it; the lock goes with the process, whatever ends it.
+def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
+    """Make a data directory and hold it; the lock goes with the process. Blocks.
 
     Args:
-        path: Made if it is missing.
+        path: As the user gave it.
+        wait_s: How long a worker that is ending is waited for.
 
     Yields:
         The absolute path.
 
     Raises:
-        StoreLockedError: Another worker holds it.
-        StoreError: It cannot be made or written.
+        StoreError: It cannot be used, or is of ``walle run``.
+        StoreLockedError: Another worker has it.
     """
+    if (path / _RUNS_FILE).exists():
+        raise StoreError(
+            f"{path} is the data directory of walle run or walle device: give another --data-dir"
+        )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise StoreError(
-            f"{path} cannot be used as data directory ({error.strerror}): give another --data-dir"
+            f"{path} cannot be used as data directory ({reason}): give another --data-dir"
         ) from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            # Faust would give both workers the databases in turns, as their partitions move
-            raise StoreLockedError(
-                f"{path} is the data directory of another worker that runs: give each its own "
-                "--data-dir and --web-port"
-            ) from error
+        _take(lock, path, monotonic_ms() + wait_s * 1000.0)
         yield path.absolute()
     finally:
         os.close(lock)
+
+
+def _take(lock: int, path: Path, deadline_ms: float) -> None:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic_ms() >= deadline_ms:
+                # Faust would give both workers the databases in turns, as their partitions move
+                raise StoreLockedError(
+                    f"{path} is the data directory of another worker that runs: give each its own "
+                    "--data-dir and --web-port"
+                ) from None
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def check_address(host: str, port: int) -> None:
@@ -65,8 +89,9 @@ def check_address(host: str, port: int) -> None:
                     with suppress(OSError):
                         probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise MetricsAddressError(
-            f"look-ups cannot be answered at {host}:{port} ({error.strerror}): give another "
+            f"look-ups cannot be answered at {host}:{port} ({reason}): give another "
             "--web-port or --web-host"
         ) from error

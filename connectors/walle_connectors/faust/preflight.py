@@ -18,7 +18,7 @@ from walle_connectors.faust.continuity import anew, check_offsets, check_tables
 from walle_connectors.faust.group import admin_client, read_offsets
 from walle_connectors.faust.settings import KafkaPart
 from walle_connectors.probe import probe_brokers
-from walle_stream.errors import BrokerUnreachableError, TunnelError
+from walle_stream.errors import BrokerUnreachableError, TopicError
 
 _PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.1
@@ -63,9 +63,10 @@ async def look_at_topic(part: KafkaPart, tables: Tables | None = None) -> TopicS
             many partitions.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
-        TunnelError: The topic is not there, a changelog has another number of partitions, or is
-            missing although the group has read the topic, or the topic was made anew.
+        BrokerUnreachableError: None of the brokers answers, or TLS is refused.
+        TopicError: The topic is not there, or a changelog has another number of partitions.
+        TunnelError: A changelog is missing although the group has read the topic, or the topic
+            was made anew.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -92,15 +93,15 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         **options: Further ones of ``AIOKafkaConsumer``.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS is refused.
     """
+    # aiokafka says only that it could not
+    await asyncio.to_thread(probe_brokers, part)
     consumer = AIOKafkaConsumer(**addressed(part), **options)
     try:
         await consumer.start()
     except (KafkaError, OSError) as error:
         await consumer.stop()
-        # aiokafka says no more than that it could not; this raises with what is wrong
-        await asyncio.to_thread(probe_brokers, part)
         raise BrokerUnreachableError(_unreachable(part, str(error))) from error
     return consumer
 
@@ -114,9 +115,10 @@ async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
         found = await shapes(consumer)
     shape = found.get(part.topic)
     if shape is None:
-        raise TunnelError(
-            f"topic {part.topic!r} is not on {', '.join(part.brokers)}, or we may not see it: "
-            "create it with walle topics FILE --create, or allow it to us"
+        raise TopicError(
+            f"topic {part.topic!r} is not on {', '.join(part.brokers)}, or may not be seen: create "
+            "it with walle topics FILE --create, or allow DESCRIBE",
+            part.topic,
         )
     if changelogs:
         offsets = await read_offsets(addressed(part), tables.group, part.topic)
@@ -131,10 +133,11 @@ async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
         found = await shapes(consumer)
     for name in changelogs:
         if found[name].partitions != shape.partitions:
-            raise TunnelError(
+            raise TopicError(
                 f"topic {name!r} has {found[name].partitions} partitions and {part.topic!r} "
                 f"{shape.partitions}: {anew(tables.group)}, after deleting the former; or give the "
-                "pipeline another name"
+                "pipeline another name",
+                name,
             )
     return shape
 
@@ -178,10 +181,11 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
         return  # another worker was quicker
     for name, code, *_ in answer.topic_errors:
         if code not in {0, TopicAlreadyExistsError.errno}:
-            raise TunnelError(
+            raise TopicError(
                 f"topic {name!r} cannot be made ({for_code(code).__name__}): allow it to "
                 f"{part.client_id!r}, or make it with {shape.partitions} partitions and "
-                "cleanup.policy=compact"
+                "cleanup.policy=compact",
+                name,
             )
 
 

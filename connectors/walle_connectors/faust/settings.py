@@ -1,15 +1,16 @@
 """What the cloud side takes from a pipeline's YAML: broker, topics, task.
 
-Only the keys that are needed here are looked at; who owns the others (the connectors
-``kafka`` of source and tunnel) refuses what is wrong with them on the device side.
+Few of the keys are needed here; all are checked by who owns them, the connector ``kafka``, so
+that a misspelt one is refused as on the device side. It is found by its entry point.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from walle_connectors.brokers import Connection
 from walle_connectors.faust.visits import VisitPolicy
@@ -27,7 +28,13 @@ class KafkaPart(Connection):
     client_id: str = "walle-cloud"
 
 
-_MODELS: Final = OwnModels("kafka", source=KafkaPart, tunnel=KafkaPart)
+_CONNECTOR: Final = "kafka"
+
+
+def _owners_models() -> OwnModels:
+    (point,) = entry_points(group="walle_stream.connectors", name=_CONNECTOR)
+    owner: Any = point.load()
+    return OwnModels(_CONNECTOR, source=owner.model, tunnel=owner.tunnel_model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +73,28 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
     Raises:
         SpecFileError: It is wrong, or its tunnel leads over no broker.
     """
-    loaded = load_sections(file, overrides, _MODELS)
-    if not isinstance(loaded.tunnel, KafkaPart):
+    loaded = load_sections(file, overrides, _owners_models())
+    features, events = _part(loaded.tunnel), _part(loaded.source)
+    if features is None:
         raise SpecFileError(
             f"{file}: spec.tunnel.connector is {loaded.pipeline.spec.tunnel.connector!r}: the "
             "cloud side of that tunnel is part of walle run; use a pipeline whose tunnel is kafka"
         )
     return CloudPipeline(
         name=loaded.pipeline.metadata.name,
-        features=loaded.tunnel,
-        events=loaded.source if isinstance(loaded.source, KafkaPart) else None,
+        features=features,
+        events=events,
         tasks=tuple(task for task in loaded.tasks if isinstance(task, Task)),
         page_timeout_ms=loaded.pipeline.spec.sequence.page_timeout_ms,
         page_max_events=loaded.pipeline.spec.sequence.page_max_events,
     )
+
+
+def _part(model: BaseModel | None) -> KafkaPart | None:
+    if not isinstance(model, Connection):
+        return None
+    given = KafkaPart.model_fields.keys() & model.model_fields_set
+    return KafkaPart.model_validate({name: getattr(model, name) for name in given})
 
 
 def baseline_of(pipeline: CloudPipeline) -> BaselinePipeline:

@@ -2,7 +2,9 @@
 
 An app binds the event loop in which it is made: all of it happens inside ``run_app``.
 SIGTERM and SIGINT: no more records are taken, what was processed is committed, the
-databases are closed, exit 0; a second signal ends the process at once.
+databases are closed, exit 0; a second signal ends the process at once. Faust sometimes does
+not end when it is stopped while it starts or its broker is away, so the time for it is
+bounded: whatever was not committed is read again.
 """
 
 import asyncio
@@ -15,13 +17,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import faust
-from aiokafka.errors import KafkaConnectionError
+from aiohttp.http_exceptions import HttpProcessingError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from faust.exceptions import ConsistencyError
 
 from walle_connectors.faust.continuity import anew
 from walle_connectors.faust.watchdog import Watchdog
-from walle_stream.errors import BrokerUnreachableError, StoreError, TunnelError, WalleError
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    StopTimeoutError,
+    StoreError,
+    TunnelError,
+    WalleError,
+)
 from walle_stream.store.rocks import map_rocks_errors
+
+STARTING_STOP_S: Final = 5.0
+"""How long a worker that was not ready yet has to end."""
+
+STOP_S: Final = 30.0
+"""The same for one that was: it commits what it has processed."""
 
 _SECOND_SIGNAL_EXIT: Final = 130
 
@@ -48,14 +63,15 @@ def run_app(
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        app, watchdog = loop.run_until_complete(_until_signal(loop, make()))
+        early = _EarlySignal(loop)
+        app, watchdog = loop.run_until_complete(early.guard(make()))
     except asyncio.CancelledError:
         loop.close()
         return 0
     except BaseException:
         loop.close()
         raise
-    worker = _Worker(app, loop, ready)
+    worker = _Worker(app, loop, ready, early)
     if watchdog is not None:
         app.task(watchdog.run)
     try:
@@ -84,7 +100,7 @@ def translated(reason: BaseException | None, group: str, data_dir: Path) -> Wall
     """
     if isinstance(reason, WalleError):
         return reason
-    if isinstance(reason, KafkaConnectionError):
+    if _is_away(reason):
         return BrokerUnreachableError(
             f"the broker went away while the cloud side began ({reason}): start it again"
         )
@@ -104,34 +120,70 @@ def translated(reason: BaseException | None, group: str, data_dir: Path) -> Wall
     )
 
 
-async def _until_signal[T](loop: asyncio.AbstractEventLoop, made: Awaitable[T]) -> T:
-    # before the worker has its own handlers: nothing is open yet, so ending is enough
-    task = asyncio.ensure_future(made)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    return await task
+class _EarlySignal:
+    # before the worker has its own handlers: nothing is open yet, so ending is enough. One that
+    # comes when the app is made, or that something on the way swallowed, is kept for the worker
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.number: signal.Signals | None = None
+        self._loop = loop
+        self._task: asyncio.Future[Any] | None = None
+
+    async def guard[T](self, made: Awaitable[T]) -> T:
+        self._task = task = asyncio.ensure_future(made)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.add_signal_handler(number, self._keep, number)
+        return await task
+
+    def _keep(self, number: signal.Signals) -> None:
+        self.number = number
+        if self._task is not None:
+            self._task.cancel()
 
 
 class _Worker(faust.Worker):  # type: ignore[misc]
     def __init__(
-        self, app: Any, loop: asyncio.AbstractEventLoop, ready: Callable[[Any], None]
+        self,
+        app: Any,
+        loop: asyncio.AbstractEventLoop,
+        ready: Callable[[Any], None],
+        early: _EarlySignal,
     ) -> None:
         super().__init__(app, loop=loop, quiet=True, redirect_stdouts=False)
         self._ready = ready
+        self._is_ready = False
+        self._early = early
         self.spinner = None
 
     def _setup_logging(self) -> None:
         # the command line set up its own
         pass
 
+    async def on_first_start(self) -> None:
+        await super().on_first_start()  # from here on the handlers are the worker's
+        if self._early.number is not None:
+            self._schedule_shutdown(self._early.number)
+
     async def on_startup_finished(self) -> None:
         await super().on_startup_finished()
+        self._is_ready = True
         self._ready(self.app)
 
     def _schedule_shutdown(self, number: signal.Signals) -> None:
         if self._signal_stop_time:
             os._exit(_SECOND_SIGNAL_EXIT)
+        self.loop.call_later(STOP_S if self._is_ready else STARTING_STOP_S, self._give_up)
         super()._schedule_shutdown(number)
+
+    def _give_up(self) -> None:
+        if not self._is_ready:
+            os._exit(0)  # it had committed nothing
+        sys.stderr.write(
+            f"walle: the cloud side did not end within {STOP_S:.0f} s: start it again, what was "
+            "not committed is read again\n"
+        )
+        sys.stderr.flush()
+        os._exit(StopTimeoutError.exit_code)
 
 
 def set_up_logging(level: str) -> None:
@@ -142,3 +194,25 @@ def set_up_logging(level: str) -> None:
     """
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("walle_connectors").setLevel(level.upper())
+    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
+    logging.getLogger("faust.worker").addFilter(_is_news)
+
+
+def _is_away(error: object) -> bool:
+    # retriable: what was asked is not wrong, who was asked is away, or only starting
+    is_missing = isinstance(error, UnknownTopicOrPartitionError)
+    return isinstance(error, KafkaError) and error.retriable and not is_missing
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # that a broker went away is said in one line, by ``run_app``
+    return not _is_away(record.exc_info[1] if record.exc_info else None)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    # whoever reaches the port could fill the log with what is no request
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args = "a request is refused: %s", (type(error).__name__,)
+        record.exc_info = record.exc_text = None
+    return True

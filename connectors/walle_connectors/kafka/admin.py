@@ -1,5 +1,6 @@
 """The client for administration, with errors of our own."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -12,6 +13,7 @@ from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
 _TIMEOUT_MS: Final = 5_000
+_TOLD: Final = re.compile(r"error_message=(['\"])(.+?)\1")
 
 
 @contextmanager
@@ -42,13 +44,26 @@ def admin_client(connection: Connection) -> Iterator[Any]:
     try:
         yield admin
     except UnknownTopicOrPartitionError as error:
-        raise TopicError(f"the cluster refuses: {error}: see walle topics") from error
+        raise TopicError(f"the cluster refuses: {refusal(error)}: see walle topics") from error
     except RetriableError as error:
         # it went away in the middle, or is just starting: not what was asked is wrong
         raise BrokerUnreachableError(
             f"{', '.join(connection.brokers)} does not answer to the end ({error}): try again"
         ) from error
     except KafkaError as error:
-        raise TopicError(f"the cluster refuses: {error}: see the access rights") from error
+        raise TopicError(f"the cluster refuses: {refusal(error)}: see the access rights") from error
     finally:
         admin.close()
+
+
+def refusal(error: Any) -> str:
+    """Say why a cluster refused, without the request and the answer that the library adds.
+
+    Args:
+        error: A ``KafkaError``.
+    """
+    text = str(error)
+    if " failed with response " not in text:
+        return text
+    told = _TOLD.search(text)
+    return f"{type(error).__name__}: {told[2] if told else error.description}"

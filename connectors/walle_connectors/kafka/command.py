@@ -4,9 +4,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from walle_stream.errors import SpecFileError
+
+_REPLICAS_MAX: Final = 32_767
+"""What the protocol has room for."""
+
+_DIGITS: Final = 5
 
 
 def add(commands: Any) -> None:
@@ -19,7 +24,7 @@ def add(commands: Any) -> None:
     topics.add_argument("--create", action="store_true", help="make those that are missing")
     topics.add_argument(
         "--replicas",
-        type=int,
+        type=_replicas,
         default=-1,
         metavar="N",
         help="of each partition, with --create (default: the cluster's)",
@@ -63,13 +68,17 @@ def run_topics(options: argparse.Namespace) -> int:
     code = 0
     for part in kafka_parts(options.file, options.set):
         found = find_topics(part.connection, part.topics)
-        missing = [each for each in part.topics if found[each.name] is None]
+        # one that may not be seen may still be made: that is another right
+        missing = [
+            each for each in part.topics if (topic := found[each.name]) is None or topic.is_hidden
+        ]
         if missing and options.create:
             create_topics(part.connection, missing, options.replicas)
             found |= find_topics(part.connection, missing)
         for each in part.topics:
             topic, problem = found[each.name], topic_problem(each, found[each.name])
             is_new = options.create and each in missing
+            seen = None if topic is None or topic.is_hidden else topic
             code = TopicError.exit_code if problem else code
             have = f"{topic.partitions} partitions, {topic.replicas} replicas" if topic else ""
             line = problem or f"topic {each.name!r} ({each.key}): {have}"
@@ -79,9 +88,9 @@ def run_topics(options: argparse.Namespace) -> int:
                 {
                     "topic": each.name,
                     "key": each.key,
-                    "partitions": topic.partitions if topic else None,
+                    "partitions": seen.partitions if seen else None,
                     "needed_partitions": each.partitions,
-                    "replicas": topic.replicas if topic else None,
+                    "replicas": seen.replicas if seen else None,
                     "made": is_new,
                     "problem": problem,
                 },
@@ -119,6 +128,13 @@ def run_doctor(options: argparse.Namespace) -> int:
 def _say(options: argparse.Namespace, line: str, fields: dict[str, Any]) -> None:
     sys.stdout.write((json.dumps(fields, ensure_ascii=False) if options.json else line) + "\n")
     sys.stdout.flush()
+
+
+def _replicas(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
+    if not 1 <= value <= _REPLICAS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_REPLICAS_MAX}")
+    return value
 
 
 def _need_extra() -> None:

@@ -14,8 +14,8 @@ import msgspec
 from kafka.errors import KafkaError
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.certificates import certificate_end
+from walle_connectors.certificates import certificate_end
+from walle_connectors.kafka.admin import admin_client, refusal
 from walle_connectors.kafka.connecting import close_producer, make_producer
 from walle_connectors.kafka.pipeline import KafkaPart
 from walle_connectors.kafka.topics import (
@@ -99,7 +99,8 @@ def _file(what: str, read: Callable[[], datetime]) -> Check:
     try:
         return _expiry(what, "it", read())
     except (OSError, ValueError) as error:
-        text = f"{error}: correct `{what}`"
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        text = f"{reason}: correct `{what}`"
         return Check("fail", what, text, BrokerUnreachableError.exit_code)
 
 
@@ -119,16 +120,24 @@ def _clock(connection: Connection) -> Check:
     configs = {"message.timestamp.type": "LogAppendTime"}
     try:
         with admin_client(connection) as admin:
-            admin.create_topics(
-                {name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}},
-                wait_for_metadata=True,
-            )
             try:
+                admin.create_topics(
+                    {name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}},
+                    wait_for_metadata=True,
+                )
                 before_ms, broker_ms, after_ms = _append(connection, name)
-            finally:
+            except BaseException:  # a signal, too: it may be there already
+                with suppress(KafkaError):
+                    admin.delete_topics([name])
+                raise
+            try:
                 admin.delete_topics([name])
+            except KafkaError as error:
+                text = f"topic {name} was made for it and cannot be deleted ({refusal(error)})"
+                return Check("warn", "clock", f"{text}: delete it")
     except (WalleError, KafkaError) as error:
-        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {error}")
+        reason = error if isinstance(error, WalleError) else refusal(error)
+        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {reason}")
     # the append is somewhere between our two readings
     ahead_ms = max(broker_ms - after_ms, before_ms - broker_ms, 0)
     if ahead_ms > CLOCK_MAX_MS:

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from walle_connectors.brokers import Connection
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_stream.errors import SourceError
@@ -22,12 +21,11 @@ _AHEAD: Final = 2_000  # records of a partition that wait for the others
 _POLL_MS: Final = 200
 
 
-def record(connection: Connection, topic: str, file: Path) -> dict[str, Any]:
+def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
     """Write the records that a topic has now; blocks.
 
     Args:
-        connection: Where the brokers are.
-        topic: Its name.
+        model: The topic, and where the brokers are.
         file: Written over when all was read; nothing is left where that fails.
 
     Returns:
@@ -37,8 +35,7 @@ def record(connection: Connection, topic: str, file: Path) -> dict[str, Any]:
         SourceError: The topic cannot be read, or the file not be written.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
-    keys = connection.model_dump(by_alias=True) | {"topic": topic}
-    client = TopicClient(KafkaSourceModel.model_validate(keys))
+    client = TopicClient(model, named_by="--topic")
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     try:
         with _written(file) as out:

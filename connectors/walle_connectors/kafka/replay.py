@@ -17,10 +17,9 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
-from walle_connectors.brokers import Connection
 from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_connectors.kafka.recording import record
-from walle_connectors.kafka.source.client import source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.reaching import expect_broker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, SpecFileError
@@ -28,7 +27,8 @@ from walle_stream.types import device_id_problem
 
 _CONNECT_MS: Final = 10_000
 _LINE_BYTES: Final = 64 * 2**20
-_FLUSH_S: Final = 120.0
+_SHOWN: Final = 40  # characters of what is wrong
+_TIME_MAX_MS: Final = 2**63 - 1  # no event has a later one: it is a dead letter, not waited for
 _SLEEP_S: Final = 0.5  # so that Ctrl-C and progress are not far
 
 
@@ -78,16 +78,19 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         SpecFileError: An option is wrong.
-        SourceError: The file cannot be read or written, or the topic not be used.
+        SourceError: The file cannot be read or written, or the topic not be recorded.
+        TopicError: The topic is missing, or does not take the events.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
-    connection = _connection(options)
-    expect_broker(connection, _CONNECT_MS)
+    model = _model(options)
+    if not options.record and (options.file.is_dir() or not options.file.exists()):
+        raise SourceError(f"there is no file {str(options.file)!r}: correct FILE")
+    expect_broker(model, _CONNECT_MS)
     began_ms = monotonic_ms()
     if options.record:
-        counts = record(connection, options.topic, options.file)
+        counts = record(model, options.file)
     else:
-        counts = _replay(connection, options.topic, options.file, options.speed)
+        counts = _replay(model, options.file, options.speed)
     counts["seconds"] = round((monotonic_ms() - began_ms) / 1000.0, 3)
     if options.json:
         sys.stdout.write(json.dumps({"file": str(options.file), "topic": options.topic, **counts}))
@@ -102,55 +105,52 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _speed(text: str) -> float:
-    speed = float(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
     if not 0 < speed < float("inf"):
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return speed
 
 
-def _connection(options: argparse.Namespace) -> Connection:
+def _model(options: argparse.Namespace) -> KafkaSourceModel:
     tls = {name: getattr(options, f"tls_{name}") for name in ("ca", "cert", "key")}
     given = {name: path for name, path in tls.items() if path is not None}
     keys = {"brokers": options.brokers, "clientId": "walle-replay", "tls": given or None}
     try:
-        return Connection.model_validate(keys)
+        return KafkaSourceModel.model_validate({**keys, "topic": options.topic})
     except ValidationError as error:
-        raise SpecFileError(f"walle replay: {error.errors()[0]['msg']}") from error
+        first = error.errors()[0]
+        option = f"--{first['loc'][0]}"
+        problem = first["msg"].removeprefix("Value error, ")
+        if option == "--topic":
+            problem = (
+                "expected at most 249 letters, digits, dots, dashes and underscores, found "
+                f"{options.topic[:_SHOWN]!r}"
+            )
+        raise SpecFileError(f"walle replay: {option}: {problem}") from error
 
 
-def _replay(connection: Connection, topic: str, file: Path, speed: float | None) -> dict[str, Any]:
+def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[str, Any]:
     try:
-        from kafka import KafkaProducer  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.event_sender import EventSender  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise SourceError(f"walle replay needs walle-stream[kafka] ({error})") from error
+    sender = EventSender(model)
     stream = FileStream(file)
-    failures: list[BaseException] = []
-    counts = {"events": 0, "bytes": 0}
-    with source_errors(topic):
-        producer = KafkaProducer(
-            **connection.client_options(), acks="all", enable_idempotence=True, linger_ms=5
-        )
+    pace = _Pace(speed)
     try:
-        with _bar() as bar, source_errors(topic):
-            _expect_topic(producer, topic)
+        with _bar() as bar, sender.open():
             shown = bar.add_task("replaying", total=1.0)
-            pace = _Pace(speed)
             for line, head in _lines(stream, file.name):
                 pace.wait(head.ingest_time_ms or head.event_time_ms or 0)
-                producer.send(topic, line, key=head.device_id.encode()).add_errback(failures.append)
-                counts["events"] += 1
-                counts["bytes"] += len(line)
-                if failures:
-                    raise failures[0]
-                if counts["events"] % 1_000 == 0:
+                sender.send(head.device_id, line)
+                if sender.events % 1_000 == 0:
                     bar.update(shown, completed=stream.progress)
-            producer.flush(_FLUSH_S)
-            if failures:
-                raise failures[0]
     finally:
         stream.close()
-        producer.close(timeout=1)
-    return counts
+    return {"events": sender.events, "bytes": sender.bytes}
 
 
 class _Pace:
@@ -161,7 +161,7 @@ class _Pace:
         self._first: tuple[int, float] | None = None
 
     def wait(self, time_ms: int) -> None:
-        if self._speed is None:
+        if self._speed is None or abs(time_ms) > _TIME_MAX_MS:
             return
         now_ms = monotonic_ms()
         if self._first is None:
@@ -192,11 +192,6 @@ def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
             yield line, head
     except READ_ERRORS as error:
         raise SourceError(f"{name} cannot be read on behind line {number} ({error})") from error
-
-
-def _expect_topic(producer: Any, topic: str) -> None:
-    if not producer.partitions_for(topic):
-        raise SourceError(f"there is no topic {topic!r}: create it, or correct --topic")
 
 
 def _bar() -> Progress:

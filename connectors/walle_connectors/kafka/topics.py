@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import msgspec
 from kafka.admin import ConfigResource
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.admin import admin_client, refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import TopicError
 
@@ -39,6 +39,8 @@ class FoundTopic(msgspec.Struct, frozen=True):
     """Of those that matter here, by their names; empty where they were not asked for."""
     leaderless: int = 0
     """Partitions that nobody leads at the moment."""
+    is_hidden: bool = False
+    """Whether we may not look at it, nor learn whether it is there; all else is then empty."""
 
 
 def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTopic]:
@@ -82,6 +84,11 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
     """
     if found is None:
         return f"topic {needed.name!r} ({needed.key}) does not exist: walle topics FILE --create"
+    if found.is_hidden:
+        return (
+            f"topic {needed.name!r} ({needed.key}) may not be seen by this client, if it is there: "
+            "see the access rights, it needs DESCRIBE"
+        )
     if needed.partitions and found.partitions != needed.partitions:
         return (
             f"topic {needed.name!r} ({needed.key}) has {found.partitions} partitions, the pipeline "
@@ -111,10 +118,12 @@ def find_topics(
     """
     names = list(dict.fromkeys(each.name for each in needed))
     with admin_client(connection) as admin:
-        there = {
-            topic["name"]: topic
-            for topic in admin.describe_topics(names)
-            if not topic["error_code"]
+        told = admin.describe_topics(names)
+        there = {topic["name"]: topic for topic in told if not topic["error_code"]}
+        hidden = {
+            topic["name"]
+            for topic in told
+            if topic["error_code"] == TopicAuthorizationFailedError.errno
         }
         settings: dict[str, dict[str, Any]] = {}
         if there and has_settings:
@@ -123,7 +132,8 @@ def find_topics(
     return {
         name: _found(there[name], settings.get(name, {})) if name in there else None
         for name in names
-    }
+        if name not in hidden
+    } | {name: FoundTopic(0, 0, {}, is_hidden=True) for name in hidden}
 
 
 def create_topics(
@@ -156,7 +166,7 @@ def create_topics(
                 continue  # somebody else was quicker
             except KafkaError as error:
                 raise TopicError(
-                    f"topic {each.name!r} ({each.key}) cannot be made: {error}", each.name
+                    f"topic {each.name!r} ({each.key}) cannot be made: {refusal(error)}", each.name
                 ) from error
 
 

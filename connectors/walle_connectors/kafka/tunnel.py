@@ -27,11 +27,13 @@ class KafkaTunnel:
 
         Raises:
             TopicError: A broker answers, but a topic is missing, or has another number.
+            BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
             TunnelError: The driver is not installed.
         """
         problem = driver_problem(model.driver, "spec.tunnel.driver")
         if problem:
             raise TunnelError(problem)
+        model.tls_context()  # to wait does not help a file that is not there
         try:
             check_topics(model, tunnel_topics(model, partitions))
         except BrokerUnreachableError as error:

@@ -125,7 +125,7 @@ def test_two_workers_share_the_partitions_and_answer_for_each_other(cluster, tmp
 
 def test_a_topic_that_is_not_there_is_one_line(cluster, tmp_path):
     with Worker(tmp_path, cluster, f"none-{cluster.run_id}") as worker:
-        assert worker.process.wait(60) == 9
+        assert worker.process.wait(60) == 13
         assert "is not on" in worker.output()
         assert len(worker.output().splitlines()) == 1
 
@@ -134,8 +134,7 @@ def test_a_broker_that_is_not_there_is_one_line_and_exit_code_12(cluster, tmp_pa
     overrides = ["spec.tunnel.brokers=127.0.0.1:1"]
     with Worker(tmp_path, cluster, "any", overrides=overrides) as worker:
         assert worker.process.wait(60) == 12
-        assert (
-            worker.output()
-            .splitlines()[-1]
-            .startswith("walle: no broker answers (127.0.0.1:1: Connection refused): ")
+        assert worker.output().startswith(
+            "walle: no broker answers (127.0.0.1:1: Connection refused)"
         )
+        assert len(worker.output().splitlines()) == 1

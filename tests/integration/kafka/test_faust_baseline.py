@@ -81,5 +81,5 @@ def test_topics_of_different_partition_counts_are_refused(cluster, tmp_path):
     raw, features = cluster.topic("raw2", 2), cluster.topic("features2", 3)
     overrides = [f"spec.source.topic={raw}"]
     with Worker(tmp_path, cluster, features, "--baseline", overrides=overrides) as worker:
-        assert worker.process.wait(60) == 9
+        assert worker.process.wait(60) == 13
         assert "has 2 partitions" in worker.output()

@@ -5,7 +5,7 @@ import pytest
 
 from tests.integration.kafka.source_rows import read, row, source, uids
 from walle_connectors.kafka import replay
-from walle_stream.errors import BrokerUnreachableError, SourceError, SpecFileError
+from walle_stream.errors import BrokerUnreachableError, SourceError, SpecFileError, TopicError
 
 pytestmark = pytest.mark.integration
 
@@ -77,12 +77,52 @@ def test_what_is_wrong_is_one_line(address, topics, tmp_path):
         walle(file, "--topic", name, "--brokers", "nowhere")
     with file.open("a") as more:
         more.write('{"id": 1}\n')
-    with pytest.raises(SourceError, match=r"e\.jsonl:3: is no event: .*device_id"):
+    with pytest.raises(SourceError, match=r"e\.jsonl:3: is no event: .*device_id.*the 2 events"):
         walle(file, "--topic", name, "--brokers", address)
+    assert len(read(source(address, name), partitions=1)) > 0
+    with pytest.raises(SourceError, match="there is no file"):
+        walle(tmp_path / "absent", "--topic", name, "--brokers", address)
+
+
+def test_a_topic_that_is_not_there_is_not_waited_for_and_not_made(address, tmp_path):
+    file = tmp_path / "e.jsonl"
+    written(file, range(2))
+    for _ in range(2):
+        with pytest.raises(TopicError, match=r"'absent' \(--topic\) does not exist"):
+            walle(file, "--topic", "absent", "--brokers", address)
+
+
+def test_an_event_that_is_too_large_for_the_topic_is_said(address, topics, tmp_path):
+    name, file = topics.make(1), tmp_path / "e.jsonl"
+    file.write_text(json.dumps({"device_id": "d", "x": "y" * 3_000_000}) + "\n")
+    with pytest.raises(TopicError, match="does not take event 1 or one shortly before it"):
+        walle(file, "--topic", name, "--brokers", address)
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "x" * 300, "\udcff"])
+@pytest.mark.parametrize("way", [[], ["--record"]])
+def test_a_name_that_no_topic_has_is_refused(topic, way, tmp_path):
+    with pytest.raises(SpecFileError, match="--topic: expected at most 249 letters"):
+        walle(tmp_path / "e.jsonl", "--topic", topic, "--brokers", "127.0.0.1:9", *way)
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "x", "nan", "inf"])
+def test_a_speed_is_a_number_above_0(speed, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        walle(tmp_path / "e.jsonl", "--topic", "t", "--brokers", "127.0.0.1:9", f"--speed={speed}")
+    assert f"{speed!r} is not a number above 0" in capsys.readouterr().err
+
+
+def test_a_time_that_no_event_has_is_not_waited_for(address, topics, tmp_path):
+    name, file = topics.make(1), tmp_path / "e.jsonl"
+    late = '{"device_id": "d", "event_time_ms": 1' + "0" * 400 + "}\n"
+    file.write_text('{"device_id": "d", "event_time_ms": 1}\n' + late)
+    assert walle(file, "--topic", name, "--brokers", address, "--speed", "1") == 0
 
 
 def test_a_broker_that_is_not_there_has_its_own_error(tmp_path, monkeypatch):
     monkeypatch.setattr(replay, "_CONNECT_MS", 100)
+    written(tmp_path / "e.jsonl", range(1))
     with pytest.raises(BrokerUnreachableError) as caught:
         walle(tmp_path / "e.jsonl", "--topic", "t", "--brokers", "127.0.0.1:9")
     assert caught.value.exit_code == 12

@@ -106,6 +106,12 @@ def test_a_record_without_key_or_value_is_refused():
         decode_record(b"\xff", *STORED[1:])
 
 
+@pytest.mark.parametrize("key", [b"", b"a\0b", b"x" * 1_025])
+def test_a_key_that_is_no_device_is_refused(key):
+    with pytest.raises(EnvelopeError, match="a record's key is no device: the device id"):
+        decode_record(key, *STORED[1:])
+
+
 def test_a_feature_that_is_no_json_cannot_travel_as_messagepack():
     with pytest.raises(EnvelopeError, match="no JSON"):
         encode_record(ENVELOPE, b"{", "msgpack")
@@ -124,9 +130,12 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
+devices = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
+)
 envelopes = st.builds(
     RecordEnvelope,
-    device_id=texts,
+    device_id=devices,
     incarnation=st.binary(min_size=8, max_size=8).map(bytes.hex),
     partition=st.integers(0, 2**32 - 1),
     epoch=st.integers(0, 2**63 - 1),

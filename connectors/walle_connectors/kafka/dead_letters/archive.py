@@ -39,7 +39,9 @@ class KafkaDeadLetterArchive:
         """
         self._model = model
         shared = {name: getattr(model, name) for name in ("brokers", "tls", "client_id", "topic")}
-        self._client = TopicClient(KafkaSourceModel.model_validate(shared))
+        self._client = TopicClient(
+            KafkaSourceModel.model_validate(shared), named_by="spec.deadLetters.topic"
+        )
         self._writer: TopicWriter | None = None
 
     def replayed(self) -> set[str]:

@@ -53,7 +53,9 @@ class KafkaDeadLetterSink(SendingThread[Any]):
 
         Raises:
             TopicError: A broker answers, but the topic is missing.
+            BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
         """
+        model.tls_context()  # to wait does not help a file that is not there
         try:
             check_topics(model, [_needed(model)])
         except BrokerUnreachableError as error:

@@ -75,12 +75,19 @@ def source_errors(name: str) -> Iterator[None]:
 class TopicClient:
     """A consumer of one topic. One thread, but for what its rebalance listener does."""
 
-    def __init__(self, model: KafkaSourceModel, *, is_member: bool = False) -> None:
+    def __init__(
+        self,
+        model: KafkaSourceModel,
+        *,
+        is_member: bool = False,
+        named_by: str = "spec.source.topic",
+    ) -> None:
         """Connect and look for the topic; blocks.
 
         Args:
             model: The source's definition.
             is_member: Whether for joining the group, else for asking, or having all partitions.
+            named_by: What names the topic, for messages.
 
         Raises:
             BrokerUnreachableError: No broker answers in time, or TLS is refused.
@@ -96,7 +103,7 @@ class TopicClient:
         problem = driver_problem(model.driver, "spec.source.driver")
         if problem:
             raise SourceError(problem)
-        self._model, self.topic = model, model.topic
+        self._model, self.topic, self._named_by = model, model.topic, named_by
         self._place: Any = TopicPartition
         expect_broker(model, model.connect_timeout_ms)
         with source_errors(model.topic):
@@ -223,8 +230,8 @@ class TopicClient:
             numbers = self.consumer.partitions_for_topic(self.topic)
         if not numbers:
             raise SourceError(
-                f"there is no topic {self.topic!r} at {', '.join(self._model.brokers)}: create it, "
-                "or correct spec.source.topic"
+                f"there is no topic {self.topic!r} at {', '.join(self._model.brokers)}, or this "
+                f"client may not see it: create it, correct {self._named_by}, or allow DESCRIBE"
             )
         # the library keeps both, and has no public way to them
         cluster: Any = getattr(self.consumer, "_cluster", None)

@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from walle_connectors.brokers import Connection
-from walle_connectors.probe import PROBE_TIMEOUT_S, failure_reason, own_problem, probe_broker
+from walle_connectors.probe import PROBE_TIMEOUT_S, failure_reason, probe_broker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
@@ -35,8 +35,8 @@ def expect_broker(connection: Connection, timeout_ms: int) -> None:
                 probe_broker(broker, context, min(PROBE_TIMEOUT_S, timeout_ms / 1000.0))
             except ssl.SSLError as error:
                 raise BrokerUnreachableError(
-                    f"broker {broker}: TLS is refused: {failure_reason(error)}"
-                    f"{own_problem(connection)}; correct `tls`, or the certificates"
+                    f"broker {broker}: TLS is refused: {failure_reason(error, connection.tls)}; "
+                    "correct `tls`, or the certificates"
                 ) from error
             except (OSError, ValueError) as error:
                 reasons.append(failure_reason(error))

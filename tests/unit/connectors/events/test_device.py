@@ -239,3 +239,51 @@ def test_a_data_directory_is_of_one_device():
         made.check_fingerprint({"format": "events", "head_bytes": 1})
     with pytest.raises(SourceChangedError, match="of device 'e', not of 'd'"):
         made.check_fingerprint({**made.fingerprint, "device": "e"})
+
+
+LONG = b"x" * 3_000_000  # many chunks beyond what a record may have
+
+
+def letters(batches):
+    found = [each for batch in batches for each in batch.dead_letters]
+    return [(each.route, each.origin, each.size_bytes) for each in found]
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+@pytest.mark.parametrize("is_piped", [True, False])
+def test_a_line_that_is_too_long_is_a_dead_letter(stdin, tmp_path, is_piped, end):
+    behind = lines(3, 4) if end else b""
+    text = lines(1, 2) + LONG + end + behind
+    if is_piped:
+        writer = threading.Thread(
+            target=lambda pipe: (pipe.write(text), pipe.close()), args=[stdin()]
+        )
+        writer.start()
+        batches = read(opened())
+        writer.join(WAIT_S)
+    else:
+        file = tmp_path / "e.jsonl"
+        file.write_bytes(text)
+        batches = read(opened(file))
+        assert read(opened(file, last(batches))) == []
+        file.write_bytes(text + b"\n" * (not end) + lines(5))
+        assert uids(read(opened(file, last(batches)))) == [5]
+    assert uids(batches) == ([1, 2, 3, 4] if end else [1, 2])
+    name = "stdin" if is_piped else "e.jsonl"
+    assert letters(batches) == [("oversized", f"{name}:3", len(LONG))]
+
+
+def test_one_that_is_only_begun_is_waited_for(tmp_path):
+    file = tmp_path / "e.jsonl"
+    file.write_bytes(lines(1) + LONG)
+    reader = opened(file, follows=True)
+    batches = read(reader, 1)
+    assert (uids(batches), letters(batches)) == ([1], [])
+    for _ in range(60):  # up to the end that is there for now
+        batches += reader.read()
+    with file.open("ab") as more:
+        more.write(LONG + b"\n" + lines(2))
+    batches += read(reader, 1)
+    assert uids(batches) == [1, 2]
+    assert letters(batches) == [("oversized", "e.jsonl:2", 2 * len(LONG))]
+    assert uids(read(opened(file, batches[0].offset))) == [2]

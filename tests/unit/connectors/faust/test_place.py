@@ -13,7 +13,7 @@ def test_a_data_dir_is_one_worker_s(tmp_path):
         assert path.is_dir()
         with (
             pytest.raises(StoreLockedError, match="of another worker that runs"),
-            own_data_dir(path),
+            own_data_dir(path, wait_s=0),
         ):
             pass
     with own_data_dir(path):
@@ -30,18 +30,29 @@ def test_a_worker_that_was_killed_holds_nothing(tmp_path):
     )
     with child:
         assert child.stdout.readline()
-        with pytest.raises(StoreLockedError), own_data_dir(tmp_path):
+        with pytest.raises(StoreLockedError), own_data_dir(tmp_path, wait_s=0):
             pass
         child.kill()
     with own_data_dir(tmp_path):
         pass
 
 
-def test_what_is_no_folder_is_said(tmp_path):
+def test_that_of_a_run_is_left_alone(tmp_path):
+    (tmp_path / "meta.json").write_text("{}")
+    with pytest.raises(StoreError, match="of walle run"), own_data_dir(tmp_path):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["meta.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("file", "File exists"), ("file/below", "Not a directory"), ("\0", "embedded null")],
+)
+def test_what_cannot_be_a_folder_is_said(tmp_path, name, reason):
     (tmp_path / "file").touch()
     with (
-        pytest.raises(StoreError, match=r"file cannot be used as data directory \(File exists\)"),
-        own_data_dir(tmp_path / "file"),
+        pytest.raises(StoreError, match=f"cannot be used as data directory .{reason}"),
+        own_data_dir(tmp_path / name),
     ):
         pass
 

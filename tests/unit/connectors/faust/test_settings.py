@@ -22,6 +22,19 @@ def test_keys_of_the_device_side_are_not_looked_at():
     load_cloud_pipeline(FILE, ["spec.tunnel.lingerMs=5", "spec.source.group=g"])
 
 
+@pytest.mark.parametrize("key", ["spec.tunnel.tsl={}", "spec.source.topc=x"])
+def test_a_misspelt_key_is_refused_as_on_the_device_side(key):
+    with pytest.raises(SpecFileError, match=r"unknown key '(tsl|topc)', did you mean"):
+        load_cloud_pipeline(FILE, [key])
+
+
+def test_the_client_has_its_own_name_unless_told():
+    assert load_cloud_pipeline(FILE).features.client_id == "walle-cloud"
+    told = load_cloud_pipeline(FILE, ["spec.tunnel.clientId=me", "spec.tunnel.tls={}"]).features
+    assert told.client_id == "me"
+    assert told.tls is not None
+
+
 def test_a_tunnel_without_a_broker_has_no_cloud_side_of_its_own():
     with pytest.raises(SpecFileError, match="is part of walle run"):
         load_cloud_pipeline(shipped_configs() / "shop.yaml")

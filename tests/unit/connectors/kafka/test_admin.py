@@ -32,3 +32,12 @@ def test_one_that_goes_away_is_not_one_that_refuses(monkeypatch, error, expected
     monkeypatch.setattr(admin, "KafkaAdminClient", Client)
     with pytest.raises(expected), admin.admin_client(CONNECTION):
         raise error
+
+
+def test_a_refusal_is_the_brokers_word_not_the_whole_exchange():
+    dump = "Request 'R(name='t')' failed with response 'A(error_code=38, error_message={})'"
+    told = errors.InvalidReplicationFactorError(dump.format("'only 1 broker'"))
+    assert admin.refusal(told) == "InvalidReplicationFactorError: only 1 broker"
+    mute = errors.TopicAuthorizationFailedError(dump.format("None"))
+    assert admin.refusal(mute) == f"TopicAuthorizationFailedError: {mute.description}"
+    assert admin.refusal(errors.KafkaTimeoutError("late")) == str(errors.KafkaTimeoutError("late"))

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from walle_connectors.certificates import certificate_end
 from walle_connectors.kafka import doctor
-from walle_connectors.kafka.certificates import certificate_end
 
 # openssl req -x509 -newkey ec ..., the key was thrown away
 UNTIL_2036 = """-----BEGIN CERTIFICATE-----

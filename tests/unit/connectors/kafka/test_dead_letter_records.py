@@ -29,6 +29,35 @@ def kept(record=b"\xffnot JSON", **fields):
     return KeptLetter(letter=letter, pipeline="shop", incarnation="ab12", partition=3, number=9)
 
 
+# written by version 1 of the layout; must be read for ever
+STORED = (
+    b"\xffnot JSON",
+    [
+        (PREFIX + name, text.encode())
+        for name, text in {
+            "v": "1",
+            "id": "letter/ab12/3/d4d57699c3b1cf0941b9b99668ee1686",
+            "pipeline": "shop",
+            "incarnation": "ab12",
+            "lane": "3",
+            "number": "9",
+            "route": "decode",
+            "message": "no JSON",
+            "exception": "E",
+            "origin": "raw.events[3]@17",
+            "device": "gerät",
+            "attempts": "0",
+            "holds": "record",
+            "digest": "f65a8c35f24f26c6732eb13b8143e063",
+            "size": "9",
+            "topic": "raw.events",
+            "partition": "3",
+            "offset": "17",
+        }.items()
+    ],
+)
+
+
 def headers_of(record):
     return {name.removeprefix(PREFIX): text.decode() for name, text in record.headers}
 
@@ -37,6 +66,14 @@ def test_a_letter_comes_back():
     record = encode_letter(kept(), 1_000)
     assert decode_letter(record.value, record.headers) == kept()
     assert (record.key, record.value) == ("gerät".encode(), b"\xffnot JSON")
+
+
+def test_letters_of_version_1_are_read_whatever_else_they_have():
+    value, headers = STORED
+    later = [*headers, (PREFIX + "colour", b"red"), ("traceparent", None)]
+    assert decode_letter(value, headers) == decode_letter(value, later) == kept()
+    marks = [(PREFIX + "v", b"1"), (PREFIX + "replayed", b"a/1"), (PREFIX + "replayed", b"b")]
+    assert list(decode_mark(marks)) == ["a/1", "b"]
 
 
 def test_headers_say_what_happened_and_where():

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.probe import probe_brokers
 from walle_connectors.kafka.source.reaching import expect_broker
+from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes certificates")
@@ -133,10 +133,17 @@ def test_a_certificate_that_is_not_trusted_is_named(folder, serve, server, ca, o
         expect_broker(connection(folder, serve(server), ca, own), 5_000)
 
 
-@pytest.mark.parametrize("own", [None, "stranger"])
-def test_a_broker_that_refuses_ours_is_named(folder, serve, own):
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (None, "we show none: set `tls.cert` and `tls.key`"),
+        ("stranger", "may be of an authority that it does not know"),
+        ("expired", r"ours \(`tls.cert`\) has expired on 20"),
+    ],
+)
+def test_a_broker_that_refuses_ours_is_named(folder, serve, own, words):
     address = serve("server", is_mutual=True)
-    with pytest.raises(BrokerUnreachableError, match="TLS is refused"):
+    with pytest.raises(BrokerUnreachableError, match=f"TLS is refused: it refuses us: .*{words}"):
         expect_broker(connection(folder, address, own=own), 5_000)
 
 

@@ -1,10 +1,15 @@
 """What is said of topics: missing, wrong, and settings that lose data."""
 
+import argparse
+
 import pytest
 
+from walle_connectors.kafka import command
 from walle_connectors.kafka.doctor import _settings
+from walle_connectors.kafka.pipeline import kafka_parts
 from walle_connectors.kafka.topics import FoundTopic, NeededTopic, topic_problem, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.errors import SpecFileError
 
 NEEDED = NeededTopic("t", "spec.tunnel.topic", 4, 1_000_000)
 GOOD = {
@@ -13,6 +18,22 @@ GOOD = {
     "retention.ms": "604800000",
     "cleanup.policy": "delete",
 }
+
+LOOP = """
+apiVersion: walle/v1
+kind: Pipeline
+metadata: {name: loop}
+spec:
+  source: {connector: kafka, brokers: ["h:1", "h:2"], topic: raw}
+  tunnel: {connector: kafka, brokers: "h:2", topic: up, downTopic: down}
+  deadLetters: {connector: kafka, brokers: "h:2", topic: letters}
+  tasks: [{task: t}]
+---
+apiVersion: walle/v1
+kind: Task
+metadata: {name: t}
+spec: {script: t.py, triggers: [{sequence: [page_exit]}]}
+"""
 
 
 def test_a_tunnel_needs_its_topics():
@@ -31,6 +52,8 @@ def test_what_is_missing_or_has_other_partitions_is_told():
     assert "has 3 partitions, the pipeline 4: set spec.runtime" in topic_problem(NEEDED, found)
     assert topic_problem(NEEDED, FoundTopic(4, 3, {})) == ""
     assert topic_problem(NeededTopic("t", "k"), found) == ""
+    hidden = FoundTopic(0, 0, {}, is_hidden=True)
+    assert "may not be seen by this client" in topic_problem(NEEDED, hidden)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +78,36 @@ def test_settings_are_judged(changes, replicas, level, words):
 def test_partitions_without_a_leader_are_told():
     [check] = _settings(NEEDED, FoundTopic(4, 3, GOOD, leaderless=2))
     assert (check.level, "2 partitions have no leader" in check.text) == ("fail", True)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "32768", "9" * 5_000, "٣"])
+def test_copies_are_a_number_that_the_protocol_knows(number, capsys):
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    with pytest.raises(SystemExit):
+        parser.parse_args(["topics", "p.yaml", "--create", "--replicas", number])
+    assert "is not a number from 1 to 32767" in capsys.readouterr().err
+    assert parser.parse_args(["topics", "p.yaml", "--replicas", "3"]).replicas == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("tunnel.topic=raw", r"spec\.tunnel\.topic: is spec\.source\.topic, too"),
+        ("tunnel.downTopic=up", r"spec\.tunnel\.downTopic: is spec\.tunnel\.topic, too"),
+        ("deadLetters.topic=raw", r"spec\.deadLetters\.topic: is spec\.source\.topic, too"),
+        ("deadLetters.topic=down", r"spec\.deadLetters\.topic: is spec\.tunnel\.downTopic, too"),
+    ],
+)
+def test_a_pipeline_never_reads_what_it_writes(tmp_path, override, words):
+    file = tmp_path / "p.yaml"
+    file.write_text(LOOP)
+    assert len(kafka_parts(file)) == 3
+    with pytest.raises(SpecFileError, match=words):
+        kafka_parts(file, [f"spec.{override}"])
+
+
+def test_topics_of_one_name_at_other_brokers_are_others(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(LOOP)
+    assert kafka_parts(file, ["spec.deadLetters.topic=raw", "spec.deadLetters.brokers=h:3"])

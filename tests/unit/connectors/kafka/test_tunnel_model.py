@@ -7,6 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError
@@ -93,3 +95,17 @@ def test_files_that_hold_nothing_are_named(tmp_path):
     connection = Connection(brokers="h:1", tls={"ca": tmp_path / "empty.pem"})
     with pytest.raises(BrokerUnreachableError, match="cannot be read"):
         probe_brokers(connection)
+
+
+@pytest.mark.parametrize(
+    ("model", "opened"),
+    [
+        (KafkaTunnelModel, lambda model: CONNECTOR.open_device(model, 1 << 20)),
+        (KafkaDeadLetterModel, CONNECTOR.open_letters),
+    ],
+)
+def test_a_file_that_is_not_there_is_not_waited_for(tmp_path, model, opened):
+    keys = {"brokers": "127.0.0.1:9", "topic": "t", "tls": {"ca": tmp_path / "missing.pem"}}
+    with pytest.raises(BrokerUnreachableError, match=r"missing\.pem: correct `tls\.ca`") as caught:
+        opened(model(**keys))
+    assert caught.value.exit_code == 12

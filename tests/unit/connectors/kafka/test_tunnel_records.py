@@ -45,11 +45,12 @@ def decoded(frames):
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+devices = texts.filter(lambda text: "\0" not in text)
 values = st.dictionaries(texts, st.integers(-(2**31), 2**31) | texts | st.none(), max_size=3)
 records = st.lists(
     st.builds(
         FeatureRecord,
-        texts,
+        devices,
         texts,
         texts,
         st.integers(0, 2**63 - 1),

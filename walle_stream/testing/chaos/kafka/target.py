@@ -31,6 +31,7 @@ from walle_stream.errors import (
     CloudStalledError,
     StopTimeoutError,
     StoreLockedError,
+    TopicError,
     TunnelError,
 )
 from walle_stream.testing.chaos.kafka.feed import Feed, Line, read_lines
@@ -60,6 +61,7 @@ _CLOUD_ENDS: Final = {
     BrokerUnreachableError.exit_code: "it started while no broker answered",
     CloudStalledError.exit_code: "its watchdog ended it",
     TunnelError.exit_code: "the broker went away while it began or recovered",
+    TopicError.exit_code: "the broker was only starting, and knew of no topics yet",
 }
 
 
