@@ -20,7 +20,15 @@ from typing import Any, Final
 
 from console import keep, show, surroundings
 from peers_parts.contenders import CONTENDERS, Contender
-from peers_parts.contest import CHECKED_DEVICES, Ready, Rounds, check, summed_up, take_turns
+from peers_parts.contest import (
+    CHECKED_DEVICES,
+    Ready,
+    Rounds,
+    add_other_pythons,
+    check,
+    summed_up,
+    take_turns,
+)
 from peers_parts.environments import Environment, Missing, find_environment
 from peers_parts.options import parse, peers_parser
 from peers_parts.running import ROOT, run_contender
@@ -122,19 +130,8 @@ def _contenders(options: argparse.Namespace) -> tuple[Ready, list[dict[str, str]
             missing.append({"title": contender.title, "reason": found.reason})
         else:
             ready[contender.name] = (contender, found)
-    # an older Python is slower or faster by itself: the plain loop says by how much
-    if "plain" in ready:
-        plain = ready["plain"][0]
-        for _, environment in list(ready.values()):
-            minor = _minor(environment)
-            if minor != _minor(own):
-                named = plain._replace(name=f"plain-{minor}", title=f"{plain.title}, {minor}")
-                ready.setdefault(named.name, (named, environment._replace(version="")))
+    add_other_pythons(ready, "plain")
     return ready, missing
-
-
-def _minor(environment: Environment) -> str:
-    return ".".join(environment.python_version.split(".")[:2])
 
 
 def _summary(each: tuple[Contender, Environment], rounds: Rounds, events: int) -> dict[str, Any]:

@@ -24,7 +24,15 @@ import msgspec
 from console import keep, show, surroundings
 from peers import simulate
 from peers_parts.contenders import Contender
-from peers_parts.contest import CHECKED_DEVICES, Ready, Rounds, check, summed_up, take_turns
+from peers_parts.contest import (
+    CHECKED_DEVICES,
+    Ready,
+    Rounds,
+    add_other_pythons,
+    check,
+    summed_up,
+    take_turns,
+)
 from peers_parts.environments import Environment, Missing, find_environment
 from peers_parts.kafka_contenders import KAFKA_CONTENDERS
 from peers_parts.kafka_job import PARTITIONS
@@ -106,6 +114,7 @@ def _contenders(options: argparse.Namespace) -> tuple[Ready, list[dict[str, str]
             ready[contender.name] = (contender, found)
     if not ready:
         sys.exit("none of the contenders is here: nothing is measured")
+    add_other_pythons(ready, "plain-confluent")
     return ready, missing
 
 

@@ -176,9 +176,9 @@ def tunnel_lines(result: dict) -> list[str]:
         picture = "![Latency up by size](tunnel.svg)"
     return _section(
         "The tunnel over Apache Kafka",
-        f"{settings['samples']} records of each size, {settings['cold']} new clients of each "
-        f"size and state; kafka-python {versions['kafka-python']}, {versions['openssl']}. "
-        f"{_where(result)}.{_trial(result)}",
+        f"On loopback {settings['samples']} records of each size and {settings['cold']} new "
+        "clients of each size and state, over links as many as the tables say; kafka-python "
+        f"{versions['kafka-python']}, {versions['openssl']}. {_where(result)}.{_trial(result)}",
         tunnel_tables(result),
         picture=picture,
     )
@@ -199,12 +199,16 @@ def ipv_lines(result: dict) -> list[str]:
     """Return the tables and the figure of features made at the device and in the cloud."""
     settings = result["settings"]
     (RESULTS / "ipv.svg").write_text(ipv_figure(result))
+    fed = "at a rate that was given"
+    if result["baseline_events_per_s"]:
+        of = f", the median of {len(tried)}" if (tried := result.get("baseline_capacities")) else ""
+        fed = f"half of the {result['baseline_events_per_s']:,.0f} a second that the baseline takes"
+        fed += of
     return _section(
         "Item page views at the device and in the cloud, over one broker",
-        f"{result['fed_events']:,} events in {settings['seconds']:g} s, half of the "
-        f"{result['baseline_events_per_s']:,.0f} a second that the baseline takes; "
-        f"{settings['devices']:,} devices, rounds: {settings['rounds']} of each. "
-        f"{_where(result)}.{_trial(result)}",
+        f"{result['fed_events']:,} events in {settings['seconds']:g} s, {fed}; "
+        f"{settings['devices']:,} devices, rounds: {settings['rounds']} of each, "
+        f"{settings['others']} with faults and over the link. {_where(result)}.{_trial(result)}",
         ipv_tables(result),
         picture="![From page exit to a feature](ipv.svg)",
     )

@@ -2,15 +2,15 @@
 
     python -m ipv_parts.feeding JSON
 
-JSON is a ``Feed``. The schedule is an open loop as in ``latency_parts.paced``: what the
-client is late with counts as waiting.
+JSON is a ``Feed``. Devices share a connection unless it says otherwise. The schedule is an
+open loop as in ``latency_parts.paced``: what the client is late with counts as waiting.
 """
 
 import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from tunnel_parts.network import LinkedModel
@@ -40,6 +40,9 @@ class Feed(msgspec.Struct):
     """Whether the broker's address is a link's."""
     network: Network = Network()
     seed: int = 1
+    has_own_clients: bool = False
+    """Whether each device has a connection of its own, as phones do: on one that many share,
+    every lost segment makes all of them wait."""
 
 
 class Head(msgspec.Struct):
@@ -49,6 +52,15 @@ class Head(msgspec.Struct):
     kind: str
     page_instance: str = ""
     ingest_time_ms: int = 0
+
+
+class _Raw(NamedTuple):
+    """An event, ready to be sent."""
+
+    head: Head
+    line: bytes
+    key: bytes
+    producer: KafkaProducer
 
 
 def upload(feed: Feed) -> dict[str, Any]:
@@ -63,49 +75,53 @@ def upload(feed: Feed) -> dict[str, Any]:
     """
     kind = LinkedModel if feed.is_linked else KafkaTunnelModel
     model = kind.model_validate(feed.tunnel)
+    producers: dict[str, KafkaProducer] = {}
+    events = []
     with Path(feed.source).open("rb") as file:
-        lines = [line.rstrip(b"\n") for line, _ in zip(file, range(feed.events), strict=False)]
-    heads = [msgspec.json.decode(line, type=Head) for line in lines]
-    keys = [head.device_id.encode() for head in heads]
-    producer = make_producer(model, model.codec, model.linger_ms, model.max_bytes)
-    producer.partitions_for(model.topic)
+        for line, _ in zip(file, range(feed.events), strict=False):
+            head = msgspec.json.decode(line, type=Head)
+            client = head.device_id if feed.has_own_clients else ""
+            if client not in producers:
+                producers[client] = _connected(model)
+            events.append(
+                _Raw(head, line.rstrip(b"\n"), head.device_id.encode(), producers[client])
+            )
     began_cpu_s, began_ms = time.process_time(), monotonic_ms()
-    sent = _send(feed, producer, model.topic, lines, keys, heads, began_ms)
-    producer.flush(60)
+    sent = _send(feed, model.topic, events, began_ms)
+    for producer in producers.values():
+        producer.flush(60)
     cpu_s = time.process_time() - began_cpu_s
-    producer.close()
+    for producer in producers.values():
+        producer.close()
     step_ms = 1e3 / feed.events_per_s if feed.events_per_s else 0.0
     exits = [
-        [head.device_id, head.page_instance, began_ms + number * step_ms]
-        for number, head in enumerate(heads)
-        if head.kind == "page_exit"
+        [each.head.device_id, each.head.page_instance, began_ms + number * step_ms]
+        for number, each in enumerate(events)
+        if each.head.kind == "page_exit"
     ]
     return {"exits": exits, "cpu_s": cpu_s, "sent": sent}
 
 
-def _send(
-    feed: Feed,
-    producer: KafkaProducer,
-    topic: str,
-    lines: list[bytes],
-    keys: list[bytes],
-    heads: list[Head],
-    began_ms: float,
-) -> int:
+def _connected(model: KafkaTunnelModel) -> KafkaProducer:
+    producer = make_producer(model, model.codec, model.linger_ms, model.max_bytes)
+    producer.partitions_for(model.topic)
+    return producer
+
+
+def _send(feed: Feed, topic: str, events: list[_Raw], began_ms: float) -> int:
     if feed.events_per_s:
-        plan = arrivals(len(lines), feed.events_per_s, feed.network, feed.seed)
+        shop_ms = events[-1].head.ingest_time_ms - events[0].head.ingest_time_ms
+        pace = shop_ms / 1e3 * feed.events_per_s / len(events) or 1.0
+        plan = arrivals(len(events), feed.events_per_s, feed.network, feed.seed, pace)
     else:
-        plan = ((0.0, number) for number in range(len(lines)))
+        plan = ((0.0, number) for number in range(len(events)))
     sent = 0
     for at_s, number in plan:
         while (left_s := at_s - (monotonic_ms() - began_ms) / 1e3) > 0:
             time.sleep(min(left_s, _POLL_S))
-        producer.send(
-            topic,
-            lines[number],
-            keys[number],
-            partition=0,
-            timestamp_ms=heads[number].ingest_time_ms,
+        raw = events[number]
+        raw.producer.send(
+            topic, raw.line, raw.key, partition=0, timestamp_ms=raw.head.ingest_time_ms
         )
         sent += 1
     return sent

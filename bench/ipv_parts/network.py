@@ -15,6 +15,7 @@ class Network(NamedTuple):
     lost: float = 0.0
     """Share that never arrives."""
     lateness_s: float = 2.0
+    """Of the shop's time, as its own events are late: a feed runs through it many times faster."""
 
 
 FAULTY: Final = Network(late=0.01, doubled=0.01, lost=0.001)
@@ -22,7 +23,7 @@ FAULTY: Final = Network(late=0.01, doubled=0.01, lost=0.001)
 
 
 def arrivals(
-    count: int, events_per_s: float, network: Network, seed: int
+    count: int, events_per_s: float, network: Network, seed: int, pace: float = 1.0
 ) -> Iterator[tuple[float, int]]:
     """Plan a feed.
 
@@ -31,19 +32,21 @@ def arrivals(
         events_per_s: How many happen.
         network: What the way does to them.
         seed: Of what it does.
+        pace: Seconds of the shop that pass in a second of the feed.
 
     Yields:
         (seconds, number of the event), in order of the seconds.
     """
     random = Random(seed)
+    lateness_s = network.lateness_s / pace
     plan = []
     for number in range(count):
         at_s = number / events_per_s
         if random.random() < network.lost:
             continue
-        late_s = random.random() * network.lateness_s if random.random() < network.late else 0.0
+        late_s = random.random() * lateness_s if random.random() < network.late else 0.0
         plan.append((at_s + late_s, number))
         if random.random() < network.doubled:
-            plan.append((at_s + random.random() * network.lateness_s, number))
+            plan.append((at_s + random.random() * lateness_s, number))
     plan.sort()
     yield from plan

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 ROOT: Final = Path(__file__).resolve().parents[2]
 _TICKS_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 _END_S: Final = 60.0
+_LOOK_S: Final = 0.2
 
 
 def environment() -> dict[str, str]:
@@ -46,10 +48,18 @@ def run_part(module: str, asked: Any) -> dict[str, Any]:
         return dict(msgspec.json.decode(out.read_bytes()))
 
 
-class Baseline:
-    """``walle cloud --baseline`` in a process of its own; a context manager."""
+class Cloud:
+    """``walle cloud`` in a process of its own; a context manager."""
 
-    def __init__(self, definition: Path, overrides: Sequence[str], folder: Path, port: int) -> None:
+    def __init__(
+        self,
+        definition: Path,
+        overrides: Sequence[str],
+        folder: Path,
+        port: int,
+        *,
+        is_baseline: bool,
+    ) -> None:
         """Start it and wait until it has its partitions.
 
         Args:
@@ -57,11 +67,15 @@ class Baseline:
             overrides: As for ``--set``.
             folder: A new one, for its tables and its log.
             port: For its pages.
+            is_baseline: Whether it makes features, or merges those that come.
         """
         folder.mkdir(parents=True)
         sets = [part for each in overrides for part in ("--set", each)]
         command = [sys.executable, "-m", "walle_stream.cli", "cloud", str(definition), *sets]
-        command += ["--baseline", "--data-dir", str(folder / "d"), "--web-port", str(port)]
+        command += ["--data-dir", str(folder / "d"), "--web-port", str(port)]
+        if is_baseline:
+            command.append("--baseline")
+        self._port = port
         self._log = folder / "log"
         with ExitStack() as opened:
             log = opened.enter_context(self._log.open("wb"))
@@ -71,18 +85,13 @@ class Baseline:
         out = self._process.stdout
         if out is None or b"ready" not in out.readline():
             self._process.kill()
-            sys.exit(f"walle cloud --baseline does not start: {self._log.read_text()[-4_000:]}")
+            sys.exit(f"{' '.join(command)} does not start: {self._log.read_text()[-4_000:]}")
 
     def __enter__(self) -> Self:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it."""
         self._process.send_signal(signal.SIGTERM)
         try:
@@ -99,3 +108,22 @@ class Baseline:
         stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
         user, system = stat.rpartition(") ")[2].split()[11:13]
         return (int(user) + int(system)) * _TICKS_S
+
+    def wait_for(self, features: int) -> None:
+        """Wait until it has merged so many.
+
+        Args:
+            features: How many.
+
+        Raises:
+            TimeoutError: They do not come.
+        """
+        deadline_s = time.monotonic() + _END_S
+        url = f"http://127.0.0.1:{self._port}/healthz"
+        while time.monotonic() < deadline_s:
+            with urllib.request.urlopen(url, timeout=_END_S) as answer:
+                counts = msgspec.json.decode(answer.read())["counts"]
+            if counts["features"] >= features:
+                return
+            time.sleep(_LOOK_S)
+        raise TimeoutError(f"walle cloud did not merge {features} features in {_END_S:g} s")

@@ -12,7 +12,7 @@ from latency_parts.quiet import Neighbours
 from ipv_parts.device import DEFINITION, Run
 from ipv_parts.feeding import Feed
 from ipv_parts.network import Network
-from ipv_parts.processes import Baseline, run_part
+from ipv_parts.processes import Cloud, run_part
 from ipv_parts.shop import Key
 from ipv_parts.topics import Topics
 from ipv_parts.watching import Usable, Watcher
@@ -52,8 +52,11 @@ class Bench(NamedTuple):
     events: int
     codec: str = "none"
     linger_ms: int = 0
+    form: str = "compact"
+    """What features travel as, a tunnel's ``format``."""
     link: str = ""
-    """Address by which devices reach the broker; empty for its own."""
+    """Address by which devices reach the broker, each by a connection of its own where they
+    upload raw events; empty for the broker's own."""
 
     def tunnel(self, topic: str) -> dict[str, Any]:
         """Return keys of the tunnel: what is sent up is sent with these, on either side.
@@ -66,7 +69,7 @@ class Bench(NamedTuple):
             "topic": topic,
             "codec": self.codec,
             "lingerMs": self.linger_ms,
-            "format": "compact",
+            "format": self.form,
         }
 
 
@@ -80,18 +83,7 @@ def device_round(bench: Bench, events_per_s: float) -> Outcome:
     topic = bench.topics.make("features")
     neighbours = Neighbours()
     with _folder() as folder, Watcher(bench.brokers, topic) as watcher:
-        made = run_part(
-            "device",
-            Run(
-                source=str(bench.source),
-                events=bench.events,
-                tunnel=bench.tunnel(topic),
-                data_dir=str(folder / "d"),
-                out="",
-                events_per_s=events_per_s,
-                is_linked=bool(bench.link),
-            ),
-        )
+        made = run_part("device", _run(bench, topic, folder, events_per_s))
         watcher.wait(bench.expected, _SILENCE_S)
         return Outcome(
             _times(made["exits"]),
@@ -116,7 +108,7 @@ def baseline_round(bench: Bench, events_per_s: float, network: Network, seed: in
     raw, features = bench.topics.make("raw"), bench.topics.make("features")
     with (
         _folder() as folder,
-        _baseline(bench, raw, features, folder) as baseline,
+        _cloud(bench, raw, features, folder) as baseline,
         Watcher(bench.brokers, features) as watcher,
     ):
         began_cpu_s, neighbours = baseline.cpu_s, Neighbours()
@@ -143,13 +135,27 @@ def baseline_capacity(bench: Bench) -> float:
     raw, features = bench.topics.make("raw"), bench.topics.make("features")
     run_part("feeding", _feed(bench, raw, 0.0, Network(), 1))
     with _folder() as folder, Watcher(bench.brokers, features) as watcher:
-        with _baseline(bench, raw, features, folder):
+        with _cloud(bench, raw, features, folder):
             watcher.wait(bench.expected, 4 * _SILENCE_S)
         times = sorted(each.at_ms for each in watcher.seen.values())
     # from a tenth on: it starts with empty tables and imports
     first = len(times) // 10
     share = (len(times) - 1 - first) / bench.expected
     return bench.events * share * 1e3 / (times[-1] - times[first])
+
+
+def merging_cpu_s(bench: Bench) -> float:
+    """Measure the CPU seconds that ``walle cloud`` takes to merge all features into its table.
+
+    Args:
+        bench: Input and broker.
+    """
+    raw, topic = bench.topics.make("raw"), bench.topics.make("features")
+    with _folder() as folder, _cloud(bench, raw, topic, folder, is_baseline=False) as cloud:
+        began_cpu_s = cloud.cpu_s
+        made = run_part("device", _run(bench, topic, folder, 0.0))
+        cloud.wait_for(made["features"])
+        return cloud.cpu_s - began_cpu_s
 
 
 def raw_bytes(bench: Bench) -> int:
@@ -163,6 +169,18 @@ def raw_bytes(bench: Bench) -> int:
     return bench.topics.size_bytes(raw)
 
 
+def _run(bench: Bench, topic: str, folder: Path, events_per_s: float) -> Run:
+    return Run(
+        source=str(bench.source),
+        events=bench.events,
+        tunnel=bench.tunnel(topic),
+        data_dir=str(folder / "d"),
+        out="",
+        events_per_s=events_per_s,
+        is_linked=bool(bench.link),
+    )
+
+
 def _feed(bench: Bench, raw: str, events_per_s: float, network: Network, seed: int) -> Feed:
     return Feed(
         source=str(bench.source),
@@ -171,12 +189,15 @@ def _feed(bench: Bench, raw: str, events_per_s: float, network: Network, seed: i
         out="",
         events_per_s=events_per_s,
         is_linked=bool(bench.link),
+        has_own_clients=bool(bench.link),
         network=network,
         seed=seed,
     )
 
 
-def _baseline(bench: Bench, raw: str, features: str, folder: Path) -> Baseline:
+def _cloud(
+    bench: Bench, raw: str, features: str, folder: Path, *, is_baseline: bool = True
+) -> Cloud:
     overrides = [
         f"metadata.name=b-{raw}",
         f"spec.tunnel.brokers={bench.brokers}",
@@ -184,7 +205,7 @@ def _baseline(bench: Bench, raw: str, features: str, folder: Path) -> Baseline:
         f"spec.source.brokers={bench.brokers}",
         f"spec.source.topic={raw}",
     ]
-    return Baseline(DEFINITION, overrides, folder / "cloud", _free_port())
+    return Cloud(DEFINITION, overrides, folder / "cloud", _free_port(), is_baseline=is_baseline)
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 Bytewax has timers of the system's clock and windows of the event's, neither of
 which can end a page after half an hour of ingest time: time-outs fire at the
 device's next event and at the end of the input. With recovery, state is
-pickled into SQLite at the end of each epoch (a second here, 10 by default);
+pickled into SQLite at the end of each epoch (of 10 s, its default, and at the end);
 output is then exactly once for sinks that can be truncated, such as this file.
 """
 
 import sys
 import tempfile
 from collections.abc import Iterable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ from bytewax.testing import run_main
 from peers_parts.shop_features import Views
 from peers_parts.shop_job import Visitor, Watermarks, decode_event
 from walle_stream.events import Event
-
-_EPOCH = timedelta(seconds=1)
 
 
 class Device(StatefulBatchLogic[Any, str, Any]):
@@ -94,8 +91,7 @@ def run(source: Path, out: Path, recovery: Path | None = None) -> None:
         run_main(flow)
     else:
         init_db_dir(recovery, 1)
-        config = RecoveryConfig(str(recovery))
-        run_main(flow, epoch_interval=_EPOCH, recovery_config=config)
+        run_main(flow, recovery_config=RecoveryConfig(str(recovery)))
 
 
 if __name__ == "__main__":

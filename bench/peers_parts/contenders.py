@@ -56,8 +56,8 @@ CONTENDERS: Final = (
         "bytewax==0.21.1",
         _PYTHONS,
         ("recovery",),
-        note="the same with recovery: state pickled into SQLite once a second, output truncated "
-        "to it on resume",
+        note="the same with recovery: state pickled into SQLite every 10 s, its default, and at "
+        "the end, output truncated to it on resume",
     ),
     Contender(
         "quixstreams",
@@ -65,7 +65,8 @@ CONTENDERS: Final = (
         "quix.py",
         "quixstreams==3.28.1",
         _PYTHONS,
-        note="stateful apply over its RocksDB store, checkpoint every 5 s; no timers: a marker per "
+        note="stateful apply over its RocksDB store, each device's open pages a value that each "
+        "event reads and writes, checkpoint every 5 s; no timers: a marker per "
         "device ends the input; it has no mode without Kafka, so its application's loop was "
         "driven by hand and consumer, producer and changelog cost nothing here",
     ),

@@ -22,6 +22,27 @@ type Rounds = list[dict[str, tuple[Cost, Cost]]]
 type Runner = Callable[[Contender, Environment], tuple[Cost, Made]]
 
 
+def add_other_pythons(ready: Ready, plain: str) -> None:
+    """Add the plain loop on each other Python that a peer runs on: what that alone costs.
+
+    Args:
+        ready: Who takes part; those with the loop's driver have what it needs.
+        plain: The loop's name.
+    """
+    if plain not in ready:
+        return
+    loop, own = ready[plain]
+    for contender, environment in list(ready.values()):
+        minor = _minor(environment)
+        if minor != _minor(own) and contender.driver == loop.driver:
+            named = loop._replace(name=f"{plain}-{minor}", title=f"{loop.title}, {minor}")
+            ready.setdefault(named.name, (named, environment._replace(version="")))
+
+
+def _minor(environment: Environment) -> str:
+    return ".".join(environment.python_version.split(".")[:2])
+
+
 def check(ready: Ready, lines: Sequence[bytes], partitions: int, run: Runner) -> None:
     """Exit where one of the contenders makes other features of ``lines`` than the oracle."""
     oracle = _module_of(ROOT / "tests/integration/naive_shop.py")

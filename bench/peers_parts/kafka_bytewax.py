@@ -1,12 +1,11 @@
 """Bytewax over Kafka: its source and sink, a stateful operator, optionally with recovery.
 
 Without recovery nothing is kept, offsets neither. With it they are snapshotted with the
-state at the end of each epoch (a second here, 10 by default): at least once, as its sink
-has no transactions. The sink flushes behind each batch.
+state at the end of each epoch (of 10 s, its default, and at the end): at least once, as its
+sink has no transactions. The sink flushes behind each batch, so nothing lingers.
 """
 
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import bytewax.operators as op
@@ -18,8 +17,6 @@ from bytewax.testing import run_main
 from peers_parts.bytewax_flow import Device
 from peers_parts.kafka_job import PARTITIONS, KafkaJob, told
 from peers_parts.shop_job import Watermarks, decode_event
-
-_EPOCH = timedelta(seconds=1)
 
 
 def run(job: KafkaJob, *, has_recovery: bool) -> None:
@@ -47,7 +44,7 @@ def run(job: KafkaJob, *, has_recovery: bool) -> None:
     recovery = Path(job.folder) / "recovery"
     recovery.mkdir()
     init_db_dir(recovery, 1)
-    run_main(flow, epoch_interval=_EPOCH, recovery_config=RecoveryConfig(str(recovery)))
+    run_main(flow, recovery_config=RecoveryConfig(str(recovery)))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,11 @@ class KafkaJob(msgspec.Struct):
     order_ms: int
     """How far behind a device's events may come."""
 
+    @property
+    def is_paced(self) -> bool:
+        """Whether latencies are measured: then nobody lets records linger for more."""
+        return not self.events
+
 
 def told() -> KafkaJob:
     """Return what this process was told, and set it up."""

@@ -1,8 +1,9 @@
 """How long it takes from a page's exit in the topic to its feature in the other, at a rate.
 
-Events are not put in order here (``outOfOrder`` 0), so that an exit makes its feature at
-once and nobody waits for anything but the work. The time counts from when an exit was due,
-so a producer that falls behind does not hide it; a first share of the exits is warm-up.
+Events are not put in order here (``outOfOrder`` 0) and no producer lingers, so that an exit
+makes its feature at once and nobody waits for anything but the work. The time counts from
+when an exit was due, so a producer that falls behind does not hide it; a first share of the
+exits is warm-up.
 """
 
 import shutil

@@ -47,7 +47,7 @@ def _with_confluent(job: KafkaJob) -> None:
         | {"enable.auto.commit": False}
     )
     consumer.subscribe([job.source])
-    producer = Producer(settings)
+    producer = Producer({**settings, "linger.ms": 0} if job.is_paced else settings)
 
     def values() -> Iterator[bytes]:
         while True:
@@ -74,7 +74,8 @@ def _with_kafka_python(job: KafkaJob) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    producer = KafkaProducer(bootstrap_servers=job.broker, acks="all", linger_ms=5)
+    linger_ms = 0 if job.is_paced else 5
+    producer = KafkaProducer(bootstrap_servers=job.broker, acks="all", linger_ms=linger_ms)
 
     def values() -> Iterator[bytes]:
         while True:

@@ -119,19 +119,21 @@ def _cold(result: dict[str, Any]) -> Table:
             (
                 f"{link}, {transport}, {way}, {who}, {state}",
                 *(f"{by_size[size]['ms']['median']:.0f}" for size in sizes),
+                str(some["samples"]),
                 f"{some['full']}, {some['resumed']}" if some["full"] or some["resumed"] else "",
             )
         )
     return Table(
         "A new client's first record, ms (medians)",
-        ("", *(f"{size / 1e3:g} KB" for size in sizes), "handshakes: whole, resumed"),
+        ("", *(f"{size / 1e3:g} KB" for size in sizes), "of each", "handshakes: whole, resumed"),
         rows,
         "From making the client to the acknowledgement (up) or to the record in hand (down). "
         "Ours asks first whether the broker answers and the topics are there, and says why not, "
         "which the bare client does not. Resumed: the session of the client before is offered. "
         "Handshakes are those of the clients that offer sessions: not the probe's, nor the bare "
         "client's, which resume nothing. A "
-        "connection over the link is accepted at once, so one round trip of each is missing.",
+        "connection over the link is accepted at once, so one round trip of each is missing. Over "
+        "the link up and down run beside each other.",
     )
 
 

@@ -1,10 +1,12 @@
 """How every connector reaches a Kafka cluster: keys of the YAML, and what clients take."""
 
 import re
+import ssl
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from walle_connectors.tls_contexts import checked_context
 from walle_connectors.tls_sessions import shared_sessions
 from walle_stream.spec.models import PathField, Strict
 
@@ -67,3 +69,13 @@ class Connection(Strict):
             options["security_protocol"] = "SSL"
             options["ssl_context"] = shared_sessions(self.tls.ca, self.tls.cert, self.tls.key)
         return options
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return what a connection without a client of kafka-python is made with, None for plain.
+
+        Raises:
+            BrokerUnreachableError: A file is missing, or cannot be used.
+        """
+        if self.tls is None:
+            return None
+        return checked_context(self.tls.ca, self.tls.cert, self.tls.key)

@@ -23,6 +23,8 @@ from socket import socket
 from threading import Lock
 from typing import Any, Final
 
+from walle_connectors.tls_contexts import client_context
+
 _KEPT: Final = 32  # sets of files; a process has one or two
 
 type _Peer = tuple[str, Any]  # the name that was checked, and the address
@@ -161,16 +163,8 @@ class TlsSessions:
             return self._generation
 
     def _context(self) -> ssl.SSLContext:
-        # as kafka-python makes it from the same files
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = client_context(self._ca, self._cert, self._key)
         context.sslsocket_class = _Socket
-        if self._ca is None:
-            context.load_default_certs()
-        else:
-            context.load_verify_locations(self._ca)
-        if self._cert is not None:
-            context.load_cert_chain(self._cert, self._key)
         return context
 
 

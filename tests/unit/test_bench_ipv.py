@@ -83,6 +83,17 @@ def test_a_network_with_faults_has_its_declared_rates(bench):
     assert max(late) <= network.FAULTY.lateness_s
 
 
+def test_lateness_is_of_the_shops_time(bench):
+    network = bench("ipv_parts.network")
+
+    def late(pace):
+        faults = network.Network(late=1.0, lateness_s=2.0)
+        plan = network.arrivals(1_000, 100.0, faults, 1, pace)
+        return max(at_s - number / 100.0 for at_s, number in plan)
+
+    assert late(20.0) == pytest.approx(late(1.0) / 20.0)
+
+
 def test_a_round_as_it_should_be_has_latencies_and_no_errors(bench, outcome):
     judging = bench("ipv_parts.judging")
 
@@ -121,17 +132,20 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
         "bench": "ipv",
         "trial": True,
         "seed": 1,
-        "settings": {"rounds": 3, "seconds": 5, "devices": 10},
+        "settings": {"rounds": 3, "others": 1, "seconds": 5, "devices": 10},
         "baseline_events_per_s": 900.0,
+        "baseline_capacities": [800.0, 900.0, 1_100.0],
         "events_per_s": 450.0,
         "fed_events": 2_250,
-        "network": network.FAULTY._asdict(),
+        "network": network.FAULTY._asdict() | {"clock": "shop"},
+        "phones": {"devices": 20, "events_per_s": 80.0, "fed_events": 400},
+        "merging_cpu_s": 1.25,
         "clean": scene,
         "faulty": scene,
         "phone": scene,
         "bytes": {
-            "none": {"device": 49, "baseline": 1_000, "features": 7},
-            "zstd": {"device": 110, "baseline": 1_000, "features": 7},
+            "none": {"device": 49, "device_json": 80, "baseline": 1_000, "features": 7},
+            "zstd": {"device": 110, "device_json": 150, "baseline": 1_000, "features": 7},
         },
         "machine": {"processor": "x", "usable_cores": 2, "load_before_and_after": [0.1, 0.2]},
         "versions": {"python": "3.14"},
@@ -143,7 +157,12 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
     (tmp_path / "ipv.json").write_text(json.dumps(result))
     assert report.main() == 0
     text = (tmp_path / "README.md").read_text()
-    assert "half of the 900 a second" in text
+    assert "half of the 900 a second that the baseline takes, the median of 3;" in text
     assert "4.90%" in text
+    assert "8.00%" in text
+    assert "3 of each, 1 with faults" in text
+    assert "2 s late by the shop's clock" in text
+    assert "20 devices with 80 events a second together" in text
+    assert "| merging them into the cloud's table, either way |  | 1.2 |" in text
     assert "0.7 % of the cloud's features wrong" in text
     assert (tmp_path / "ipv.svg").read_text().startswith("<svg")

@@ -186,22 +186,48 @@ def test_an_exit_is_what_makes_its_feature_where_nothing_is_put_in_order(shop, l
 def test_ours_are_held_against_the_best_peer_of_their_kind():
     from peers_parts.kafka_tables import bars  # noqa: PLC0415 - same
 
-    def peer(name, driver, confluent, python, *, keeps_state=True):
+    def peer(name, driver, confluent, python, *, keeps_state=True, minor="3.14", speed=1.0):
         ratios = {"walle-confluent": {"median": confluent}, "walle": {"median": python}}
         found = {"name": name, "title": name, "driver": driver, "keeps_state": keeps_state}
+        found |= {"python": f"{minor}.1", "events_per_cpu_second": {"median": speed}}
         alone = {"walle": {"median": 2 * python}, "walle-confluent": {}}
         return {**found, "ratios": ratios, "ratios_without_start": alone}
 
     peers = [
-        peer("plain", "librdkafka", 0.1, 0.1, keeps_state=False),
-        peer("light", "librdkafka", 0.8, 0.4, keeps_state=False),
+        peer("plain", "kafka-python", 0.1, 0.1, keeps_state=False),
+        peer("plain-confluent", "librdkafka", 0.1, 0.1, keeps_state=False, speed=80.0),
+        peer("plain-confluent-3.12", "librdkafka", 0.1, 0.1, keeps_state=False, speed=60.0),
+        peer("light", "librdkafka", 0.8, 0.4, keeps_state=False, minor="3.12"),
         peer("fast", "librdkafka", 1.6, 1.2),
         peer("slow", "librdkafka", 3.0, 2.0),
         peer("python", "aiokafka", 4.0, 3.0),
     ]
     assert [tuple(each.values()) for each in bars(peers)] == [
-        ("walle-confluent / fast", 1.6, None, True),
-        ("walle-confluent / light, which keeps nothing", 0.8, None, False),
-        ("walle / python", 3.0, 6.0, True),
-        ("walle / fast", 1.2, 2.4, False),
+        ("walle-confluent / fast", 1.6, None, None, True),
+        ("walle-confluent / light, which keeps nothing", 0.8, None, 0.6, False),
+        ("walle / python", 3.0, 6.0, None, True),
+        ("walle / fast", 1.2, 2.4, None, False),
     ]
+
+
+def test_the_plain_loop_runs_on_each_python_that_a_peer_needs():
+    from peers_parts.contenders import Contender  # noqa: PLC0415 - same
+    from peers_parts.contest import add_other_pythons  # noqa: PLC0415 - same
+    from peers_parts.environments import Environment  # noqa: PLC0415 - same
+
+    def one(name, driver, version):
+        return Contender(name, name, driver=driver), Environment(Path(name), version, "1")
+
+    ready = {
+        "plain": one("plain", "a", "3.14.1"),
+        "same": one("same", "a", "3.14.2"),
+        "older": one("older", "a", "3.12.1"),
+        "older, too": one("older, too", "a", "3.12.1"),
+        "without the driver": one("without the driver", "b", "3.11.1"),
+    }
+    add_other_pythons(ready, "plain")
+    assert list(ready)[5:] == ["plain-3.12"]
+    assert ready["plain-3.12"] == (
+        Contender("plain-3.12", "plain, 3.12", driver="a"),
+        Environment(Path("older"), "3.12.1", ""),
+    )

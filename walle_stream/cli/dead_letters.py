@@ -16,16 +16,11 @@ from walle_stream.app.replay import Mark, ReplayReport, Wanted, replay
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import SpecFileError
 from walle_stream.ports import KeptLetter, RecordReturn
-from walle_stream.spec.loader import LoadedPipeline, load_pipeline
+from walle_stream.spec.loader import LoadedPipeline, UnreadPackage, load_pipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.replayed import ReplayedLetters, read_replayed
 
-
-class _Package(msgspec.Struct, frozen=True):
-    name: str
-
-
-type _Loaded = LoadedPipeline[_Package]
+type _Loaded = LoadedPipeline[UnreadPackage]
 
 
 def listing(options: argparse.Namespace) -> int:
@@ -94,7 +89,7 @@ def _load(options: argparse.Namespace) -> _Loaded | None:
         find_definition(options.file),
         options.set,
         connector_models=ConnectorModels(),
-        read_package=lambda path: _Package(path.stem),
+        read_package=UnreadPackage.of_file,
     )
 
 

@@ -1,7 +1,6 @@
 """What a person sees: the progress bar and the table of a run."""
 
 import sys
-from types import TracebackType
 from typing import Self, override
 
 from rich.console import Console
@@ -50,12 +49,7 @@ class RunProgress:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop drawing and leave the terminal clean."""
         self._progress.stop()
 

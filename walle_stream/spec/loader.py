@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Never, Protocol
+from typing import Any, Final, Never, Protocol, Self
 
 from pydantic import BaseModel, ValidationError
 
@@ -47,6 +47,23 @@ class Packaged(Protocol):
     @property
     def name(self) -> str:
         """The task's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadPackage:
+    """A package to those whom what is in it does not concern."""
+
+    name: str
+    """Its file's, without the ending."""
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Name it; opens nothing: what ``load_pipeline`` takes as ``read_package``.
+
+        Args:
+            path: Of the package.
+        """
+        return cls(path.stem)
 
 
 @dataclass(frozen=True, slots=True)

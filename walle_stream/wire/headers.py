@@ -12,6 +12,8 @@ type Headers = list[tuple[str, bytes]]
 """As clients of Kafka take them."""
 
 _DIGITS_MAX: Final = 19
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 
 
 class FoundHeaders:
@@ -63,7 +65,10 @@ class FoundHeaders:
         """
         text = self.text(name)
         digits = text.removeprefix("-") if is_signed else text
-        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
+        if (
+            not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX)
+            or not _INT64_MIN <= int(text) <= _INT64_MAX
+        ):
             raise EnvelopeError(f"a {self._what}'s header {name!r} is no number: {text[:40]!r}")
         return int(text)
 

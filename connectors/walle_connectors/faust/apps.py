@@ -13,7 +13,7 @@ import faust
 from yarl import URL
 
 from walle_connectors.faust.preflight import TopicShape
-from walle_connectors.faust.settings import KafkaPart, tls_context
+from walle_connectors.faust.settings import KafkaPart
 from walle_connectors.faust.watchdog import PATIENCE_MS_DEFAULT
 
 WEB_PORT_DEFAULT: Final = 6066
@@ -52,8 +52,11 @@ def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptio
         part: Broker.
         shape: Of the topic that is consumed: the app's own are like it.
         options: Of the worker.
+
+    Raises:
+        BrokerUnreachableError: TLS files are wrong.
     """
-    context = tls_context(part)
+    context = part.tls_context()
     address = URL.build(scheme="http", host=options.web_host, port=options.web_port)
     app = faust.App(
         name,

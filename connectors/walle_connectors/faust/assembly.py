@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from walle_connectors.faust.apps import WorkerOptions
-from walle_connectors.faust.baseline import baseline_changelogs, make_baseline_app
-from walle_connectors.faust.features import changelog_topics, make_features_app
+from walle_connectors.faust.baseline import baseline_tables, make_baseline_app
+from walle_connectors.faust.features import make_features_app, tables_of
 from walle_connectors.faust.preflight import look_at_topic
 from walle_connectors.faust.settings import (
     BaselinePipeline,
@@ -58,7 +58,7 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
 async def _features(
     pipeline: CloudPipeline, options: WorkerOptions, keep: int
 ) -> tuple[Any, Watchdog]:
-    shape = await look_at_topic(pipeline.features, changelog_topics(pipeline))
+    shape = await look_at_topic(pipeline.features, tables_of(pipeline))
     made = make_features_app(pipeline, shape, options, keep)
     watchdog = Watchdog(made.app, pipeline.features, options.patience_ms)
     add_pages(made, watchdog)
@@ -74,7 +74,7 @@ async def _baseline(pipeline: BaselinePipeline, options: WorkerOptions) -> tuple
             f"{pipeline.features.topic!r} {features.partitions}: features go to the partition of "
             "their events, make them equal"
         )
-    await look_at_topic(pipeline.events, baseline_changelogs(pipeline))
+    await look_at_topic(pipeline.events, baseline_tables(pipeline))
     app = make_baseline_app(pipeline, shape, options)
     return app, Watchdog(app, pipeline.events, options.patience_ms)
 

@@ -27,7 +27,7 @@ from walle_connectors.faust.apps import (
     make_topic,
 )
 from walle_connectors.faust.cloud_task import CloudTask
-from walle_connectors.faust.preflight import TopicShape
+from walle_connectors.faust.preflight import Tables, TopicShape
 from walle_connectors.faust.settings import BaselinePipeline
 from walle_connectors.faust.visits import DeviceVisits, OpenVisit, RawEvent
 from walle_stream.errors import EnvelopeError
@@ -65,7 +65,9 @@ class Sessions:
         self._task = CloudTask(pipeline.task)
         self._visits = visits
         self._profiles = profiles
-        self._incarnation = blake2b(_app_name(pipeline).encode(), digest_size=8).hexdigest()
+        self._incarnation = blake2b(
+            baseline_tables(pipeline).group.encode(), digest_size=8
+        ).hexdigest()
         self._decode_event = msgspec.json.Decoder(RawEvent).decode
         self._decode_visits = msgspec.msgpack.Decoder(DeviceVisits).decode
         self._decode_profile = msgspec.msgpack.Decoder(Profile).decode
@@ -132,13 +134,13 @@ class Sessions:
         return records
 
 
-def baseline_changelogs(pipeline: BaselinePipeline) -> list[str]:
-    """Return the names of the topics that carry the app's tables.
+def baseline_tables(pipeline: BaselinePipeline) -> Tables:
+    """Return the app's tables; its name is that of their group.
 
     Args:
         pipeline: Its name is in theirs.
     """
-    return [f"{_app_name(pipeline)}-{table}-changelog" for table in _TABLES]
+    return Tables(f"walle-baseline-{pipeline.name}", _TABLES)
 
 
 def make_baseline_app(pipeline: BaselinePipeline, shape: TopicShape, options: WorkerOptions) -> Any:
@@ -152,7 +154,7 @@ def make_baseline_app(pipeline: BaselinePipeline, shape: TopicShape, options: Wo
     Raises:
         ScriptError: The task's script cannot be loaded.
     """
-    app = make_app(_app_name(pipeline), pipeline.events, shape, options)
+    app = make_app(baseline_tables(pipeline).group, pipeline.events, shape, options)
     events = make_topic(app, pipeline.events.topic, shape)
     features = make_topic(app, pipeline.features.topic, shape)
     sessions = Sessions(pipeline, *(make_table(app, name, shape) for name in _TABLES))
@@ -183,7 +185,3 @@ def make_baseline_app(pipeline: BaselinePipeline, shape: TopicShape, options: Wo
             ack_when_sent(app, event, *sent)
 
     return app
-
-
-def _app_name(pipeline: BaselinePipeline) -> str:
-    return f"walle-baseline-{pipeline.name}"

@@ -23,6 +23,9 @@ from walle_stream.wire.record import RecordEnvelope
 _PLAIN: Final = 1
 _ZSTD: Final = 2
 _VALUE_MAX_BYTES: Final = 64 * 2**20
+ROW_MAX_BYTES: Final = 900_000
+"""Largest value: with key and headers it must fit into a record of the changelog topic."""
+
 _SMALL_BYTES: Final = 256
 
 
@@ -82,6 +85,22 @@ class DeviceRow(msgspec.Struct, array_like=True):
         )
         del kept[:-keep]
         return verdict
+
+    def shed(self) -> int:
+        """Keep the older half of the largest task's features no longer; they stay counted.
+
+        Returns:
+            How many went; 0 when none was left.
+        """
+        if not self.latest:
+            return 0
+        name = max(self.latest, key=lambda each: sum(map(_size, self.latest[each])))
+        kept = self.latest[name]
+        count = (len(kept) + 1) // 2
+        del kept[:count]
+        if not kept:
+            del self.latest[name]
+        return count
 
     def to_builtins(self, device_id: str, task: str | None = None) -> dict[str, Any]:
         """Return what a look-up shows; features are put in as they are, unparsed.
@@ -153,8 +172,23 @@ _compressor: Final = zstandard.ZstdCompressor(level=1, write_content_size=True)
 _decompressor: Final = zstandard.ZstdDecompressor()
 
 
+def _size(kept: MergedFeature) -> int:
+    return len(kept.feature) + len(kept.encoding)
+
+
 def encode_row(row: DeviceRow) -> bytes:
-    """Write a row as the table's value."""
+    """Write a row as the table's value, of at most ``ROW_MAX_BYTES``.
+
+    Args:
+        row: Its oldest features go if it is larger. What is left of a row without features,
+            some bytes for each incarnation, is written whatever its size.
+    """
+    while len(value := _pack(row)) > ROW_MAX_BYTES and row.shed():
+        pass
+    return value
+
+
+def _pack(row: DeviceRow) -> bytes:
     body = _encode(row)
     if len(body) > _SMALL_BYTES:
         packed = _compressor.compress(body)

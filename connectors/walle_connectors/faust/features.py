@@ -24,7 +24,7 @@ from walle_connectors.faust.apps import (
 )
 from walle_connectors.faust.device_row import is_older_row
 from walle_connectors.faust.merging import KEEP_DEFAULT, Merger, latest_epoch
-from walle_connectors.faust.preflight import TopicShape
+from walle_connectors.faust.preflight import Tables, TopicShape
 from walle_connectors.faust.settings import CloudPipeline
 from walle_stream.errors import EnvelopeError
 
@@ -45,17 +45,13 @@ TABLES: Final = ("devices", "epochs")
 """Names of the app's tables."""
 
 
-def changelog_topics(pipeline: CloudPipeline) -> list[str]:
-    """Return the names of the topics that carry the app's tables.
+def tables_of(pipeline: CloudPipeline) -> Tables:
+    """Return the app's tables; its name is that of their group.
 
     Args:
         pipeline: Its name is in theirs.
     """
-    return [f"{_app_name(pipeline)}-{table}-changelog" for table in TABLES]
-
-
-def _app_name(pipeline: CloudPipeline) -> str:
-    return f"walle-cloud-{pipeline.name}"
+    return Tables(f"walle-cloud-{pipeline.name}", TABLES)
 
 
 def make_features_app(
@@ -69,7 +65,7 @@ def make_features_app(
         options: Of the worker.
         keep: Latest features per device and task that are kept as they are, ≥ 1.
     """
-    app = make_app(_app_name(pipeline), pipeline.features, shape, options)
+    app = make_app(tables_of(pipeline).group, pipeline.features, shape, options)
     topic = make_topic(app, pipeline.features.topic, shape)
     devices = make_table(app, TABLES[0], shape, is_older_row)
     epochs = make_table(

@@ -19,6 +19,7 @@ import msgspec
 from walle_connectors.faust.device_row import decode_row, encode_row
 from walle_stream.errors import EnvelopeError
 from walle_stream.tunnel.receiver import Fence, Verdict
+from walle_stream.types import device_id_problem
 from walle_stream.wire.record import RecordEnvelope, decode_record
 
 type Table = MutableMapping[bytes, bytes]
@@ -106,6 +107,10 @@ class Merger:
 
     def _check(self, partition: int, envelope: RecordEnvelope, feature: bytes, offset: int) -> None:
         number = envelope.sequence_number
+        problem = device_id_problem(envelope.device_id)
+        if problem is not None:
+            # nobody could look it up, and with NUL it might be a key of Faust's own in its table
+            raise EnvelopeError(f"a record's key is no device: {problem}")
         name = f"device {envelope.device_id!r}, number {number}"
         if envelope.partition != partition:
             # its place in the topic is what orders and fences it

@@ -10,15 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from walle_connectors.faust.settings import KafkaPart, tls_context
+from walle_connectors.faust.continuity import anew, check_offsets, check_tables
+from walle_connectors.faust.group import admin_client, read_offsets
+from walle_connectors.faust.settings import KafkaPart
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
 _PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.1
+
+_CHANGELOG: Final = {
+    "cleanup.policy": "compact",
+    # Kafka's default: a cluster's own may be below what a row takes (device_row.ROW_MAX_BYTES)
+    "max.message.bytes": "1048588",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +39,38 @@ class TopicShape:
     """Whether nobody leads one of the partitions at the moment."""
 
 
-async def look_at_topic(part: KafkaPart, changelogs: Sequence[str] = ()) -> TopicShape:
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What an app keeps of a topic that it reads."""
+
+    group: str
+    """Who reads the topic: its name begins the names of the changelogs."""
+    names: Sequence[str]
+
+    @property
+    def changelogs(self) -> list[str]:
+        """The topics that carry the tables."""
+        return [f"{self.group}-{name}-changelog" for name in self.names]
+
+
+async def look_at_topic(part: KafkaPart, tables: Tables | None = None) -> TopicShape:
     """Connect and look at a topic; make the changelog topics that go with it.
 
     Args:
         part: Broker and topic.
-        changelogs: Names of compacted topics of as many partitions, made if they are missing.
+        tables: What is made of it: changelogs that are missing are made, compacted and of as
+            many partitions.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: The topic is not there, a changelog has another number of partitions, or
-            TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
+        TunnelError: The topic is not there, a changelog has another number of partitions, or is
+            missing although the group has read the topic, or the topic was made anew.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
             consumer = await connect(part)
             try:
-                return await _look(part, consumer, changelogs)
+                return await _look(part, consumer, tables or Tables("", ()))
             finally:
                 await consumer.stop()
     except TimeoutError as error:
@@ -68,10 +91,9 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
         **options: Further ones of ``AIOKafkaConsumer``.
 
     Raises:
-        BrokerUnreachableError: None of the brokers answers.
-        TunnelError: TLS files are wrong.
+        BrokerUnreachableError: None of the brokers answers, or TLS files are wrong.
     """
-    consumer = AIOKafkaConsumer(**_addressed(part), **options)
+    consumer = AIOKafkaConsumer(**addressed(part), **options)
     try:
         await consumer.start()
     except (KafkaError, OSError) as error:
@@ -80,37 +102,48 @@ async def connect(part: KafkaPart, **options: Any) -> AIOKafkaConsumer:
     return consumer
 
 
-async def _look(part: KafkaPart, consumer: Any, changelogs: Sequence[str]) -> TopicShape:
-    found = await _shapes(consumer)
+async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
+    changelogs = tables.changelogs
+    found = await shapes(consumer)
     while part.topic in found and found[part.topic].is_leaderless:
         # a broker that is only starting knows the topic before it leads it
         await asyncio.sleep(_POLL_S)
-        found = await _shapes(consumer)
+        found = await shapes(consumer)
     shape = found.get(part.topic)
     if shape is None:
         raise TunnelError(
             f"topic {part.topic!r} is not on {', '.join(part.brokers)}: create it with walle "
             "topics FILE --create"
         )
-    missing = [name for name in changelogs if name not in found]
-    if missing:
-        await _make(part, missing, shape)
+    if changelogs:
+        offsets = await read_offsets(addressed(part), tables.group, part.topic)
+        check_offsets(tables.group, part.topic, offsets, await _ends(consumer, part.topic, shape))
+        found = await shapes(consumer)
+        missing = [name for name in changelogs if name not in found]
+        if missing:
+            check_tables(tables.group, part.topic, missing[0], offsets)
+            await _make(part, missing, shape)
     while any(name not in found or found[name].is_leaderless for name in changelogs):
         await asyncio.sleep(_POLL_S)
-        found = await _shapes(consumer)
+        found = await shapes(consumer)
     for name in changelogs:
         if found[name].partitions != shape.partitions:
             raise TunnelError(
                 f"topic {name!r} has {found[name].partitions} partitions and {part.topic!r} "
-                f"{shape.partitions}: delete the former together with the data directory (the "
-                "table is made anew), or give the pipeline another name"
+                f"{shape.partitions}: {anew(tables.group)}, after deleting the former; or give the "
+                "pipeline another name"
             )
     return shape
 
 
-async def _shapes(consumer: Any) -> dict[str, TopicShape]:
+async def shapes(consumer: Any) -> dict[str, TopicShape]:
+    """Return what topics there are.
+
+    Args:
+        consumer: Of ``connect``.
+    """
     found = await consumer._client.fetch_all_metadata()  # noqa: SLF001 - there is no public way
-    shapes = {}
+    made = {}
     for name in found.topics(exclude_internal_topics=False):
         partitions = [
             found._partitions[name][number]  # noqa: SLF001 - same
@@ -118,29 +151,28 @@ async def _shapes(consumer: Any) -> dict[str, TopicShape]:
         ]
         if partitions:
             is_leaderless = any(each.leader < 0 for each in partitions)
-            shapes[name] = TopicShape(len(partitions), len(partitions[0].replicas), is_leaderless)
-    return shapes
+            made[name] = TopicShape(len(partitions), len(partitions[0].replicas), is_leaderless)
+    return made
+
+
+async def _ends(consumer: Any, topic: str, shape: TopicShape) -> dict[int, tuple[int, int]]:
+    places = [TopicPartition(topic, number) for number in range(shape.partitions)]
+    first = await consumer.beginning_offsets(places)
+    ends = await consumer.end_offsets(places)
+    return {tp.partition: (first[tp], end) for tp, end in ends.items()}
 
 
 async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> None:
-    admin = AIOKafkaAdminClient(**_addressed(part))
-    await admin.start()
     try:
-        answer = await admin.create_topics(
-            [
-                NewTopic(
-                    name,
-                    shape.partitions,
-                    shape.replicas,
-                    topic_configs={"cleanup.policy": "compact"},
-                )
-                for name in names
-            ]
-        )
+        async with admin_client(addressed(part)) as admin:
+            answer = await admin.create_topics(
+                [
+                    NewTopic(name, shape.partitions, shape.replicas, topic_configs=_CHANGELOG)
+                    for name in names
+                ]
+            )
     except TopicAlreadyExistsError:
         return  # another worker was quicker
-    finally:
-        await admin.close()
     for name, code, *_ in answer.topic_errors:
         if code not in {0, TopicAlreadyExistsError.errno}:
             raise TunnelError(
@@ -150,8 +182,16 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
             )
 
 
-def _addressed(part: KafkaPart) -> dict[str, Any]:
-    context = tls_context(part)
+def addressed(part: KafkaPart) -> dict[str, Any]:
+    """Return what any client of aiokafka takes.
+
+    Args:
+        part: Broker and TLS.
+
+    Raises:
+        BrokerUnreachableError: TLS files are wrong.
+    """
+    context = part.tls_context()
     return {
         "bootstrap_servers": list(part.brokers),
         "client_id": part.client_id,

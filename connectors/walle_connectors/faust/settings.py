@@ -4,25 +4,18 @@ Only the keys that are needed here are looked at; who owns the others (the conne
 ``kafka`` of source and tunnel) refuses what is wrong with them on the device side.
 """
 
-import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import ConfigDict, StringConstraints
 
 from walle_connectors.brokers import Connection
 from walle_connectors.faust.visits import VisitPolicy
-from walle_stream.errors import SpecFileError, TunnelError
-from walle_stream.spec.loader import load_pipeline
+from walle_connectors.sections import OwnModels, load_sections
+from walle_stream.errors import SpecFileError
 from walle_stream.spec.models import Task
-
-_CONNECTOR = "kafka"
-
-
-class _Partial(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class KafkaPart(Connection):
@@ -34,16 +27,7 @@ class KafkaPart(Connection):
     client_id: str = "walle-cloud"
 
 
-class _Models(Mapping[str, type[BaseModel]]):
-    # any connector may stand beside ours: what a simulator needs is not our business
-    def __getitem__(self, name: str) -> type[BaseModel]:
-        return KafkaPart if name == _CONNECTOR else _Partial
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((_CONNECTOR,))
-
-    def __len__(self) -> int:
-        return 1
+_MODELS: Final = OwnModels("kafka", source=KafkaPart, tunnel=KafkaPart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +66,7 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
     Raises:
         SpecFileError: It is wrong, or its tunnel leads over no broker.
     """
-    loaded = load_pipeline(
-        file, overrides, connector_models=_Models(), read_package=lambda path: _Package(path.stem)
-    )
+    loaded = load_sections(file, overrides, _MODELS)
     if not isinstance(loaded.tunnel, KafkaPart):
         raise SpecFileError(
             f"{file}: spec.tunnel.connector is {loaded.pipeline.spec.tunnel.connector!r}: the "
@@ -137,31 +119,3 @@ def baseline_of(pipeline: CloudPipeline) -> BaselinePipeline:
 
 def _is_on_exit(task: Task) -> bool:
     return [list(trigger.sequence) for trigger in task.spec.triggers] == [["page_exit"]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Package:
-    name: str
-
-
-def tls_context(part: KafkaPart) -> ssl.SSLContext | None:
-    """Return what TLS connections are made with, or None without TLS.
-
-    Args:
-        part: Of the YAML.
-
-    Raises:
-        TunnelError: A file cannot be read, or is not what it should be.
-    """
-    if part.tls is None:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=part.tls.ca)
-        if part.tls.cert is not None:
-            context.load_cert_chain(part.tls.cert, part.tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise TunnelError(
-            f"the TLS files of {', '.join(part.brokers)} cannot be used ({error}): check ca, cert "
-            "and key under tls"
-        ) from error
-    return context

@@ -2,9 +2,11 @@
 
 Faust is known to stop silently after some rebalances: partitions assigned, lag, no
 progress, no error. Nothing is lost by ending then: the next process goes on from the
-committed offsets. ``StallRule`` is the pure rule; ``watch`` observes in the worker's loop
-with a connection of its own, and a thread ends the process, so that a loop which itself
-no longer turns is noticed as well.
+committed offsets. A topic that is deleted, made anew or given more partitions under it is
+passed over as silently: Faust gives up the partitions for good, or drops the new topic's
+records, whose offsets it has seen. ``StallRule`` and ``TopicRule`` are the pure rules;
+``Watchdog`` observes in the worker's loop with a connection of its own, and a thread ends the
+process, so that a loop which itself no longer turns is noticed as well.
 """
 
 import asyncio
@@ -18,7 +20,8 @@ from typing import Any, Final, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from walle_connectors.faust.preflight import connect
+from walle_connectors.faust.group import held_partitions
+from walle_connectors.faust.preflight import addressed, connect, shapes
 from walle_connectors.faust.settings import KafkaPart
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import CloudStalledError, TunnelError
@@ -79,6 +82,45 @@ class StallRule:
         return f"no progress for {self._patience_ms / 1000:g} s with records waiting in {shown}"
 
 
+class TopicRule:
+    """Says when a topic is no longer the one that the worker began with."""
+
+    def __init__(self, topic: str) -> None:
+        """Begin.
+
+        Args:
+            topic: Its name.
+        """
+        self._topic = topic
+        self._partitions = 0
+        self._said = ""
+
+    def observe(self, partitions: int, places: Mapping[int, tuple[int, int]]) -> str | None:
+        """Take an observation.
+
+        Args:
+            partitions: How many it has; 0 when it is not there.
+            places: By assigned partition, an offset that was read or is to be read next, and, from
+                later, its end.
+
+        Returns:
+            What is wrong, when two observations that follow each other said the same: a broker
+            that is only starting may not know all of its topics yet.
+        """
+        before, self._said = self._said, self._look(partitions, places)
+        return self._said if self._said and self._said == before else None
+
+    def _look(self, partitions: int, places: Mapping[int, tuple[int, int]]) -> str:
+        if not partitions:
+            return f"topic {self._topic!r} is not on the broker any more"
+        self._partitions = self._partitions or partitions
+        if partitions != self._partitions:
+            return f"topic {self._topic!r} has {partitions} partitions now, not {self._partitions}"
+        if any(end < read for read, end in places.values()):
+            return f"topic {self._topic!r} ends before what was read of it: it was made anew"
+        return ""
+
+
 class Watchdog:
     """Watches an app; started and stopped with it."""
 
@@ -102,6 +144,7 @@ class Watchdog:
         self._patience_ms = patience_ms
         self._end = end or end_process
         self._rule = StallRule(patience_ms)
+        self._topic_rule = TopicRule(part.topic)
         self._beat_ms = monotonic_ms()
         self._is_stopped = threading.Event()
         self.places: dict[Any, Place] = {}
@@ -121,13 +164,14 @@ class Watchdog:
                     async with asyncio.timeout(_ASK_S):
                         if consumer is None:
                             consumer = await connect(self._part)
+                        problem = await self._look_at_topic(consumer)
                         self.places = await self._look(consumer)
                 except (KafkaError, TunnelError, OSError, TimeoutError) as error:
                     # whether there is lag is not known: a broker that is away is no stall
                     _log.warning("the watchdog cannot ask the broker: %s", error)
                     self._rule = StallRule(self._patience_ms)
                     continue
-                reason = self._rule.observe(monotonic_ms(), self.places)
+                reason = problem or self._rule.observe(monotonic_ms(), self.places)
                 if reason is not None:
                     self._end(reason)
         finally:
@@ -135,12 +179,25 @@ class Watchdog:
             if consumer is not None:
                 await consumer.stop()
 
+    async def _look_at_topic(self, consumer: Any) -> str | None:
+        mine = self._app.consumer
+        read = {
+            TopicPartition(tp.topic, tp.partition): mine._read_offset[tp]  # noqa: SLF001 - as below
+            for tp in mine.assignment()
+            if tp.topic == self._part.topic
+        }
+        # not before what was read is known: the ends are from later
+        found = (await shapes(consumer)).get(self._part.topic)
+        ends = await consumer.end_offsets(list(read)) if found and read else {}
+        places = {tp.partition: (read[tp] or 0, end) for tp, end in ends.items()}
+        return self._topic_rule.observe(found.partitions if found else 0, places)
+
     async def _look(self, consumer: Any) -> dict[Any, Place]:
         # what Faust read and acknowledged is in no public attribute of its consumer
         mine = self._app.consumer
         assigned = [tp for tp in mine.assignment() if tp.topic == self._part.topic]
         if not assigned:
-            return {}
+            return await self._look_at_others(consumer)
         asked = [TopicPartition(tp.topic, tp.partition) for tp in assigned]
         ends = await consumer.end_offsets(asked)
         recovered = sum(each or 0 for each in self._app.tables.recovery.active_offsets.values())
@@ -154,6 +211,17 @@ class Watchdog:
             is_behind = position is None or position < end or committed < read
             places[tp] = Place(committed + read + waiting + recovered, is_behind)
         return places
+
+    async def _look_at_others(self, consumer: Any) -> dict[Any, Place]:
+        # one that has nothing to do is well if others have; but a topic that was away for a
+        # moment Faust gives to nobody, and does not look for again
+        held = await held_partitions(addressed(self._part), self._app.conf.id, self._part.topic)
+        if held is None or held:
+            return {}
+        there = (await shapes(consumer)).get(self._part.topic)
+        numbers = range(there.partitions if there else 0)
+        ends = await consumer.end_offsets([TopicPartition(self._part.topic, n) for n in numbers])
+        return {tp: Place(0, is_behind=True) for tp, end in ends.items() if end > 0}
 
     def _guard(self) -> None:
         while not self._is_stopped.wait(self._patience_ms / 1000 / 10):

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import faust
 from aiokafka.errors import KafkaConnectionError
+from faust.exceptions import ConsistencyError
 
+from walle_connectors.faust.continuity import anew
 from walle_connectors.faust.watchdog import Watchdog
-from walle_stream.errors import BrokerUnreachableError, TunnelError, WalleError
+from walle_stream.errors import BrokerUnreachableError, StoreError, TunnelError, WalleError
 
 _SECOND_SIGNAL_EXIT: Final = 130
 
@@ -37,6 +39,7 @@ def run_app(
     Raises:
         WalleError: It cannot be made, or it failed with one of ours.
         BrokerUnreachableError: The broker went away while it began.
+        StoreError: Its changelog topics have less than the data directory.
         TunnelError: It failed otherwise.
     """
     loop = asyncio.new_event_loop()
@@ -63,6 +66,11 @@ def run_app(
         if isinstance(reason, KafkaConnectionError):
             raise BrokerUnreachableError(
                 f"the broker went away while the cloud side began ({reason}): start it again"
+            ) from reason
+        if isinstance(reason, ConsistencyError):
+            raise StoreError(
+                "the data directory has more of the table than the changelog topics, which lost "
+                f"records or were made anew: {anew(app.conf.id)}"
             ) from reason
         if isinstance(reason, WalleError):
             raise reason from None

@@ -3,8 +3,9 @@
 ``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
 and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
 the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames and frames
-of records. ``dead_letters`` has a topic of its own. ``command`` is ``walle topics`` and
-``walle doctor``. kafka-python is an extra: nothing here imports it before it is needed.
+of records. ``dead_letters`` has a topic of its own; ``sending`` is its thread and the uplink's.
+``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra: nothing here
+imports it before it is needed.
 Records may be moved by librdkafka instead (``librdkafka``), behind
 ``source.fetching.Fetcher`` and ``producing.Producer``.
 """

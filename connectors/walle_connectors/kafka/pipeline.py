@@ -1,28 +1,18 @@
 """What a pipeline's YAML says of Kafka: connections and the topics that it needs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.topics import NeededTopic, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.sections import OwnModels, load_sections
 from walle_stream.errors import SpecFileError
-from walle_stream.spec.loader import load_pipeline
-
-
-class _AnyKeys(BaseModel):
-    # another connector's section is its own business
-    model_config = ConfigDict(extra="allow")
-
-
-class _Package(msgspec.Struct, frozen=True):
-    name: str
 
 
 class KafkaPart(msgspec.Struct, frozen=True):
@@ -34,26 +24,12 @@ class KafkaPart(msgspec.Struct, frozen=True):
     topics: list[NeededTopic]
 
 
-class _Models(Mapping[str, type[BaseModel]]):
-    def __getitem__(self, name: str) -> type[BaseModel]:
-        model: type[BaseModel] = getattr(CONNECTOR, "model", _AnyKeys)
-        return model if _is_ours(name) else _AnyKeys
-
-    def of_tunnel(self, name: str) -> type[BaseModel]:
-        return KafkaTunnelModel if _is_ours(name) else _AnyKeys
-
-    def of_dead_letters(self, name: str) -> type[BaseModel]:
-        return KafkaDeadLetterModel if _is_ours(name) else _AnyKeys
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((CONNECTOR.name,))
-
-    def __len__(self) -> int:
-        return 1
-
-
-def _is_ours(name: str) -> bool:
-    return name == CONNECTOR.name or name.startswith("walle_connectors.kafka:")
+_MODELS: Final = OwnModels(
+    CONNECTOR.name,
+    source=CONNECTOR.model,
+    tunnel=CONNECTOR.tunnel_model,
+    dead_letters=CONNECTOR.letter_model,
+)
 
 
 def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
@@ -69,12 +45,7 @@ def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
     Raises:
         SpecFileError: The definition is wrong, or leads to no broker.
     """
-    loaded = load_pipeline(
-        file,
-        overrides,
-        connector_models=_Models(),
-        read_package=lambda path: _Package(path.stem),
-    )
+    loaded = load_sections(file, overrides, _MODELS)
     partitions = loaded.pipeline.spec.runtime.partitions
     parts = []
     source: Any = loaded.source

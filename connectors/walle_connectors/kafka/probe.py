@@ -35,7 +35,7 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
     Raises:
         BrokerUnreachableError: None answers as it should; says why for each.
     """
-    context = tls_context(connection)
+    context = connection.tls_context()
     reasons = []
     for address in connection.brokers:
         try:
@@ -45,40 +45,6 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
     raise BrokerUnreachableError(
         f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
     )
-
-
-def tls_context(connection: Connection) -> ssl.SSLContext | None:
-    """Return what TLS connections are made with, None without TLS.
-
-    Args:
-        connection: Whose files.
-
-    Raises:
-        BrokerUnreachableError: A file is missing, or cannot be used.
-    """
-    tls = connection.tls
-    if tls is None:
-        return None
-    for name, path in (("ca", tls.ca), ("cert", tls.cert), ("key", tls.key)):
-        if path is not None and not path.is_file():
-            raise BrokerUnreachableError(
-                f"there is no file {path}: correct `tls.{name}`, which cannot be read"
-            )
-    try:
-        # as kafka-python makes it: what it takes is not refused here, and the other way round
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if tls.ca is None:
-            context.load_default_certs()
-        else:
-            context.load_verify_locations(tls.ca)
-        if tls.cert is not None:
-            context.load_cert_chain(tls.cert, tls.key)
-    except (OSError, ValueError) as error:
-        raise BrokerUnreachableError(
-            f"the files of `tls` cannot be used, or cannot be read ({failure_reason(error)}): they "
-            "must be in PEM format, `key` that of `cert`"
-        ) from error
-    return context
 
 
 def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:

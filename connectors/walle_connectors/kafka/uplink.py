@@ -17,28 +17,22 @@ never arrive with a hole (who receives drops what is not newer than the last), s
 import logging
 from collections import deque
 from collections.abc import Iterable
-from threading import Condition, Event, Thread
 from typing import Final
 
 from kafka.errors import KafkaError
 
 from walle_connectors.kafka.confluent_producer import ConfluentProducer
-from walle_connectors.kafka.connecting import connect
 from walle_connectors.kafka.producing import Handed, Producer, PythonProducer, Refusal
+from walle_connectors.kafka.sending import CLOSE_S, SendingThread, said
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records
-from walle_stream.errors import TopicError, TunnelClosedError, TunnelError, WalleError
+from walle_stream.errors import TopicError, TunnelClosedError
 from walle_stream.wire.envelope import decode_uplink
 
 _log = logging.getLogger(__name__)
 
-CLOSE_S: Final = 2.0
-"""How long closing waits for what is on its way."""
-
 HAND_BYTES: Final = 4 * 1024 * 1024
 """Most bytes of frames that the producer has at once."""
-
-_AGAIN_S: Final = 0.5  # before another producer, when one failed
 
 type _Tag = tuple[int, _Frame, int]  # number of the producer, frame, place of the record
 
@@ -62,7 +56,7 @@ class _Frame:
         return self.pending is not None and not self.pending
 
 
-class KafkaUplink:
+class KafkaUplink(SendingThread[Producer]):
     """Implements ``Uplink``. Thread-safe."""
 
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
@@ -73,11 +67,10 @@ class KafkaUplink:
             max_bytes: Bound of the frames without acknowledgement; senders wait beyond it.
             partitions: How many the topic must have; 0 where it does not matter.
         """
+        super().__init__(model, f"the tunnel {model.topic!r}", "walle-kafka-uplink")
         self._model = model
         self._partitions = partitions
         self._max_bytes = max_bytes
-        self._condition = Condition()
-        self._stopped = Event()
         self._lanes: dict[int, deque[_Frame]] = {}  # not acknowledged, by partition
         self._unsent: deque[_Frame] = deque()
         self._acks: dict[int, list[int]] = {}
@@ -85,14 +78,11 @@ class KafkaUplink:
         self._in_hand = 0  # bytes of frames that the producer has
         self._is_relaxed = False
         self._left: set[int] = set()  # partitions whose next frames wait for the next run
-        self._session = 0  # counts producers
         self._producer: Producer | None = None  # the one at hand
         self._is_broken = False  # that one
         self._is_careful = False  # the next one: a batch was too large, find the record
-        self._failure: WalleError | None = None
         self.refused_records = 0
         """Records that were too large for the topic."""
-        self._thread = Thread(target=self._run, name="walle-kafka-uplink", daemon=True)
         self._thread.start()
 
     def send(self, partition: int, number: int, frame: bytes) -> None:
@@ -151,62 +141,12 @@ class KafkaUplink:
             self._check()
             return self._acks.pop(partition, ())
 
-    def close(self) -> None:
-        """Wait a little for what is on its way, then close; see ``Uplink.close``."""
-        with self._condition:
-            self._stopped.set()
-            self._condition.notify_all()
-        self._thread.join()
-
     @property
     def waiting_bytes(self) -> int:
         """Bytes of the frames without acknowledgement."""
         return self._bytes
 
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
     # The thread
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:  # noqa: BLE001 - senders must learn of it, whatever it is
-            _log.exception("the tunnel %r failed", self._model.topic)
-            with self._condition:
-                self._failure = TunnelError(f"the tunnel failed: {_said(error)}: see the log")
-                self._condition.notify_all()
-
-    def _work(self) -> None:
-        while not self._stopped.is_set():
-            producer = connect(
-                self._model,
-                self._make_producer,
-                self._stopped,
-                f"the tunnel {self._model.topic!r}",
-                makes_probe=True,
-            )
-            if producer is None:
-                return
-            with self._condition:
-                self._session += 1
-                self._producer = producer
-                self._is_broken = False
-                self._in_hand = 0
-                self._unsent = deque(
-                    frame for lane in self._lanes.values() for frame in lane if not frame.is_done
-                )
-                for frame in self._unsent:
-                    frame.pending = None
-            try:
-                self._pump(producer, self._session)
-            except KafkaError as error:
-                _log.warning("the tunnel %r begins anew: %s", self._model.topic, _said(error))
-                producer.halt()
-            finally:
-                producer.close(CLOSE_S)
-            self._stopped.wait(_AGAIN_S)
 
     def _make_producer(self) -> Producer:
         if self._model.driver == "kafka-python":
@@ -218,6 +158,25 @@ class KafkaUplink:
             self._partitions,
             is_careful=self._is_careful,
         )
+
+    def _take_over(self, producer: Producer) -> None:
+        self._producer = producer
+        self._is_broken = False
+        self._in_hand = 0
+        self._unsent = deque(
+            frame for lane in self._lanes.values() for frame in lane if not frame.is_done
+        )
+        for frame in self._unsent:
+            frame.pending = None
+
+    def _feed(self, producer: Producer) -> None:
+        try:
+            self._pump(producer, self._session)
+        except KafkaError as error:
+            _log.warning("the tunnel %r begins anew: %s", self._model.topic, said(error))
+            producer.halt()
+        finally:
+            producer.close(CLOSE_S)
 
     def _pump(self, producer: Producer, session: int) -> None:
         while True:
@@ -252,9 +211,7 @@ class KafkaUplink:
         try:
             handed = producer.send(record, frame.partition, (session, frame, place))
         except TopicError as error:
-            with self._condition:
-                self._failure = error
-                self._condition.notify_all()
+            self._fail(error)
             return False
         if handed is Handed.TOO_LARGE:
             self._refuse(frame, place)  # our own limit: the broker has seen nothing of it
@@ -268,7 +225,8 @@ class KafkaUplink:
             frame.acknowledged.add(place)
             if frame.pending is not None:
                 frame.pending.pop(place, None)
-                self._settle(frame.partition)
+                if not frame.pending:  # nobody waits for a record alone
+                    self._settle(frame.partition)
 
     def _on_refusal(self, tag: _Tag, refusal: Refusal) -> None:
         session, frame, place = tag
@@ -286,7 +244,7 @@ class KafkaUplink:
                 "partition %d of topic %r refuses records: %s; they are sent again",
                 frame.partition,
                 self._model.topic,
-                _said(refusal.error),
+                said(refusal.error),
             )
 
     def _refuse(self, frame: _Frame, place: int) -> None:
@@ -320,9 +278,3 @@ class KafkaUplink:
             self._bytes -= frame.size_bytes
             self._acks.setdefault(partition, []).append(frame.number)
         self._condition.notify_all()
-
-
-def _said(error: Exception) -> str:
-    text = str(error)
-    name = type(error).__name__
-    return text if name in text else f"{name}: {text}"

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 
 from walle_stream.wire.record import RecordEnvelope, encode_record
@@ -50,13 +51,10 @@ class Cluster:
     """A broker: makes topics of unique names, and deletes all that came of them."""
 
     def __init__(self, address):
-        from kafka.admin import KafkaAdminClient
-
         from kafka import KafkaProducer
 
         self.address = address
         self.run_id = uuid.uuid4().hex[:10]
-        self.admin = KafkaAdminClient(bootstrap_servers=address)
         self.producer = KafkaProducer(
             bootstrap_servers=address,
             acks="all",
@@ -67,18 +65,39 @@ class Cluster:
     def topic(self, name, partitions=4):
         from kafka.admin import NewTopic
 
-        topic = f"{name}-{self.run_id}"
-        self.admin.create_topics(
-            [NewTopic(name=topic, num_partitions=partitions, replication_factor=1)]
-        )
+        topic = name if self.run_id in name else f"{name}-{self.run_id}"
+        with self.admin() as admin:
+            admin.create_topics(
+                [NewTopic(name=topic, num_partitions=partitions, replication_factor=1)]
+            )
         return topic
+
+    def topics(self, *words):
+        """Names of those that came of this test, and have the words in theirs."""
+        with self.admin() as admin:
+            names = admin.list_topics()
+        return [name for name in names if all(word in name for word in (self.run_id, *words))]
+
+    def delete(self, names):
+        with self.admin() as admin:
+            admin.delete_topics(names)
+        wait_until(lambda: not set(names) & set(self.topics()), "the topics to be gone")
+
+    @contextmanager
+    def admin(self):
+        from kafka.admin import KafkaAdminClient
+
+        # each time another one: tests kill the broker, and a client that saw that stays confused
+        client = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            yield client
+        finally:
+            client.close()
 
     def close(self):
         self.producer.close()
-        made = [name for name in self.admin.list_topics() if self.run_id in name]
-        if made:
-            self.admin.delete_topics(made)
-        self.admin.close()
+        if made := self.topics():
+            self.delete(made)
 
 
 def envelope(device, number, partition, **changed):

@@ -1,6 +1,5 @@
 """The cloud side over a real broker: every feature once, whatever is killed."""
 
-import json
 import random
 import sys
 from importlib.util import find_spec
@@ -8,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from walle_connectors.faust.device_row import chain_digest
-
 sys.path.insert(0, str(Path(__file__).parent))
+from faust_truth import Truth, at_least, merged
 from faust_worker import Cluster, Worker, envelope, send, wait_until
 
 pytestmark = [
@@ -19,59 +17,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
 
-PARTITIONS = 4
-
 
 @pytest.fixture
 def cluster(address):
     made = Cluster(address)
     yield made
     made.close()
-
-
-class Truth:
-    """What must be in the table, computed in plain Python from what was sent."""
-
-    def __init__(self, cluster, topic):
-        self.cluster, self.topic = cluster, topic
-        self.devices = {}
-
-    def send(self, device, count=1):
-        digest, sent = self.devices.get(device, (b"", 0))
-        for number in range(sent + 1, sent + count + 1):
-            made = envelope(device, number, hash_of(device))
-            value = json.dumps({"device": device, "n": number}).encode()
-            digest = chain_digest(digest, made, value)
-            send(self.cluster, self.topic, made, value)
-        self.devices[device] = digest, sent + count
-
-    def again(self, device, number):
-        """Deliver a record a second time."""
-        value = json.dumps({"device": device, "n": number}).encode()
-        send(self.cluster, self.topic, envelope(device, number, hash_of(device)), value)
-
-    def wait(self, worker):
-        """Wait until the table has all of it, and compare."""
-        self.cluster.producer.flush()
-        for device, (digest, count) in self.devices.items():
-            row = wait_until(
-                lambda device=device, count=count: at_least(worker, device, count),
-                f"{device}, {count} features",
-                worker,
-            )
-            found = row["incarnations"][0]
-            assert (found["features"], found["last_number"]) == (count, count)
-            assert found["digest"] == digest.hex()
-            assert row["gaps"] == 0
-
-
-def hash_of(device):
-    return sum(device.encode()) % PARTITIONS
-
-
-def at_least(worker, device, count):
-    row = worker.row(device)
-    return row if row and row["incarnations"][0]["features"] >= count else None
 
 
 def test_features_are_looked_up_by_device(cluster, tmp_path):
@@ -146,11 +97,6 @@ def test_killed_in_the_middle_every_feature_is_there_once(cluster, tmp_path, is_
         worker.wait_ready()
         truth.wait(worker)
         assert worker.stop() == 0
-
-
-def merged(worker):
-    shown = worker.get("/healthz")[1]
-    return shown["counts"]["features"] if shown else 0
 
 
 def test_two_workers_share_the_partitions_and_answer_for_each_other(cluster, tmp_path):

@@ -186,7 +186,7 @@ def test_kill_while_it_is_made_leaves_a_directory_that_opens(tmp_path: Path) -> 
 
 def test_reader_beside_a_busy_writer_sees_whole_batches_and_no_gap(tmp_path: Path) -> None:
     # buffers this small flush every few commits: the writer deletes logs under the reader
-    process = start(tmp_path / "db", 6_000, buffer_bytes=256 << 10, size=300)
+    process = start(tmp_path / "db", 60_000, buffer_bytes=256 << 10, size=300)
     assert process.stdout is not None
     process.stdout.readline()
     reached, openings = 0, 0

@@ -82,6 +82,8 @@ def test_a_record_has_one_key_however_often_it_is_delivered():
         ("inc", None, "lacks the header 'inc'"),
         ("n", b"one", "header 'n' is no number"),
         ("n", b"9" * 30, "header 'n' is no number"),
+        ("n", b"%d" % 2**63, "header 'n' is no number"),
+        ("t", b"%d" % (-(2**63) - 1), "header 't' is no number"),
         ("ep", "\u0663".encode(), "header 'ep' is no number"),
         ("task", b"\xff", "no text"),
         ("ct", b"avro", "unknown format 'avro'"),

@@ -7,30 +7,21 @@ large for the topic is sent letter by letter, each cut until it fits.
 
 import logging
 from collections.abc import Iterable
-from threading import Condition, Event, Thread
 from typing import Any, Final
 
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from walle_connectors.kafka.connecting import (
-    close_producer,
-    connect,
-    halt_producer,
-    make_producer,
-)
+from walle_connectors.kafka.connecting import close_producer, halt_producer, make_producer
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.records import LetterRecord, encode_letter
+from walle_connectors.kafka.sending import CLOSE_S, SendingThread, said
 from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, NeededTopic, check_topics
-from walle_stream.errors import BrokerUnreachableError, TunnelError
+from walle_stream.errors import BrokerUnreachableError
 from walle_stream.ports import KeptLetter
 
 _log = logging.getLogger(__name__)
 
-CLOSE_S: Final = 2.0
-"""How long closing waits for what is on its way."""
-
 _LINGER_MS: Final = 5
-_AGAIN_S: Final = 0.5  # before another producer, when one failed
 _REMIND_EVERY: Final = 60  # failures, half a minute
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 
@@ -51,7 +42,7 @@ class _Letter:
         self.record = encode_letter(self.kept, value_max_bytes)
 
 
-class KafkaDeadLetterSink:
+class KafkaDeadLetterSink(SendingThread[Any]):
     """Implements ``DeadLetterSink``. Thread-safe."""
 
     def __init__(self, model: KafkaDeadLetterModel) -> None:
@@ -67,18 +58,15 @@ class KafkaDeadLetterSink:
             check_topics(model, [_needed(model)])
         except BrokerUnreachableError as error:
             _log.warning("%s; dead letters wait in the data directory meanwhile", error)
+        purpose = f"sending dead letters to topic {model.topic!r}"
+        super().__init__(model, purpose, "walle-kafka-letters")
         self._model = model
-        self._condition = Condition()
-        self._stopped = Event()
         self._waiting: dict[tuple[int, int], _Letter] = {}  # without acknowledgement
         self._unsent: dict[tuple[int, int], None] = {}  # of these, in their order
         self._acks: dict[int, list[int]] = {}
-        self._session = 0  # counts producers
-        self._failure: Exception | None = None  # of the producer at hand
+        self._refusal: Exception | None = None  # of the producer at hand
         self._failures = 0  # in a row
         self._is_careful = False  # send them one by one
-        self._end: TunnelError | None = None
-        self._thread = Thread(target=self._run, name="walle-kafka-letters", daemon=True)
         self._thread.start()
 
     def send(self, kept: KeptLetter) -> None:
@@ -97,51 +85,16 @@ class KafkaDeadLetterSink:
             TunnelError: The thread has failed, whatever its reason: a bug.
         """
         with self._condition:
-            if self._end is not None:
-                raise self._end
+            self._check()
             return self._acks.pop(partition, ())
-
-    def close(self) -> None:
-        """Wait a little for what is on its way, then close; see ``DeadLetterSink.close``."""
-        with self._condition:
-            self._stopped.set()
-            self._condition.notify_all()
-        self._thread.join()
 
     # The thread
 
-    def _run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:  # noqa: BLE001 - partitions must learn of it, whatever it is
-            _log.exception("sending dead letters to topic %r failed", self._model.topic)
-            with self._condition:
-                self._end = TunnelError(f"sending dead letters failed: {error}: see the log")
+    def _is_needed(self) -> bool:
+        # most runs have none: no producer is made for them
+        return bool(self._waiting)
 
-    def _work(self) -> None:
-        model = self._model
-        purpose = f"sending dead letters to topic {model.topic!r}"
-        while not self._stopped.is_set():
-            with self._condition:
-                # most runs have none: no producer is made for them
-                self._condition.wait_for(lambda: self._waiting or self._stopped.is_set())
-            producer = connect(model, self._make, self._stopped, purpose)
-            if producer is None:
-                return
-            with self._condition:
-                self._session += 1
-                self._failure = None
-                self._unsent = dict.fromkeys(self._waiting)
-            self._pump(producer)
-            if self._failure is None:
-                close_producer(producer, CLOSE_S)
-                return
-            halt_producer(producer)
-            close_producer(producer, 0)
-            self._say(self._failure)
-            self._stopped.wait(_AGAIN_S)
-
-    def _make(self) -> Any:
+    def _make_producer(self) -> Any:
         model = self._model
         # a client asks for a missing topic without a pause
         check_topics(model, [_needed(model)])
@@ -153,13 +106,27 @@ class KafkaDeadLetterSink:
             raise
         return producer
 
+    def _take_over(self, producer: Any) -> None:
+        del producer
+        self._refusal = None
+        self._unsent = dict.fromkeys(self._waiting)
+
+    def _feed(self, producer: Any) -> None:
+        self._pump(producer)
+        if self._refusal is None:
+            close_producer(producer, CLOSE_S)
+            return
+        halt_producer(producer)
+        close_producer(producer, 0)
+        self._say(self._refusal)
+
     def _pump(self, producer: Any) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(
-                    lambda: self._unsent or self._failure or self._stopped.is_set()
+                    lambda: self._unsent or self._refusal or self._stopped.is_set()
                 )
-                if self._failure is not None or not self._unsent:
+                if self._refusal is not None or not self._unsent:
                     return
                 place = next(iter(self._unsent))
                 del self._unsent[place]
@@ -186,9 +153,9 @@ class KafkaDeadLetterSink:
     def _await(self, place: tuple[int, int]) -> None:
         with self._condition:
             self._condition.wait_for(
-                lambda: place not in self._waiting or self._failure or self._stopped.is_set()
+                lambda: place not in self._waiting or self._refusal or self._stopped.is_set()
             )
-            if not self._unsent and self._failure is None:
+            if not self._unsent and self._refusal is None:
                 self._is_careful = False
 
     # Callbacks, in the producer's thread
@@ -202,9 +169,9 @@ class KafkaDeadLetterSink:
 
     def _on_error(self, session: int, place: tuple[int, int], error: Exception) -> None:
         with self._condition:
-            if session != self._session or self._failure is not None:
+            if session != self._session or self._refusal is not None:
                 return  # what a producer that failed had not sent
-            self._failure = error
+            self._refusal = error
             if isinstance(error, _TOO_LARGE):
                 if self._is_careful:
                     self._shorten(place)
@@ -240,10 +207,9 @@ class KafkaDeadLetterSink:
             return
         if self._failures % _REMIND_EVERY == 0:
             _log.warning(
-                "topic %r takes no dead letters: %s: %s; they are sent again",
+                "topic %r takes no dead letters: %s; they are sent again",
                 self._model.topic,
-                type(error).__name__,
-                error,
+                said(error),
             )
         self._failures += 1
 

@@ -14,7 +14,6 @@ from walle_connectors.kafka.probe import (
     failure_reason,
     own_problem,
     probe_broker,
-    tls_context,
 )
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
@@ -33,7 +32,7 @@ def expect_broker(connection: Connection, timeout_ms: int) -> None:
         BrokerUnreachableError: None does in time, or TLS is refused by either side.
     """
     deadline_ms = monotonic_ms() + timeout_ms
-    context = tls_context(connection)
+    context = connection.tls_context()
     while True:
         reasons = []
         for broker in connection.brokers:

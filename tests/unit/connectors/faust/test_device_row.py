@@ -1,7 +1,15 @@
+import random
+
 import msgspec
 import pytest
 
-from walle_connectors.faust.device_row import DeviceRow, chain_digest, decode_row, encode_row
+from walle_connectors.faust.device_row import (
+    ROW_MAX_BYTES,
+    DeviceRow,
+    chain_digest,
+    decode_row,
+    encode_row,
+)
 from walle_stream.errors import FormatVersionError, StoreCorruptedError
 from walle_stream.tunnel.receiver import Verdict
 from walle_stream.wire.record import RecordEnvelope
@@ -87,6 +95,33 @@ def test_a_row_survives_the_table(row):
 def test_many_features_are_compressed():
     row = merged(*range(1, 60), keep=50)
     assert len(encode_row(row)) < len(msgspec.msgpack.encode(row)) / 2
+
+
+def heavy(number, size_bytes, task):
+    noise = random.Random(f"{task}{number}").randbytes(size_bytes // 2).hex()
+    return envelope(number, task=task), b'"%s"' % noise.encode()
+
+
+def test_a_row_fits_into_a_record_whatever_is_kept():
+    row, other = DeviceRow(), DeviceRow()
+    for number in range(1, 13):
+        made = heavy(number, 300_000, "map" if number < 12 else "ipv")
+        row.merge(*made, 50)
+        value = encode_row(row)
+        assert len(value) <= ROW_MAX_BYTES
+        assert decode_row(value) == row
+        assert row.latest[made[0].task][-1].sequence_number == number
+        other.merge(*made, 1)
+    assert (row.counts, row.digests) == (other.counts, other.digests)
+    assert len(row.latest["map"]) > 1
+
+
+def test_a_feature_that_is_larger_than_a_row_is_counted_alone():
+    row = merged(1)
+    row.merge(*heavy(2, 3 * ROW_MAX_BYTES, "map"), 50)
+    encode_row(row)
+    assert (row.counts, row.seen.last_numbers) == ([2], [2])
+    assert (list(row.latest), row.latest["ipv"][0].sequence_number) == (["ipv"], 1)
 
 
 def test_no_row_is_an_empty_one():

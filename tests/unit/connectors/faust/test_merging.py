@@ -80,6 +80,18 @@ def test_a_number_below_one_is_refused(merger):
     refused(merger, 0, "numbers begin at 1")
 
 
+@pytest.mark.parametrize("device", ["", "__faust\0offset__", "d" * 2_000])
+def test_what_nobody_could_look_up_is_no_device(merger, device):
+    refused(merger, 1, "a record's key is no device: the device id", device=device)
+
+
+@pytest.mark.parametrize("time_ms", [-(2**63), 2**63 - 1])
+def test_numbers_of_64_bits_are_kept_as_they_are(merger, time_ms):
+    merger.merge(2, *record(2**63 - 1, event_time_ms=time_ms))
+    [kept] = decode_row(merger._devices[b"d"]).latest["ipv"]
+    assert (kept.sequence_number, kept.event_time_ms) == (2**63 - 1, time_ms)
+
+
 def test_a_value_that_is_no_json_is_refused(merger):
     refused(merger, 1, "no JSON", value=b"{")
 

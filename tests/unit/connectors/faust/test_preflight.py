@@ -2,15 +2,19 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
 pytest.importorskip("faust")
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka import TopicPartition
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaConnectionError
+from aiokafka.structs import OffsetAndMetadata
 
-from walle_connectors.faust import preflight
-from walle_connectors.faust.preflight import TopicShape, look_at_topic
+from walle_connectors.faust import group, preflight
+from walle_connectors.faust.continuity import check_offsets
+from walle_connectors.faust.preflight import Tables, TopicShape, look_at_topic
 from walle_connectors.faust.settings import KafkaPart
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 
@@ -39,16 +43,51 @@ class Consumer:
             _partitions=partitions,
         )
 
+    async def beginning_offsets(self, places):
+        return dict.fromkeys(places, 0)
+
+    async def end_offsets(self, places):
+        return dict.fromkeys(places, 500)
+
     async def stop(self):
         pass
 
 
-def look(monkeypatch, *answers, changelogs=()):
+class Admin:
+    """Group ``g`` has read what is given."""
+
+    read: ClassVar = {}
+    starting: ClassVar = []
+
+    def __init__(self, **_options):
+        self.made = []
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+    async def list_consumer_group_offsets(self, name):
+        assert name == "g"
+        if Admin.starting:
+            raise Admin.starting.pop()
+        return {
+            TopicPartition(topic, 0): OffsetAndMetadata(at, "") for topic, at in self.read.items()
+        }
+
+    async def create_topics(self, topics):
+        assert [each.name for each in topics] == ["g-log-changelog"]
+        return SimpleNamespace(topic_errors=[])
+
+
+def look(monkeypatch, *answers, tables=()):
     async def connect(_part):
         return Consumer(*answers)
 
     monkeypatch.setattr(preflight, "connect", connect)
-    return asyncio.run(look_at_topic(PART, changelogs))
+    monkeypatch.setattr(group, "AIOKafkaAdminClient", Admin)
+    return asyncio.run(look_at_topic(PART, Tables("g", tables)))
 
 
 def test_a_topic_that_nobody_leads_yet_is_waited_for(monkeypatch):
@@ -57,9 +96,42 @@ def test_a_topic_that_nobody_leads_yet_is_waited_for(monkeypatch):
 
 
 def test_so_are_changelogs(monkeypatch):
-    starting = {"features": [1, 1], "log": [-1, -1]}
-    there = {"features": [1, 1], "log": [1, 1]}
-    assert look(monkeypatch, starting, there, changelogs=["log"]) == TopicShape(2, 1)
+    starting = {"features": [1, 1], "g-log-changelog": [-1, -1]}
+    there = {"features": [1, 1], "g-log-changelog": [1, 1]}
+    assert look(monkeypatch, starting, there, tables=["log"]) == TopicShape(2, 1)
+
+
+@pytest.mark.parametrize("read", [{}, {"other": 7}, {"features": -1}])
+def test_a_changelog_is_made_for_a_group_that_has_read_nothing(monkeypatch, read):
+    monkeypatch.setattr(Admin, "starting", [GroupCoordinatorNotAvailableError()])
+    monkeypatch.setattr(Admin, "read", read)
+    before, behind = {"features": [1]}, {"features": [1], "g-log-changelog": [1]}
+    assert look(monkeypatch, before, behind, tables=["log"]) == TopicShape(1, 1)
+
+
+def test_a_changelog_that_is_gone_is_not_made_anew_without_a_word(monkeypatch):
+    monkeypatch.setattr(Admin, "read", {"features": 300})
+    with pytest.raises(TunnelError, match=r"'g' has read 300 records .* delete the group 'g'"):
+        look(monkeypatch, {"features": [1]}, tables=["log"])
+
+
+def test_a_topic_that_was_made_anew_is_not_begun_behind_its_end(monkeypatch):
+    monkeypatch.setattr(Admin, "read", {"features": 501})
+    with pytest.raises(TunnelError, match=r"0 of topic 'features' ends at 500, .* up to 501"):
+        look(monkeypatch, {"features": [1]}, tables=["log"])
+
+
+def test_what_retention_deleted_before_it_was_read_is_said(caplog):
+    check_offsets("g", "features", {0: 3, 1: 8}, {0: (5, 9), 1: (8, 8)})
+    assert ["records 3 to 4 of partition 0" in each.getMessage() for each in caplog.records] == [
+        True
+    ]
+
+
+def test_a_changelog_of_another_partition_count_is_said(monkeypatch):
+    found = {"features": [1, 1], "g-log-changelog": [1]}
+    with pytest.raises(TunnelError, match=r"has 1 partitions .* delete the group 'g'"):
+        look(monkeypatch, found, tables=["log"])
 
 
 def test_a_topic_that_is_not_there_is_said(monkeypatch):

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from walle_connectors.faust import command
-from walle_connectors.faust.settings import KafkaPart, baseline_of, load_cloud_pipeline, tls_context
+from walle_connectors.faust.settings import KafkaPart, baseline_of, load_cloud_pipeline
 from walle_stream.app.resources import shipped_configs
-from walle_stream.errors import SpecFileError, TunnelError
+from walle_stream.errors import BrokerUnreachableError, SpecFileError
 
 FILE = shipped_configs() / "ipv-kafka.yaml"
 
@@ -58,9 +58,14 @@ def test_the_baseline_does_tasks_on_exits_alone():
 
 def test_tls_files_that_are_not_there_are_one_line(tmp_path):
     part = KafkaPart(brokers="a:1", topic="t", tls={"ca": tmp_path / "none.pem"})
-    with pytest.raises(TunnelError, match="TLS files of a:1 cannot be used"):
-        tls_context(part)
-    assert tls_context(KafkaPart(brokers="a:1", topic="t")) is None
+    with pytest.raises(BrokerUnreachableError, match=r"no file \S+none.pem: correct `tls.ca`"):
+        part.tls_context()
+    assert KafkaPart(brokers="a:1", topic="t").tls_context() is None
+
+
+def test_a_tunnel_that_names_the_connectors_object_is_ours_too():
+    name = "spec.tunnel.connector=walle_connectors.kafka:CONNECTOR"
+    assert load_cloud_pipeline(FILE, [name]).features.topic == "shop-features"
 
 
 @pytest.fixture

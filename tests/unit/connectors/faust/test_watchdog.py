@@ -9,7 +9,7 @@ import pytest
 
 from walle_connectors.faust import watchdog
 from walle_connectors.faust.settings import KafkaPart
-from walle_connectors.faust.watchdog import Place, StallRule, Watchdog
+from walle_connectors.faust.watchdog import Place, StallRule, TopicRule, Watchdog
 
 
 def test_lag_without_progress_is_noticed_after_the_patience():
@@ -50,6 +50,27 @@ def test_one_partition_that_stands_still_is_enough():
     assert "waiting in b" in reason
 
 
+@pytest.mark.parametrize(
+    ("partitions", "places", "words"),
+    [
+        (0, {}, "'t' is not on the broker any more"),
+        (5, {0: (3, 4)}, "has 5 partitions now, not 4"),
+        (4, {0: (3, 4), 1: (9, 8)}, "'t' ends before what was read of it: it was made anew"),
+    ],
+)
+def test_another_topic_than_at_the_start_is_noticed_at_the_second_look(partitions, places, words):
+    rule = TopicRule("t")
+    assert rule.observe(4, {0: (3, 4), 1: (4, 4)}) is None
+    assert rule.observe(partitions, places) is None
+    assert words in rule.observe(partitions, places)
+
+
+def test_a_broker_that_is_starting_may_forget_a_topic_for_a_moment():
+    rule = TopicRule("t")
+    for partitions in (0, 4, 0, 4, 4, 0):
+        assert rule.observe(partitions, {}) is None
+
+
 def test_the_end_is_one_line_and_an_exit_code_of_its_own():
     code = "from walle_connectors.faust.watchdog import end_process; end_process('no progress')"
     done = subprocess.run(
@@ -77,14 +98,28 @@ class Stub:
             _acked=defaultdict(list, {tp: list(acked)}),
         )
         recovery = SimpleNamespace(active_offsets={"a": None, "b": 3})
-        return SimpleNamespace(consumer=consumer, tables=SimpleNamespace(recovery=recovery))
+        conf = SimpleNamespace(id="g")
+        return SimpleNamespace(
+            conf=conf, consumer=consumer, tables=SimpleNamespace(recovery=recovery)
+        )
 
 
 @pytest.fixture
 def broker(monkeypatch):
-    """A broker whose partition ends at 10."""
+    """A broker whose topic ``t`` has a partition that ends at 10; its topics may be changed."""
+    found = SimpleNamespace(
+        _partitions={"t": {0: SimpleNamespace(leader=1, replicas=[1])}},
+        topics=lambda **_: list(found._partitions),
+        partitions_for_topic=lambda name: set(found._partitions[name]),
+    )
 
     class Consumer:
+        def __init__(self):
+            self._client = self
+
+        async def fetch_all_metadata(self):
+            return found
+
         async def end_offsets(self, asked):
             return dict.fromkeys(asked, 10)
 
@@ -95,6 +130,7 @@ def broker(monkeypatch):
         return Consumer()
 
     monkeypatch.setattr(watchdog, "connect", connect)
+    return found._partitions
 
 
 def run(app, seconds):
@@ -130,6 +166,32 @@ def test_a_worker_that_does_not_process_what_it_read_is_ended(broker):
 
 def test_a_worker_that_is_done_stays(broker):
     assert run(Stub.app(committed=10, read=9, position=10), 0.3) == []
+
+
+def test_a_worker_whose_topic_is_gone_is_ended(broker):
+    del broker["t"]
+    (reason,) = run(Stub.app(committed=10, read=9, position=10), 60)
+    assert "topic 't' is not on the broker any more" in reason
+
+
+@pytest.mark.parametrize(("held", "is_ended"), [(set(), True), ({0}, False), (None, False)])
+def test_a_worker_without_partitions_is_ended_if_nobody_has_them(
+    broker, monkeypatch, held, is_ended
+):
+    async def held_partitions(_options, group, topic):
+        assert (group, topic) == ("g", "t")
+        return held
+
+    monkeypatch.setattr(watchdog, "held_partitions", held_partitions)
+    app = Stub.app(committed=10, read=9, position=10)
+    app.consumer.assignment = list
+    reasons = run(app, 60 if is_ended else 0.3)
+    assert [True for reason in reasons if "records waiting in" in reason] == [True] * is_ended
+
+
+def test_a_worker_whose_topic_was_made_anew_is_ended(broker):
+    (reason,) = run(Stub.app(committed=12, read=11, position=0), 60)
+    assert "made anew" in reason
 
 
 def test_a_broker_that_does_not_answer_is_no_stall(monkeypatch):

@@ -7,7 +7,7 @@ from threading import Condition, Event, Thread
 import pytest
 from kafka.errors import IllegalStateError, MessageSizeTooLargeError, OutOfOrderSequenceNumberError
 
-from walle_connectors.kafka import uplink
+from walle_connectors.kafka import sending, uplink
 from walle_connectors.kafka.producing import Handed, Refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
@@ -115,8 +115,8 @@ def broker():
 
 @pytest.fixture
 def opened(broker, monkeypatch):
-    monkeypatch.setattr(uplink, "_AGAIN_S", 0)
-    monkeypatch.setattr(uplink, "connect", lambda _c, make, _stopped, _what, **_: make())
+    monkeypatch.setattr(sending, "_AGAIN_S", 0)
+    monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
     monkeypatch.setattr(uplink, "PythonProducer", partial(make_python, broker))
     monkeypatch.setattr(uplink, "ConfluentProducer", partial(make_confluent, broker))
     made = []
@@ -235,7 +235,7 @@ def test_whatever_ends_the_thread_is_told_to_senders(opened, monkeypatch):
     def fail(*_, **_keys):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(uplink, "connect", fail)
+    monkeypatch.setattr(sending, "connect", fail)
     tunnel = opened()
     tunnel._thread.join(WAIT_S)
     with pytest.raises(TunnelError, match="a bug"):

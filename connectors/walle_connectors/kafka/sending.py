@@ -1,0 +1,117 @@
+"""The thread behind what sends records: it makes a producer, feeds it, makes another when it fails.
+
+What a failure means for the records in hand is another thing for features, whose order
+counts, and for dead letters. Alike is what stands here: a broker that is down is waited for,
+closing waits a little for what is on its way, and an error that nobody thought of is told
+to senders.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from threading import Condition, Event, Thread
+from typing import Final
+
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka.connecting import connect
+from walle_stream.errors import TunnelError, WalleError
+
+_log = logging.getLogger(__name__)
+
+CLOSE_S: Final = 2.0
+"""How long closing waits for what is on its way."""
+
+_AGAIN_S: Final = 0.5  # before another producer, when one failed
+
+
+class SendingThread[P](ABC):
+    """Base of what has senders on one side and producers on the other, one after the other.
+
+    ``_condition`` guards everything; senders, callbacks and the thread meet at it.
+    """
+
+    def __init__(self, connection: Connection, purpose: str, name: str) -> None:
+        """Begin with no producer; who inherits starts ``_thread`` when it is ready.
+
+        Args:
+            connection: Which brokers.
+            purpose: For the log and errors.
+            name: Of the thread.
+        """
+        self._connection = connection
+        self._purpose = purpose
+        self._condition = Condition()
+        self._stopped = Event()
+        self._session = 0  # counts producers
+        self._failure: WalleError | None = None  # for good: whoever sends is told
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def close(self) -> None:
+        """Wait a little for what is on its way, then close."""
+        with self._condition:
+            self._stopped.set()
+            self._condition.notify_all()
+        self._thread.join()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: WalleError) -> None:
+        with self._condition:
+            self._failure = error
+            self._condition.notify_all()
+
+    # What is another thing for each; all of it runs in the thread
+
+    def _is_needed(self) -> bool:
+        """Return whether there is a reason to connect; under the condition, never blocks."""
+        return True
+
+    @abstractmethod
+    def _make_producer(self) -> P:
+        """Make one, having looked whether a broker answers; blocks, and may raise."""
+
+    @abstractmethod
+    def _take_over(self, producer: P) -> None:
+        """Have a new one begin with what has no acknowledgement; under the condition."""
+
+    @abstractmethod
+    def _feed(self, producer: P) -> None:
+        """Hand records over until it fails or the end, and close it; blocks."""
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - senders must learn of it, whatever it is
+            _log.exception("%s failed", self._purpose)
+            self._fail(TunnelError(f"{self._purpose} failed: {said(error)}: see the log"))
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            with self._condition:
+                self._condition.wait_for(lambda: self._is_needed() or self._stopped.is_set())
+            producer = connect(
+                self._connection,
+                self._make_producer,
+                self._stopped,
+                self._purpose,
+                makes_probe=True,
+            )
+            if producer is None:
+                return
+            with self._condition:
+                self._session += 1
+                self._take_over(producer)
+            self._feed(producer)
+            self._stopped.wait(_AGAIN_S)
+
+
+def said(error: Exception) -> str:
+    """Return an error's text with its name, which libraries' own texts often lack.
+
+    Args:
+        error: Any.
+    """
+    text = str(error)
+    name = type(error).__name__
+    return text if name in text else f"{name}: {text}"

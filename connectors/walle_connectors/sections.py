@@ -1,0 +1,90 @@
+"""A pipeline's YAML as one connector's commands read it.
+
+Its own sections are checked by models, what other connectors have under theirs is their
+business: a simulator beside a tunnel over Kafka needs not be installed here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from walle_stream.spec.loader import LoadedPipeline, UnreadPackage, load_pipeline
+
+
+class AnyKeys(BaseModel):
+    """The section of another connector, as it is."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class OwnModels(Mapping[str, type[BaseModel]]):
+    """What ``load_pipeline`` takes as models: those of one connector, ``AnyKeys`` of all others."""
+
+    def __init__(
+        self,
+        connector: str,
+        *,
+        source: type[BaseModel] = AnyKeys,
+        tunnel: type[BaseModel] = AnyKeys,
+        dead_letters: type[BaseModel] = AnyKeys,
+    ) -> None:
+        """Keep them.
+
+        Args:
+            connector: Its name, by which YAML names it or an object in its module.
+            source: Of its keys under ``spec.source``.
+            tunnel: Of those under ``spec.tunnel``.
+            dead_letters: Of those under ``spec.deadLetters``.
+        """
+        self._connector = connector
+        self._source, self._tunnel, self._dead_letters = source, tunnel, dead_letters
+
+    def __getitem__(self, name: str) -> type[BaseModel]:
+        """Return the model of a section ``spec.source``."""
+        return self._source if self._is_own(name) else AnyKeys
+
+    def of_tunnel(self, name: str) -> type[BaseModel]:
+        """Return the model of a section ``spec.tunnel``.
+
+        Args:
+            name: Of its connector.
+        """
+        return self._tunnel if self._is_own(name) else AnyKeys
+
+    def of_dead_letters(self, name: str) -> type[BaseModel]:
+        """Return the model of a section ``spec.deadLetters``.
+
+        Args:
+            name: Of its connector.
+        """
+        return self._dead_letters if self._is_own(name) else AnyKeys
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names that are known: its own."""
+        return iter((self._connector,))
+
+    def __len__(self) -> int:
+        """Return one."""
+        return 1
+
+    def _is_own(self, name: str) -> bool:
+        return name == self._connector or name.startswith(f"walle_connectors.{self._connector}:")
+
+
+def load_sections(
+    file: Path, overrides: Sequence[str], models: OwnModels
+) -> LoadedPipeline[UnreadPackage]:
+    """Load a pipeline; packages among its tasks are only named.
+
+    Args:
+        file: The YAML.
+        overrides: ``a.b=c``, as ``walle run --set``.
+        models: Of the sections that are read.
+
+    Raises:
+        SpecFileError: The definition is wrong.
+    """
+    return load_pipeline(
+        file, overrides, connector_models=models, read_package=UnreadPackage.of_file
+    )

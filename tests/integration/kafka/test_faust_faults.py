@@ -1,0 +1,226 @@
+"""The cloud side when topics, brokers, disks and other workers go: all there once, or one line."""
+
+import json
+import random
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from kafka.errors import NonEmptyGroupError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from faust_truth import Truth, merged
+from faust_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.kafka,
+    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
+    pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
+]
+
+DEVICES = [f"d{number}" for number in range(16)]
+
+
+@pytest.fixture
+def cluster(address):
+    made = Cluster(address)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(cluster):
+    return cluster.topic("features")
+
+
+@pytest.fixture
+def truth(cluster, topic):
+    return Truth(cluster, topic)
+
+
+def end_of(worker):
+    """Wait for its end; return exit code and last line."""
+    code = worker.process.wait(DEADLINE_S)
+    return code, worker.output().splitlines()[-1]
+
+
+def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, truth, tmp_path):
+    with (
+        Worker(tmp_path, cluster, topic, name="one") as one,
+        Worker(tmp_path, cluster, topic, name="two") as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        for device in DEVICES:
+            truth.send(device, 100)
+        cluster.producer.flush()
+        wait_until(lambda: merged(two) > 0 or merged(one) > 0, "some features", one)
+        two.kill()
+        for device in DEVICES:
+            truth.send(device, 20)
+        truth.wait(one)
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth, tmp_path, fault):
+    with (
+        Worker(tmp_path, cluster, topic, name="one") as one,
+        Worker(tmp_path, cluster, topic, name="two") as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        for device in DEVICES:
+            truth.send(device, 100)
+        cluster.producer.flush()
+        wait_until(lambda: merged(one) > 0, "some features", one)
+        broker.kill() if fault == "kill" else broker.pause()
+        two.kill()
+        for device in DEVICES:
+            truth.send(device, 20)  # waits in the producer
+        broker.heal()
+        truth.wait(one)
+        assert one.stop() == 0
+
+
+def test_look_ups_never_answer_from_a_table_that_is_not_recovered(cluster, topic, truth, tmp_path):
+    with Worker(tmp_path, cluster, topic) as worker:
+        for device in DEVICES:
+            truth.send(device, 300)
+        worker.wait_ready()
+        truth.wait(worker)
+        assert worker.stop() == 0
+    shutil.rmtree(tmp_path / "w")
+    found = set()
+    with Worker(tmp_path, cluster, topic) as worker:
+        while "walle cloud: ready" not in worker.output():
+            assert worker.process.poll() is None, worker.output()
+            status, row = worker.get(f"/features/{DEVICES[0]}")
+            found.add((status, row["incarnations"][0]["features"] if status == 200 else None))
+            found.add((worker.get("/healthz")[0], None))
+    # 0: nobody listens yet; 200: it was recovered before it said so
+    assert found <= {(0, None), (503, None), (200, 300), (200, None)}
+
+
+def test_killed_while_it_recovers_its_table_again_and_again(cluster, topic, truth, tmp_path):
+    with Worker(tmp_path, cluster, topic) as worker:
+        for device in DEVICES:
+            truth.send(device, 200)
+        worker.wait_ready()
+        truth.wait(worker)
+    chance = random.Random(7)
+    for _ in range(4):
+        with Worker(tmp_path, cluster, topic, name="other") as worker:
+            # it listens before it has its partitions
+            wait_until(lambda worker=worker: worker.get("/healthz")[0], "its pages", worker)
+            for _ in range(chance.randint(0, 60)):
+                worker.get("/healthz")
+            truth.send(chance.choice(DEVICES), 5)
+    with Worker(tmp_path, cluster, topic, name="other") as worker:
+        worker.wait_ready()
+        truth.wait(worker)
+
+
+def test_features_that_are_too_many_bytes_for_a_row_end_no_worker(cluster, topic, tmp_path):
+    chance = random.Random(1)
+    with Worker(tmp_path, cluster, topic) as worker:
+        for number in range(1, 13):
+            value = json.dumps(chance.randbytes(150_000).hex()).encode()
+            send(cluster, topic, envelope("d", number, 0), value)
+        send(cluster, topic, envelope("e", 1, 0), b'{"n":1}')
+        cluster.producer.flush()
+        worker.wait_ready()
+        wait_until(lambda: worker.row("e"), "the other device", worker)
+        row = worker.row("d")
+        assert row["incarnations"][0]["features"] == 12
+        assert row["tasks"]["shop-ipv"][0]["sequence_number"] == 12
+        # the table's records are at the broker: nothing is left to commit
+        assert worker.stop() == 0
+
+
+def test_numbers_beyond_64_bits_and_keys_of_faust_end_no_worker(cluster, topic, tmp_path):
+    with Worker(tmp_path, cluster, topic) as worker:
+        send(cluster, topic, envelope("d", 1, 0, event_time_ms=-(10**19) + 1), b"{}")
+        send(cluster, topic, envelope("__faust\0offset__", 1, 0), b"{}")
+        send(cluster, topic, envelope("d", 1, 0), b'{"n":1}')
+        cluster.producer.flush()
+        worker.wait_ready()
+        row = wait_until(lambda: worker.row("d"), "the device", worker)
+        assert row["tasks"]["shop-ipv"][0]["feature"] == {"n": 1}
+        assert worker.get("/healthz")[1]["counts"]["refused"] == 2
+
+
+def forget_offsets(cluster, folder, topic):
+    """Do as the line says where Kafka has not deleted the topic's offsets with it."""
+    with Worker(folder, cluster, topic) as worker:
+        wait_until(
+            lambda: worker.process.poll() or "walle cloud: ready" in worker.output(), "its start"
+        )
+        if worker.process.poll() is None:
+            return
+        assert worker.process.returncode == 9
+        [line] = worker.output().splitlines()
+        assert f"of topic {topic!r} ends at 20, but group" in line
+    delete_group(cluster)
+
+
+def delete_group(cluster):
+    """As kafka-consumer-groups does; a worker that was ended is its member for some seconds."""
+
+    def is_deleted():
+        with cluster.admin() as admin:
+            try:
+                admin.delete_groups([f"walle-cloud-t-{cluster.run_id}"])
+            except NonEmptyGroupError:
+                return False
+        return True
+
+    wait_until(is_deleted, "the group to be empty")
+
+
+def test_a_topic_that_is_made_anew_under_a_worker(cluster, topic, truth, tmp_path):
+    with Worker(tmp_path, cluster, topic, "--patience", "5") as worker:
+        worker.wait_ready()
+        truth.send("d1", 100)
+        truth.wait(worker)
+        cluster.delete([topic])
+        cluster.topic(topic)
+        truth.send("d1", 20)
+        code, line = end_of(worker)
+        assert code == 14
+        assert f"topic={topic!r}" in line or f"topic {topic!r}" in line
+    forget_offsets(cluster, tmp_path, topic)
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.wait(worker)
+
+
+@pytest.mark.parametrize("is_disk_lost", [False, True])
+def test_a_table_whose_changelog_is_gone_is_one_line(cluster, topic, truth, tmp_path, is_disk_lost):
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.send("d1", 30)
+        truth.wait(worker)
+        assert worker.stop() == 0
+    cluster.delete(cluster.topics("changelog"))
+    if is_disk_lost:
+        shutil.rmtree(tmp_path / "w")
+    with Worker(tmp_path, cluster, topic) as worker:
+        code, line = end_of(worker)
+        assert code == 9
+        assert "has read 30 records" in line
+        assert len(worker.output().splitlines()) == 1
+    delete_group(cluster)
+    if not is_disk_lost:
+        with Worker(tmp_path, cluster, topic) as worker:
+            code, line = end_of(worker)
+            assert code == 6
+            assert "has more of the table than the changelog topics" in line
+        shutil.rmtree(tmp_path / "w")
+    # as the line says: the table is made anew of what the topic has
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.send("d1", 5)
+        truth.wait(worker)
