@@ -31,8 +31,8 @@ class _Serving:
         self._app = app
         self._has_tables = False
 
+        # every rebalance begins so; the signal of what was assigned may come behind the recovery
         @app.on_partitions_revoked.connect  # type: ignore[untyped-decorator]
-        @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]
         async def on_move(*_: Any, **__: Any) -> None:
             self._has_tables = False
 
