@@ -19,16 +19,18 @@ tasks="tests/integration/test_packaged_tasks.py tests/integration/test_task_comm
     tests/integration/test_on_error.py"
 kills="tests/chaos tests/integration/test_ledger.py tests/integration/test_exchange.py \
     tests/integration/test_scripted_faults.py"
-kafka_faults=$(printf 'tests/integration/kafka/test_%s.py ' \
-    chaos copies dead_letters faust source_kills tunnel_down)
+kafka_cloud=$(printf 'tests/integration/kafka/test_%s.py ' chaos faust faust_baseline faust_faults faust_tls)
+kafka_faults=$(printf 'tests/integration/kafka/test_%s.py ' copies dead_letters ray_pipeline source_kills \
+    tunnel_broker tunnel_down)
 ignored() { printf -- '--ignore=%s ' "$@"; }
 # the longest first; what follows a job's name are arguments of pytest, without spaces in them
 jobs=(
+    "kafka-cloud: $kafka_cloud"
     "ray: $ray"
     "other: (the same tests of VMs, actors and kills on the other Python)"
     "units: tests/unit tests/conformance"
     "kafka-faults: $kafka_faults"
-    "kafka: tests/integration/kafka $(ignored $kafka_faults)"
+    "kafka: tests/integration/kafka $(ignored $kafka_cloud $kafka_faults)"
     "kills: $kills --ignore=tests/chaos/test_ray_kills.py"
     "integration: tests/integration $(ignored tests/integration/kafka $ray $tasks $kills)"
     "tasks: $tasks"

@@ -46,7 +46,7 @@ def test_that_of_a_run_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("file", "File exists"), ("file/below", "Not a directory"), ("\0", "embedded null")],
+    [("file", "File exists"), ("file/below", "Not a directory"), ("\0", "mkdir: embedded null")],
 )
 def test_what_cannot_be_a_folder_is_said(tmp_path, name, reason):
     (tmp_path / "file").touch()
