@@ -17,13 +17,14 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.actors.dead_letters import event_dead_letter, without_large_numbers
+from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.places import origin_of
 from walle_stream.actors.recovery import recover
 from walle_stream.actors.runs import Done, FailurePolicy, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
@@ -123,6 +124,7 @@ class PartitionHost:
         self.number = number
         self.latencies = Latencies()
         self.run_events = 0
+        self._last_place = ""  # the last record that was read and committed
         self._plan = plan
         self._pool = pool
         self._open_rows = open_rows
@@ -211,7 +213,7 @@ class PartitionHost:
     def _begin(self) -> Turn:
         head = _copied(self._head)
         self._machine.number = head.next_batch
-        return Turn(head, self.offset, self._machine.watermark_ms)
+        return Turn(head, self.offset, self._machine.watermark_ms, self._last_place)
 
     def _take(self, turn: Turn, delivery: Delivery) -> None:
         machine, rows, batch = self._machine, self._opened(), delivery.batch
@@ -222,19 +224,24 @@ class PartitionHost:
         turn.parts.append(delivery.part)
         for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
-        exits = machine.counts.page_sequences
-        turn.runs += machine.handle(events, is_end=batch.is_end)
+        exits, late = machine.counts.page_sequences, len(machine.late_events)
+        woken = machine.handle(events, is_end=batch.is_end)
+        turn.places.add(len(turn.runs), len(woken), delivery.part, batch.origins)
+        turn.runs += woken
         exits = machine.counts.page_sequences - exits
         if exits:
             turn.exits.append((delivery.delivered_ms, exits))
         turn.add(batch, len(events))
+        turn.dead_letters += [
+            event_dead_letter(event, origin_of(event, events, batch.origins))
+            for event in machine.late_events[late:]
+        ]
 
     def _complete(self, turn: Turn, inbound: Inbound) -> None:
         machine, head = self._machine, turn.head
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
-        turn.dead_letters.extend(event_dead_letter(event) for event in machine.late_events)
-        done = self._runs.run(runs, self._doubt) if runs else Done()
+        done = self._runs.run(runs, self._doubt, turn.places) if runs else Done()
         head.counters.task_runs += len(runs)
         head.counters.task_failures += done.failures
         turn.dead_letters += done.dead_letters
@@ -265,6 +272,7 @@ class PartitionHost:
         self._put_devices(turn)
         frames = self._commit(turn, records, bodies)
         self._doubt.commit(turn.events, head)
+        self._last_place = turn.places.last
         for frame in frames:
             self._session.offer(*frame)
         if self._letters is not None:
@@ -439,13 +447,11 @@ def _copied(head: PartitionHead) -> PartitionHead:
 
 def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:
     # the events of a batch as the journal has them; the batch lets them go
-    events, batch.events = batch.events, []
     try:
-        return events, encode_events(events)
+        part = encode_events(batch.events)
     except OverflowError:
         # JSON knows no bounds, what is stored does
-        events, letters = without_large_numbers(events)
-        batch.dead_letters += letters
-        batch.counts.accepted_rows -= len(letters)
-        batch.counts.dead_letter_rows += len(letters)
+        events = set_large_numbers_aside(batch)
         return events, encode_events(events)
+    events, batch.events = batch.events, []
+    return events, part

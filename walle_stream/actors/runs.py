@@ -16,6 +16,7 @@ import msgspec
 from walle_stream.actors.dead_letters import run_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.places import Places
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter
@@ -88,27 +89,38 @@ class TaskRuns:
         self._on_error = on_error
         self._wait = wait or Flag().wait
 
-    def run(self, runs: Sequence[RunTask], doubt: Doubt) -> Done:
+    def run(self, runs: Sequence[RunTask], doubt: Doubt, places: Places | None = None) -> Done:
         """Run tasks, a call per task; state changes go into the commit at hand.
 
         Args:
             runs: Woken by the turn.
             doubt: Of the partition.
+            places: Of the turn, for letters of runs that fail.
 
         Raises:
             WalleError: VMs failed; nothing may be committed.
         """
         done = Done()
+        failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
         doubt.take()
         for task, by_device in _by_task(runs).items():
-            self._run_task(task, by_device, done, is_doubtful=doubt.is_doubtful)
+            failed += self._run_task(task, by_device, done, is_doubtful=doubt.is_doubtful)
         crash_point("vm.after")
+        if failed:
+            indices = {id(run): index for index, run in enumerate(runs)}
+            done.dead_letters += [
+                run_dead_letter(
+                    run, result, tried, places.of_run(indices[id(run)], run) if places else ""
+                )
+                for run, result, tried in failed
+            ]
         return done
 
     def _run_task(
         self, task: str, by_device: dict[str, list[RunTask]], done: Done, *, is_doubtful: bool
-    ) -> None:
+    ) -> list[tuple[RunTask, RunResult, int]]:
+        """Run one task; returns the runs that leave a letter, with how often they were tried."""
         on_error = self._on_error.get(task) or FailurePolicy()
         states_of = self._states.of_task(task)
         groups: list[DeviceGroup] = [
@@ -125,6 +137,7 @@ class TaskRuns:
             again = _Again(self._pool, task, on_error, self._wait, is_doubtful=is_doubtful)
             found = again.run(groups, found, attempts)
         changed: dict[str, dict[str, bytes | None]] = {}
+        failed = []
         for given, group in zip(groups, found, strict=True):
             device_id, state, _ = given
             if group.state:
@@ -144,8 +157,9 @@ class TaskRuns:
                 tried = attempts.get((device_id, index), result.error != _NO_RUN)
                 _log_failure(run, result, int(tried))
                 if on_error.leaves_letter:
-                    done.dead_letters.append(run_dead_letter(run, result, int(tried)))
+                    failed.append((run, result, int(tried)))
         self._rows.put_task_states(task, changed)
+        return failed
 
 
 class _Lane:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from walle_stream.actors.ledger import RawRows
+from walle_stream.actors.places import Places
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter, SourceBatch
 from walle_stream.wire.rows import PartitionHead
@@ -45,25 +46,30 @@ class Turn:
         "head",
         "offset",
         "parts",
+        "places",
         "raw",
         "runs",
         "taken",
         "watermark_ms",
     )
 
-    def __init__(self, head: PartitionHead, offset: bytes | None, watermark_ms: int) -> None:
+    def __init__(
+        self, head: PartitionHead, offset: bytes | None, watermark_ms: int, place: str = ""
+    ) -> None:
         """Begin.
 
         Args:
             head: The last commit's, copied: it becomes this one's.
             offset: Of the last commit.
             watermark_ms: Of the partition.
+            place: The last record that was read before, where the source names records.
         """
         self.head = head
         self.offset = offset
         self.watermark_ms = watermark_ms  # before it
         self.taken = self.events = 0
         self.parts: list[bytes] = []
+        self.places = Places(place)
         self.runs: list[RunTask] = []
         self.dead_letters: list[DeadLetter] = []
         self.exits: list[tuple[float, int]] = []

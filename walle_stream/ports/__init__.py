@@ -13,6 +13,7 @@ from walle_stream.ports.letters import (
 )
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
 from walle_stream.ports.source import (
+    Origins,
     Placement,
     PlacingSource,
     Source,
@@ -34,6 +35,7 @@ __all__ = [
     "DownlinkSender",
     "Holds",
     "KeptLetter",
+    "Origins",
     "Placement",
     "PlacingSource",
     "RecordReturn",

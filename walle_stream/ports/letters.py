@@ -27,6 +27,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """One line for a person."""
     origin: str
     """Where it came from: ``file.csv:17``, or ``device@position`` in a stream."""
+    place: str = ""
+    """The record of the source that it is of, ``topic[partition]@offset``, where ``origin`` says
+    something else: of the event that woke a failed run."""
     device_id: str = ""
     task: str = ""
     error: str = ""

@@ -1,7 +1,7 @@
 """Where events come from: a source, its readers, and who has which partition."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +22,23 @@ class SourceCounts(msgspec.Struct):
     dead_letter_rows: int = 0
     raw_bytes: int = 0
     """Bytes of the rows as the source had them (uncompressed)."""
+
+
+class Origins(NamedTuple):
+    """Which record of the source each event of a batch came in."""
+
+    source: str
+    """A topic's partition: ``topic[3]``."""
+    numbers: Sequence[int]
+    """By event: the offset."""
+
+    def of(self, index: int) -> str:
+        """Return the record of an event, as dead letters name it.
+
+        Args:
+            index: Of the event in its batch.
+        """
+        return f"{self.source}@{self.numbers[index]}"
 
 
 class SourceBatch(msgspec.Struct):
@@ -46,6 +63,8 @@ class SourceBatch(msgspec.Struct):
     arrived_ms: float | None = None
     """Monotonic clock (``walle_stream.clock``) when the oldest of the events arrived at the
     source, from which latencies count; None where that is when the batch is handed over."""
+    origins: Origins | None = None
+    """Of the events, for dead letters; None where the source has no such names."""
 
 
 class SourceReader(Protocol):

@@ -41,11 +41,11 @@ class Job:
         self.folder, self.topics, self.address = folder, topics, address
         self.data_dir, self.file = folder / "d", folder / "p.yaml"
         self.source, self.letters = topics.make(2), topics.make(3)
-        topics.write(self.source, list(self._rows()))
+        topics.write(self.source, list(self.written()))
         (folder / "t.py").write_text(SCRIPT)
         self.write()
 
-    def _rows(self):
+    def written(self):
         for number in range(60):
             device, page = f"d{number % 7}", "broken" if number % 20 == 5 else "page"
             given = {"page_id": page, "page_instance": str(number)}
@@ -158,6 +158,16 @@ def expected_origins(job):
     return found
 
 
+def failing_exits(job):
+    """Return the records that wake the runs that fail: as they were written, by partition."""
+    offsets, found = collections.Counter(), []
+    for _, value, partition, *_ in job.written():
+        if isinstance(value, dict) and (value["page_id"], value["kind"]) == ("broken", "page_exit"):
+            found.append(f"{job.source}[{partition}]@{offsets[partition]}")
+        offsets[partition] += 1
+    return sorted(found)
+
+
 def check(job):
     kept = job.kept
     refused = {
@@ -169,6 +179,13 @@ def check(job):
     assert [(each.attempts, each.error, each.holds) for each in failed] == [
         (2, "KeyError", "page")
     ] * 3
+    # the record behind which they ran: their events may have waited for their devices' order
+    for place, exit_at in zip(
+        sorted(each.place for each in failed), failing_exits(job), strict=True
+    ):
+        (lane, offset), (lane_of_exit, least) = place.split("@"), exit_at.split("@")
+        assert lane == lane_of_exit
+        assert int(offset) >= int(least)
     assert len(kept) == len(expected) + 3
     counters = run_state(job.data_dir).counters
     assert (counters.dead_letter_rows, counters.task_failures) == (len(expected), 3)

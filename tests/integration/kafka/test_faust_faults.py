@@ -210,11 +210,9 @@ def delete_group(cluster):
 
     def is_deleted():
         with cluster.admin() as admin:
-            try:
-                admin.delete_groups([f"walle-cloud-t-{cluster.run_id}"])
-            except NonEmptyGroupError:
-                return False
-        return True
+            [answer] = admin.delete_groups([f"walle-cloud-t-{cluster.run_id}"]).values()
+        assert answer in {"OK", NonEmptyGroupError.__name__}
+        return answer == "OK"
 
     wait_until(is_deleted, "the group to be empty")
 

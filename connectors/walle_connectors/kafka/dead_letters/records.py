@@ -13,7 +13,8 @@ dead letter queues name theirs (KIP-298, KIP-1034), under a prefix of ours::
     __walle.errors.message       one line for a person
     __walle.errors.exception     class of the exception, where there was one
     __walle.errors.origin        where it came from: topic[partition]@offset, file:line, ...
-    __walle.errors.topic, .partition, .offset    the same in parts, where it was a topic
+    __walle.errors.topic, .partition, .offset    the record of the source, where that is a topic:
+                                 of a failed run the one that woke it
     __walle.errors.device        the device, where it is known
     __walle.errors.task          the task whose run failed
     __walle.errors.attempts      how often it ran; 0 for what is no run
@@ -89,7 +90,7 @@ def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
         "digest": letter.digest,
         "size": str(letter.size_bytes),
     }
-    found = _ORIGIN.fullmatch(letter.origin)
+    found = _ORIGIN.fullmatch(letter.place or letter.origin)
     if found is not None:
         fields |= dict(zip(("topic", "partition", "offset"), found.groups(), strict=True))
     if len(value) < letter.size_bytes or (value and not kept.is_whole):
@@ -127,10 +128,12 @@ def decode_letter(
     if route not in _ROUTES or holds not in _CONTENTS:
         raise EnvelopeError(f"a {_WHAT} has a header route or holds that means nothing")
     record = value or b""
+    origin, place = _lenient(found, "origin"), _place(found)
     letter = DeadLetter(
         route=cast("DeadLetterRoute", route),
         reason=_lenient(found, "message"),
-        origin=_lenient(found, "origin"),
+        origin=origin,
+        place="" if place == origin else place,
         device_id=found.text(PREFIX + "device", ""),
         task=found.text(PREFIX + "task", ""),
         error=_lenient(found, "exception"),
@@ -184,6 +187,13 @@ def _check_version(found: FoundHeaders) -> None:
             f"a {_WHAT} has layout version {(given or b'none').decode(errors='replace')}, this "
             f"side reads {LETTER_VERSION}: use the version of walle_stream that wrote it"
         )
+
+
+def _place(found: FoundHeaders) -> str:
+    topic = _lenient(found, "topic")
+    if not topic:
+        return ""
+    return f"{topic}[{_lenient(found, 'partition')}]@{_lenient(found, 'offset')}"
 
 
 def _lenient(found: FoundHeaders, name: str) -> str:

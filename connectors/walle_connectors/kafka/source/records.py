@@ -14,7 +14,7 @@ from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.event_text import BAD_TIME, DECODE_ERRORS, decode_problem
 from walle_connectors.kafka.source.fetching import Record, Records
 from walle_stream.events import Event, Kind
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetter, DeadLetterRoute, Origins, SourceBatch, SourceCounts
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _DEVICES_CACHED: Final = 262_144
@@ -73,13 +73,14 @@ class BatchMaker:
             arrived_ms: When they arrived.
         """
         letters: list[DeadLetter] = []
-        events = self._decode_all(records)
+        events, offsets = self._decode_all(records), records.offsets
         if events is None:
-            events = []
+            events, offsets = [], list[int]()
             for record in starmap(Record, zip(*records, strict=True)):
                 found = self._decode(record)
                 if isinstance(found, Event):
                     events.append(found)
+                    offsets.append(record.offset)
                 else:
                     letters.append(self._letter(partition, record, found))
         count = len(records.values)
@@ -99,6 +100,7 @@ class BatchMaker:
             size_bytes=count * _ROW_BYTES + raw_bytes,
             raw=b"\n".join([*values, b""]) if keeps_raw and values else None,
             arrived_ms=arrived_ms,
+            origins=Origins(f"{self._topic}[{partition}]", offsets),
         )
 
     def _decode_all(self, records: Records) -> list[Event] | None:

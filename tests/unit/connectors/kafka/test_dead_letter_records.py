@@ -86,6 +86,15 @@ def test_headers_say_what_happened_and_where():
     assert "cut" not in headers
 
 
+def test_the_record_behind_a_failed_run_is_told_in_parts():
+    given = kept(origin="d7@4", place="raw.events[3]@17", route="task", holds="page")
+    record = encode_letter(given, 1_000)
+    headers = headers_of(record)
+    assert (headers["topic"], headers["partition"], headers["offset"]) == ("raw.events", "3", "17")
+    assert headers["origin"] == "d7@4"
+    assert decode_letter(record.value, record.headers).letter.place == "raw.events[3]@17"
+
+
 def test_an_origin_that_is_no_topic_has_no_parts():
     assert "topic" not in headers_of(encode_letter(kept(origin="feed.csv:3"), 1_000))
 

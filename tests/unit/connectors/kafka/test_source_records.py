@@ -63,6 +63,9 @@ def test_one_wrong_record_is_refused_alone(give, bad, route, words, device):
     assert words in letter.reason
     assert [event.uid for event in batch.events] == ["0", "2"]
     assert (batch.counts.source_rows, batch.counts.dead_letter_rows) == (3, 1)
+    offsets = (give(uid="0").offset, give(uid="2").offset)
+    assert batch.origins == ("raw[3]", list(offsets))
+    assert batch.origins.of(1) == f"raw[3]@{offsets[1]}"
 
 
 def test_line_ends_in_values_are_nobodys_business():
