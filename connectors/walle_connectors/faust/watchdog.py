@@ -32,6 +32,7 @@ PATIENCE_MS_DEFAULT: Final = 60_000
 """How long there may be lag without progress."""
 
 _ASK_S: Final = 5.0
+_READ_MS: Final = 200
 
 
 class Place(NamedTuple):
@@ -163,7 +164,9 @@ class Watchdog:
                 try:
                     async with asyncio.timeout(_ASK_S):
                         if consumer is None:
-                            consumer = await connect(self._part)
+                            consumer = await connect(
+                                self._part, auto_offset_reset="earliest", enable_auto_commit=False
+                            )
                         problem = await self._look_at_topic(consumer)
                         self.places = await self._look(consumer)
                 except (KafkaError, TunnelError, OSError, TimeoutError) as error:
@@ -209,6 +212,10 @@ class Watchdog:
             waiting = len(mine._acked[tp])  # noqa: SLF001 - see above
             # behind what was fetched, or with fetched records that are not yet committed
             is_behind = position is None or position < end or committed < read
+            if not is_behind and read <= committed < end:
+                # it was fetched, and nobody was given it: Faust drops what comes while partitions
+                # move. Or the last offsets are of no record, but of transactions
+                is_behind = await _has_record(consumer, tp, committed)
             places[tp] = Place(committed + read + waiting + recovered, is_behind)
         return places
 
@@ -228,6 +235,13 @@ class Watchdog:
             silent_ms = monotonic_ms() - self._beat_ms
             if silent_ms > 2 * self._patience_ms:
                 self._end(f"the event loop did not turn for {silent_ms / 1000:.0f} s")
+
+
+async def _has_record(consumer: Any, place: Any, offset: int) -> bool:
+    asked = TopicPartition(place.topic, place.partition)
+    consumer.assign([asked])
+    consumer.seek(asked, offset)
+    return bool(await consumer.getmany(asked, timeout_ms=_READ_MS, max_records=1))
 
 
 def end_process(reason: str) -> None:

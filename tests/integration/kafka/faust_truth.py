@@ -32,7 +32,7 @@ class Truth:
 
     def wait(self, worker):
         """Wait until the table has all of it, and compare."""
-        self.cluster.producer.flush()
+        self.cluster.flush()
         for device, (digest, count) in self.devices.items():
             row = wait_until(
                 lambda device=device, count=count: at_least(worker, device, count),

@@ -41,7 +41,9 @@ def wait_until(condition, what, worker=None):
         found = condition()
         if found:
             return found
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for {what}"
+        if time.monotonic() >= deadline:
+            told = worker and (worker.get("/healthz"), worker.output()[-2_000:])
+            raise AssertionError(f"waited {DEADLINE_S} s for {what}: {told}")
         if worker is not None:
             assert worker.process.poll() is None, worker.output()
         time.sleep(0.05)
@@ -54,6 +56,7 @@ class Cluster:
         from kafka import KafkaProducer
 
         self.address = address
+        self.sent = []  # futures
         self.run_id = uuid.uuid4().hex[:10]
         self.producer = KafkaProducer(
             bootstrap_servers=address,
@@ -82,6 +85,13 @@ class Cluster:
         with self.admin() as admin:
             admin.delete_topics(names)
         wait_until(lambda: not set(names) & set(self.topics()), "the topics to be gone")
+
+    def flush(self):
+        """Wait until all that was sent is in its topic."""
+        self.producer.flush()
+        for each in self.sent:
+            each.get(0)
+        self.sent.clear()
 
     @contextmanager
     def admin(self):
@@ -118,7 +128,9 @@ def send(cluster, topic, made, value, partition=None):
     """Send a record to the partition that its envelope says, or to another."""
     key, body, headers = encode_record(made, value)
     place = made.partition if partition is None else partition
-    return cluster.producer.send(topic, key=key, value=body, headers=headers, partition=place)
+    sent = cluster.producer.send(topic, key=key, value=body, headers=headers, partition=place)
+    cluster.sent.append(sent)
+    return sent
 
 
 def free_port():

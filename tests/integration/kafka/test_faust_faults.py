@@ -74,8 +74,9 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth, tmp_path, fault):
+    patience = ("--patience", "10")
     with (
-        Worker(tmp_path, cluster, topic, name="one") as one,
+        Worker(tmp_path, cluster, topic, *patience, name="one") as one,
         Worker(tmp_path, cluster, topic, name="two") as two,
     ):
         one.wait_ready()
@@ -89,8 +90,25 @@ def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth,
         for device in DEVICES:
             truth.send(device, 20)  # waits in the producer
         broker.heal()
+        if not stalls(truth, one):
+            assert one.stop() == 0
+            return
+    with Worker(tmp_path, cluster, topic, name="one") as one:
         truth.wait(one)
-        assert one.stop() == 0
+
+
+def stalls(truth, worker):
+    """Wait for all features; true where the watchdog ended the worker before.
+
+    Faust sometimes drops what it fetches while partitions move; started again it reads on.
+    """
+    try:
+        truth.wait(worker)
+    except AssertionError:
+        if worker.process.poll() != 14:
+            raise
+        return True
+    return False
 
 
 def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, truth, tmp_path):

@@ -81,6 +81,10 @@ def test_the_end_is_one_line_and_an_exit_code_of_its_own():
     assert done.stderr == "walle: no progress: the process ends, start it again and it goes on\n"
 
 
+LAST_RECORD = 8
+"""Behind it are offsets of no record."""
+
+
 class Stub:
     """Makes Faust apps that stand at one offset."""
 
@@ -124,10 +128,19 @@ def broker(monkeypatch):
         async def end_offsets(self, asked):
             return dict.fromkeys(asked, 10)
 
+        def assign(self, asked):
+            assert asked == [watchdog.TopicPartition("t", 0)]
+
+        def seek(self, _place, offset):
+            self.offset = offset
+
+        async def getmany(self, place, **_):
+            return {place: ["a record"]} if self.offset < LAST_RECORD else {}
+
         async def stop(self):
             pass
 
-    async def connect(_part):
+    async def connect(_part, **_):
         return Consumer()
 
     monkeypatch.setattr(watchdog, "connect", connect)
@@ -210,13 +223,23 @@ def test_a_worker_without_partitions_is_ended_if_nobody_has_them(
     assert [True for reason in reasons if "records waiting in" in reason] == [True] * is_ended
 
 
+@pytest.mark.parametrize("committed", [None, 5])
+def test_records_that_were_fetched_and_given_to_nobody_are_noticed(broker, committed):
+    (reason,) = run(Stub.app(committed=committed, read=committed, position=10), 60)
+    assert "no progress for" in reason
+
+
+def test_offsets_of_no_record_are_not_waited_for(broker):
+    assert run(Stub.app(committed=8, read=7, position=10), 0.3) == []
+
+
 def test_a_worker_whose_topic_was_made_anew_is_ended(broker):
     (reason,) = run(Stub.app(committed=12, read=11, position=0), 60)
     assert "made anew" in reason
 
 
 def test_a_broker_that_does_not_answer_is_no_stall(monkeypatch):
-    async def connect(_part):
+    async def connect(_part, **_):
         raise watchdog.TunnelError("away")
 
     monkeypatch.setattr(watchdog, "connect", connect)
