@@ -7,7 +7,7 @@ what is before them when the tables are gone, and drops a new topic's records up
 import logging
 from collections.abc import Mapping
 
-from walle_stream.errors import TunnelError
+from walle_stream.errors import CloudStalledError, TunnelError
 
 _log = logging.getLogger(__name__)
 
@@ -80,3 +80,55 @@ def check_offsets(
 
 def _delete(group: str) -> str:
     return f"delete the group {group!r} (kafka-consumer-groups --delete --group {group})"
+
+
+class ReadOrder:
+    """Looks whether every record of a topic is given to us: Faust drops some while partitions move.
+
+    It would then commit what comes behind them. For topics that are written without transactions
+    and are not compacted, as devices' features are: their offsets have no holes. Pure.
+    """
+
+    def __init__(self, topic: str) -> None:
+        """Begin before any record.
+
+        Args:
+            topic: For messages.
+        """
+        self._topic = topic
+        self._next: dict[int, int] = {}
+
+    def takes(self, partition: int, offset: int, committed: int | None) -> bool:
+        """Take a record, unless others may be missing before it.
+
+        Args:
+            partition: Of the topic.
+            offset: The record's.
+            committed: What the group reads next, as far as is known; None for nothing yet.
+        """
+        known = self._next.get(partition)
+        if known is None and committed is None:
+            return False
+        if offset > max(known or 0, committed or 0):
+            return False
+        self._next[partition] = offset + 1
+        return True
+
+    def expect(self, partition: int, offset: int, first: int) -> None:
+        """Take a record that ``takes`` did not, if nothing before it is left in the topic.
+
+        Args:
+            partition: Of the topic.
+            offset: The record's.
+            first: Where the partition begins.
+
+        Raises:
+            CloudStalledError: Records were passed over; nothing behind them is committed.
+        """
+        if offset > max(first, self._next.get(partition, 0)):
+            raise CloudStalledError(
+                f"records before offset {offset} of partition {partition} of topic "
+                f"{self._topic!r} were passed over while partitions moved: the process ends, start "
+                "it again and it reads them"
+            )
+        self._next[partition] = offset + 1

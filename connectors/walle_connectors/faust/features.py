@@ -22,6 +22,7 @@ from walle_connectors.faust.apps import (
     make_table,
     make_topic,
 )
+from walle_connectors.faust.continuity import ReadOrder
 from walle_connectors.faust.device_row import is_older_row
 from walle_connectors.faust.merging import KEEP_DEFAULT, Merger, latest_epoch
 from walle_connectors.faust.preflight import Tables, TopicShape
@@ -72,6 +73,7 @@ def make_features_app(
         app, TABLES[1], shape, lambda one, other: latest_epoch(one) < latest_epoch(other)
     )
     merger = Merger(devices, epochs, keep)
+    order = ReadOrder(pipeline.features.topic)
 
     @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]
     async def on_assigned(*_: Any, **__: Any) -> None:
@@ -82,6 +84,7 @@ def make_features_app(
         async for event in stream.noack().events():
             message = event.message
             try:
+                await _expect_next(app, order, message)
                 headers: Any = message.headers or ()
                 merger.merge(message.partition, message.key, message.value, headers, message.offset)
             except EnvelopeError as error:
@@ -93,6 +96,14 @@ def make_features_app(
             ack_when_sent(app, event)
 
     return FeaturesApp(app, devices, merger)
+
+
+async def _expect_next(app: Any, order: ReadOrder, message: Any) -> None:
+    # where a partition begins is asked only if something seems to be missing
+    committed = app.consumer._committed_offset[message.tp]  # noqa: SLF001 - in no public attribute
+    if not order.takes(message.partition, message.offset, committed):
+        first = (await app.consumer.earliest_offsets(message.tp))[message.tp]
+        order.expect(message.partition, message.offset, first)
 
 
 def refuse(message: Any, error: EnvelopeError) -> None:
