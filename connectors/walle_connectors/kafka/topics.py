@@ -1,5 +1,6 @@
 """Topics: what a pipeline needs of them, what the cluster has, and making what is missing."""
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,11 +11,14 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorization
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.admin import admin_client, refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TopicError
 
 BATCH_OVERHEAD_BYTES: Final = 512
 """Room that a batch of one record needs beside it."""
 
+_SEEN_MS: Final = 1_000  # so long a broker may not know yet of a topic that was just made
+_AGAIN_S: Final = 0.1
 _SETTINGS: Final = ("min.insync.replicas", "max.message.bytes", "retention.ms", "cleanup.policy")
 
 
@@ -68,7 +72,11 @@ def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> None:
         BrokerUnreachableError: No broker answers.
         TopicError: One is missing or has another number of partitions.
     """
+    deadline_ms = monotonic_ms() + _SEEN_MS
     found = find_topics(connection, needed)
+    while any(each.name not in found for each in needed) and monotonic_ms() < deadline_ms:
+        time.sleep(_AGAIN_S)
+        found = find_topics(connection, needed)
     for each in needed:
         problem = topic_problem(each, found.get(each.name))
         if problem:
