@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,13 +54,20 @@ def end_of(worker):
     return code, worker.output().splitlines()[-1]
 
 
-def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, truth, tmp_path):
+@contextmanager
+def two_workers(folder, cluster, topic):
+    """Begin two workers; the first ends soon where it stands still."""
     with (
-        Worker(tmp_path, cluster, topic, *PATIENCE, name="one") as one,
-        Worker(tmp_path, cluster, topic, name="two") as two,
+        Worker(folder, cluster, topic, *PATIENCE, name="one") as one,
+        Worker(folder, cluster, topic, name="two") as two,
     ):
         one.wait_ready()
         two.wait_ready()
+        yield one, two
+
+
+def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, truth, tmp_path):
+    with two_workers(tmp_path, cluster, topic) as (one, two):
         for device in DEVICES:
             truth.send(device, 100)
         cluster.producer.flush()
@@ -79,12 +86,7 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth, tmp_path, fault):
-    with (
-        Worker(tmp_path, cluster, topic, *PATIENCE, name="one") as one,
-        Worker(tmp_path, cluster, topic, name="two") as two,
-    ):
-        one.wait_ready()
-        two.wait_ready()
+    with two_workers(tmp_path, cluster, topic) as (one, two):
         for device in DEVICES:
             truth.send(device, 100)
         cluster.producer.flush()
