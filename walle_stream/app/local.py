@@ -226,7 +226,8 @@ class LocalRun:
             pulls.append(Pull(reader, host.tell))
             host.tell(pulls[-1])
         for pull in pulls:
-            while not pull.done.wait(0.1):
+            is_done = False
+            while not is_done:  # once at least: a short run is looked after, too
                 self.run_events = sum(each.events for each in pulls)
                 for host in self._hosts:
                     if not host.is_alive:
@@ -235,6 +236,7 @@ class LocalRun:
                 if self._stop.is_set():
                     for each in pulls:
                         each.stop.set()
+                is_done = pull.done.wait(0.1)
         self.run_events = sum(pull.events for pull in pulls)
         self._is_ended = any(pull.is_ended for pull in pulls)
 

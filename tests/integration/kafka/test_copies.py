@@ -2,10 +2,13 @@
 
 import time
 import uuid
+from contextlib import contextmanager
 
 import pytest
 
 pytest.importorskip("kafka", reason="the extra `kafka` is not installed")
+
+from kafka.errors import KafkaTimeoutError
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from walle_stream.testing.broker import wait_until
@@ -22,25 +25,37 @@ def name(cluster):
     return name
 
 
+@contextmanager
 def producer_of(cluster, **options):
-    return KafkaProducer(
+    producer = KafkaProducer(
         **cluster.options(),
         request_timeout_ms=5_000,
-        delivery_timeout_ms=120_000,
+        # shorter than `await_all` waits: what fails there did not even expire
+        delivery_timeout_ms=90_000,
         reconnect_backoff_max_ms=500,
         # many small batches: order among them is what is at stake
         batch_size=500,
         **options,
     )
+    try:
+        yield producer
+    finally:
+        # one that is collected while it works warns in another test
+        producer.close(timeout=5)
 
 
 def send(producer, name, numbers):
     return [producer.send(name, b"%d" % number, partition=0) for number in numbers]
 
 
-def await_all(sent):
-    for each in sent:
-        each.get(timeout=120)
+def await_all(cluster, name, sent):
+    for count, each in enumerate(sent):
+        try:
+            each.get(timeout=120)
+        except KafkaTimeoutError as error:
+            error.add_note(f"{count} of {len(sent)} arrived; leader {cluster.leader_of(name)}")
+            error.add_note(cluster.describe())
+            raise
 
 
 def read_all(cluster, name):
@@ -68,32 +83,30 @@ def read_all(cluster, name):
 
 @pytest.mark.parametrize("fault", ["kill", "pause", "cut"])
 def test_all_copies_and_idempotence_lose_double_and_reorder_nothing(cluster, name, fault):
-    producer = producer_of(cluster, acks="all", enable_idempotence=True)
-    await_all(send(producer, name, range(COUNT)))
-    leader = cluster.leader_of(name)
-    getattr(cluster, fault)(leader)
-    sent = send(producer, name, range(COUNT, 2 * COUNT))
-    assert cluster.await_leader(name, other_than=leader) != leader
-    sent += send(producer, name, range(2 * COUNT, 3 * COUNT))
-    await_all(sent)
-    cluster.heal()
-    cluster.await_copies(name)
-    producer.close(timeout=5)
+    with producer_of(cluster, acks="all", enable_idempotence=True) as producer:
+        await_all(cluster, name, send(producer, name, range(COUNT)))
+        leader = cluster.leader_of(name)
+        getattr(cluster, fault)(leader)
+        sent = send(producer, name, range(COUNT, 2 * COUNT))
+        assert cluster.await_leader(name, other_than=leader) != leader
+        sent += send(producer, name, range(2 * COUNT, 3 * COUNT))
+        await_all(cluster, name, sent)
+        cluster.heal()
+        cluster.await_copies(name)
     assert read_all(cluster, name) == [*range(3 * COUNT)]
 
 
 def test_the_leader_alone_loses_what_it_acknowledged_in_a_split(cluster, name):
     """The control: the same split, seen by a producer that asks for one copy, is not survived."""
-    producer = producer_of(cluster, acks=1, enable_idempotence=False)
-    await_all(send(producer, name, range(COUNT)))
-    # consumers see what the copies have: a leader's word is not enough even before the split
-    wait_until(lambda: len(read_all(cluster, name)) == COUNT, "the copies of what was sent")
-    leader = cluster.leader_of(name)
-    cluster.cut(leader)
-    cluster.await_leader(name, other_than=leader)
-    # it was not told of the new leader, and the old one still says yes
-    await_all(send(producer, name, range(COUNT, 2 * COUNT)))
-    producer.close(timeout=5)
+    with producer_of(cluster, acks=1, enable_idempotence=False) as producer:
+        await_all(cluster, name, send(producer, name, range(COUNT)))
+        # consumers see what the copies have: a leader's word is not enough even before the split
+        wait_until(lambda: len(read_all(cluster, name)) == COUNT, "the copies of what was sent")
+        leader = cluster.leader_of(name)
+        cluster.cut(leader)
+        cluster.await_leader(name, other_than=leader)
+        # it was not told of the new leader, and the old one still says yes
+        await_all(cluster, name, send(producer, name, range(COUNT, 2 * COUNT)))
     cluster.heal()
     cluster.await_copies(name)
     lost = set(range(2 * COUNT)) - set(read_all(cluster, name))

@@ -167,6 +167,13 @@ class Cluster:
         partitions = described[0].get("partitions", []) if described else []
         return partitions[0] if partitions else {}
 
+    def describe(self) -> str:
+        """Return a line for each broker: whether it runs, and the end of its log."""
+        return "\n".join(
+            with_log(f"broker {number} {'runs' if node.is_running else 'has ended'}", node)
+            for number, node in self._nodes.items()
+        )
+
     # Faults
 
     def kill(self, number: int) -> None:

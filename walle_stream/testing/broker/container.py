@@ -127,7 +127,7 @@ def find_image(wanted: str = "") -> str:
         raise BrokerMissingError(f"{error.name} is not installed") from error
     client = _engine(docker)
     try:
-        _remove_orphans(client)
+        _remove_orphans(client, docker.errors.APIError)
         return _image_of(client, docker.errors.DockerException, wanted)
     finally:
         client.close()
@@ -161,16 +161,19 @@ def _image_of(client: Any, failure: type[Exception], wanted: str) -> str:
     return names[-1]
 
 
-def _remove_orphans(client: Any) -> None:
+def _remove_orphans(client: Any, failure: type[Exception]) -> None:
     """Remove the containers of test processes of this machine that are gone."""
-    for container in client.containers.list(all=True, filters={"label": _LABEL}):
+    labelled = {"label": _LABEL}
+    for container in client.containers.list(all=True, filters=labelled, ignore_removed=True):
         host, _, process = container.labels[_LABEL].partition(":")
         if host != socket.gethostname() or not process.isdigit():
             continue
         try:
             os.kill(int(process), 0)
         except ProcessLookupError:
-            container.remove(force=True)
+            # other test processes may be removing it, too
+            with suppress(failure):
+                container.remove(force=True)
         except PermissionError:
             pass  # somebody else's, and alive
 

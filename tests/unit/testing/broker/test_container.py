@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -56,14 +57,18 @@ def test_containers_of_processes_that_are_gone_are_removed():
     gone.wait()
     here = socket.gethostname()
     owners = [f"{here}:{gone.pid}", f"{here}:{os.getpid()}", f"elsewhere:{gone.pid}", "nonsense"]
+    owners.append(owners[0])
     removed = []
+
+    def remove(owner, force):
+        removed.append((owner, force))
+        if len(removed) == 1:
+            raise LookupError("another test process is removing it")
+
     containers = [
-        SimpleNamespace(
-            labels={module._LABEL: owner},
-            remove=lambda force, owner=owner: removed.append((owner, force)),
-        )
+        SimpleNamespace(labels={module._LABEL: owner}, remove=partial(remove, owner))
         for owner in owners
     ]
     listing = SimpleNamespace(list=lambda **_: containers)
-    module._remove_orphans(SimpleNamespace(containers=listing))
-    assert removed == [(owners[0], True)]
+    module._remove_orphans(SimpleNamespace(containers=listing), LookupError)
+    assert removed == [(owners[0], True)] * 2
