@@ -23,6 +23,7 @@ against the classes)::
     ├─ SourceError
     │  ├─ SourceChangedError
     │  ├─ SourceFormatError(ValueError)
+    │  ├─ SourceMovedError
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ VmError
     │  ├─ FrameError(ValueError)
@@ -43,6 +44,7 @@ against the classes)::
     └─ TunnelError
        ├─ CloudStalledError
        ├─ EnvelopeError(ValueError)
+       │  └─ EpochOverError
        ├─ TopicError
        └─ TunnelClosedError
 
@@ -266,6 +268,14 @@ class SourceNotFoundError(SourceError, FileNotFoundError):
     """
 
 
+class SourceMovedError(SourceError):
+    """A partition was opened in a later generation than the one that it was placed by.
+
+    Its reader catches it: either this host was put out of its group and does not know, or
+    the group was made anew and counts from 1 again.
+    """
+
+
 class VmError(WalleError):
     """Base of the errors of the virtual machines that run task scripts."""
 
@@ -437,6 +447,13 @@ class EnvelopeError(TunnelError, ValueError):
     """A frame of the tunnel is cut, altered or of an unknown version.
 
     The receiver refuses it; check that both sides run versions that meet.
+    """
+
+
+class EpochOverError(EnvelopeError):
+    """A record came from a host that lost its partition to another one.
+
+    Nothing is to be done: the partition's owner sends what was not acknowledged.
     """
 
 

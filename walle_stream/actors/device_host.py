@@ -108,7 +108,7 @@ class DeviceHost(Actor):
         open_partitions: Callable[[], list[PartitionHost]],
         policy: RestartPolicy,
         sizer: BatchSizer,
-        open_placed: Callable[[int, int], PartitionHost] | None = None,
+        open_placed: Callable[[int, int, bool], PartitionHost] | None = None,
         *,
         incarnation: str = "",
         may_begin_anew: bool = False,
@@ -120,7 +120,8 @@ class DeviceHost(Actor):
             open_partitions: Opens the partitions; run in the actor's thread.
             policy: How often a failed turn is tried again.
             sizer: Learns from the turns.
-            open_placed: Opens one partition of a generation; where the source places them.
+            open_placed: Opens one partition of a generation, which may be a new group's;
+                where the source places them.
             incarnation: See ``Placement.incarnation``.
             may_begin_anew: See ``Placement.may_begin_anew``.
         """
@@ -178,7 +179,9 @@ class DeviceHost(Actor):
 
     # Where the source places partitions; called by its reader, in this actor's thread
 
-    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
+    def assign(
+        self, partitions: Sequence[int], generation: int, *, is_anew: bool = False
+    ) -> Mapping[int, bytes]:
         """Open partitions; see ``Placement.assign``.
 
         Raises:
@@ -189,7 +192,7 @@ class DeviceHost(Actor):
             raise TypeError(f"device host {self.name} takes no partitions")
         offsets = {}
         for number in partitions:
-            partition = self._open_placed(number, generation)
+            partition = self._open_placed(number, generation, is_anew)
             self._add(partition)
             self._left.pop(number, None)
             if partition.offset is not None:

@@ -354,14 +354,17 @@ class Assembly:
             reader.keeps_raw = True
         return reader
 
-    def open_partition(self, number: int, generation: int = 0) -> PartitionHost:
+    def open_partition(
+        self, number: int, generation: int = 0, is_anew: bool = False
+    ) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
 
         Args:
             number: Which.
             generation: Of a placement by the source, ≥ 1; 0 for none.
+            is_anew: See ``Placement.assign``.
         """
-        return self._opener.open(number, generation)
+        return self._opener.open(number, generation, is_anew)
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec

@@ -9,6 +9,7 @@ import msgspec
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
+from walle_stream.errors import SourceMovedError
 from walle_stream.ports import Downlink, Uplink
 from walle_stream.spec.models import StateSpec
 from walle_stream.store.datadir import DataDir
@@ -74,17 +75,25 @@ class PartitionOpener:
         self._place = place
         self._uploads = uploads
 
-    def open(self, number: int, generation: int = 0) -> PartitionHost:
+    def open(self, number: int, generation: int = 0, is_anew: bool = False) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
 
         Args:
             number: Which.
             generation: Of a placement by the source, ≥ 1; 0 for none.
+            is_anew: See ``Placement.assign``.
+
+        Raises:
+            SourceMovedError: It was opened in a later generation, as its snapshots say.
         """
-        if generation:
-            self._in_hand.adopt(number)
         path, place = self._data_dir.partition_path(number), self._place
         sync, keeper = self._state.sync, self._make_keeper(number)
+        least = generation << _GENERATION_SHIFT
+        if keeper is not None and generation:
+            # now, not when a restart opens it once more: somebody may have it by then
+            least = _least_epoch(keeper.last_epoch, number, generation, is_anew=is_anew)
+        if generation:
+            self._in_hand.adopt(number)
         # the group took it from a process that may not know yet, and would be gone by itself
         patience_s = LOCKS_TIMEOUT_S if generation else 0.0
         if keeper is not None:
@@ -98,11 +107,11 @@ class PartitionOpener:
             return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:
-            least = generation << _GENERATION_SHIFT
             if keeper is not None and not generation:
                 # nobody places: whoever is started is the owner, whoever was it last
-                least = keeper.last_epoch + 1
-            epoch = rows.next_epoch(least)
+                epoch = rows.next_epoch(keeper.last_epoch + 1)
+            else:
+                epoch = rows.next_epoch(least)
             if keeper is not None:
                 keeper.own(epoch)
             return UplinkSession(
@@ -123,6 +132,19 @@ class PartitionOpener:
             return None
         snapshots = PartitionSnapshots(spec.path / self._plan.pipeline, number)
         return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
+
+
+def _least_epoch(last: int, number: int, generation: int, *, is_anew: bool) -> int:
+    least = generation << _GENERATION_SHIFT
+    if last >> _GENERATION_SHIFT <= generation:
+        return least
+    if not is_anew:
+        raise SourceMovedError(
+            f"partition {number} was opened in generation {last >> _GENERATION_SHIFT} of its "
+            f"group, and this host has it in generation {generation}"
+        )
+    # the cloud side refuses what is older than the last opening's
+    return last + 1
 
 
 def _fetch_state(keeper: SnapshotKeeper, path: Path, patience_s: float) -> None:

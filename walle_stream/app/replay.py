@@ -5,12 +5,12 @@ into a file. A letter is marked after its record is durable, some hundreds at a 
 in between replays those again, with the same idempotency keys.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from walle_stream.ports import DeadLetterRoute, KeptLetter, RecordReturn
+from walle_stream.ports import DeadLetterRoute, Holds, KeptLetter, RecordReturn
 
 MARK_EVERY: Final = 500
 """Letters between two marks."""
@@ -115,10 +115,16 @@ def replay(
     return report
 
 
+_ELSEWHERE: Final[Mapping[Holds, str]] = {
+    "message": "a message that came down, no record of the source",
+    "feature": "a record that the cloud side refused, none of the source",
+}
+
+
 def _hindrance(kept: KeptLetter, done: set[str], wanted: Wanted) -> str:
     letter = kept.letter
-    if letter.holds == "message":
-        return "a message that came down, no record of the source"
+    if letter.holds in _ELSEWHERE:
+        return _ELSEWHERE[letter.holds]
     if letter.holds == "page" and not wanted.takes_pages:
         return "the page of a failed run, no record of the source: see --to"
     if not wanted.is_again and kept.idempotency_key in done:

@@ -14,9 +14,9 @@ already released; ``task``: the script raised; ``overflow``: a page had more
 events than allowed."""
 
 
-type Holds = Literal["record", "page", "message"]
-"""What a letter's record is: the source's, the page that a task was given, or a message that
-came down; only the first can be given to the source again."""
+type Holds = Literal["record", "page", "message", "feature"]
+"""What a letter's record is: the source's, the page that a task was given, a message that
+came down, or a feature that came up; only the first can be given to the source again."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

@@ -185,6 +185,14 @@ class TrackedTable(faust.Table):  # type: ignore[misc]
         self.unsent.append(sent)
         return sent
 
+    def _on_changelog_sent(self, fut: Any) -> None:
+        # the offset from which recovery reads. Faust takes that of any record it sent: a worker
+        # that was cut off, and sends what it still had in hand, would pass over its successor's
+        sent = fut.result()
+        known = self.data.persisted_offset(sent.topic_partition)
+        if sent.offset == (-1 if known is None else known) + 1:
+            self.data.set_persisted_offset(sent.topic_partition, sent.offset)
+
 
 def ack_when_sent(app: Any, event: Any, *sent: "asyncio.Future[Any]") -> None:
     """Acknowledge a record of a stream once the broker has what it caused.

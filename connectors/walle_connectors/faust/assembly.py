@@ -68,6 +68,8 @@ async def _features(
     pipeline: CloudPipeline, options: WorkerOptions, keep: int
 ) -> tuple[Any, Watchdog]:
     shape = await look_at_topic(pipeline.features, tables_of(pipeline))
+    if pipeline.letters is not None:
+        await look_at_topic(pipeline.letters)
     made = make_features_app(pipeline, shape, options, keep)
     watchdog = Watchdog(made.app, pipeline.features, options.patience_ms)
     add_pages(made, watchdog)

@@ -24,10 +24,11 @@ from walle_connectors.faust.apps import (
 )
 from walle_connectors.faust.continuity import ReadOrder
 from walle_connectors.faust.device_row import is_older_row
+from walle_connectors.faust.letters import RefusedRecords
 from walle_connectors.faust.merging import KEEP_DEFAULT, Merger, latest_epoch
 from walle_connectors.faust.preflight import Tables, TopicShape
 from walle_connectors.faust.settings import CloudPipeline
-from walle_stream.errors import EnvelopeError
+from walle_stream.errors import EnvelopeError, EpochOverError
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,9 @@ def make_features_app(
     )
     merger = Merger(devices, epochs, keep)
     order = ReadOrder(pipeline.features.topic)
+    letters: RefusedRecords | None = None
+    if pipeline.letters is not None:
+        letters = RefusedRecords(pipeline.letters, pipeline.name, tables_of(pipeline).group)
 
     @app.on_partitions_assigned.connect  # type: ignore[untyped-decorator]
     async def on_assigned(*_: Any, **__: Any) -> None:
@@ -88,12 +92,21 @@ def make_features_app(
                 headers: Any = message.headers or ()
                 merger.merge(message.partition, message.key, message.value, headers, message.offset)
             except EnvelopeError as error:
-                refuse(message, error)
+                text = "%s/%d/%d refused: %s"
+                _log.warning(text, message.topic, message.partition, message.offset, error)
+                if letters is not None and not isinstance(error, EpochOverError):
+                    await letters.put(message, error)
             except Exception as error:
                 # Faust would restart the agent behind this record: it would be lost
                 await app.crash(error)
                 raise
             ack_when_sent(app, event)
+
+    if letters is not None:
+
+        @app.on_before_shutdown.connect  # type: ignore[untyped-decorator]
+        async def on_end(*_: Any, **__: Any) -> None:
+            await letters.close()
 
     return FeaturesApp(app, devices, merger)
 
@@ -104,13 +117,3 @@ async def _expect_next(app: Any, order: ReadOrder, message: Any) -> None:
     if not order.takes(message.partition, message.offset, committed):
         first = (await app.consumer.earliest_offsets(message.tp))[message.tp]
         order.expect(message.partition, message.offset, first)
-
-
-def refuse(message: Any, error: EnvelopeError) -> None:
-    """Say that a record was refused; the seam for a topic of dead letters.
-
-    Args:
-        message: Faust's.
-        error: Why.
-    """
-    _log.warning("%s/%d/%d refused: %s", message.topic, message.partition, message.offset, error)

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from walle_connectors.faust.device_row import decode_row, encode_row
-from walle_stream.errors import EnvelopeError
+from walle_stream.errors import EnvelopeError, EpochOverError
 from walle_stream.tunnel.receiver import Fence, Verdict
 from walle_stream.types import device_id_problem
 from walle_stream.wire.record import RecordEnvelope, decode_record
@@ -83,7 +83,8 @@ class Merger:
             offset: In the partition of the topic.
 
         Raises:
-            EnvelopeError: It is refused; nothing changed but the counter.
+            EpochOverError: Its sender lost the partition; nothing changed but the counter.
+            EnvelopeError: It is refused for another reason; the same.
         """
         try:
             envelope, feature = decode_record(key, value, headers)
@@ -132,7 +133,7 @@ class Merger:
         before = max((epoch for epoch, first in seen if first < offset), default=0)
         fence = Fence({(envelope.incarnation, partition): before})
         if not fence.admits(envelope.incarnation, partition, envelope.epoch):
-            raise EnvelopeError(
+            raise EpochOverError(
                 f"{name}: epoch {envelope.epoch} of partition {partition} is over, {before} was "
                 "seen: the sender lost the partition to another host"
             )

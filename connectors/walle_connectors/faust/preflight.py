@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from walle_connectors.faust.continuity import anew, check_offsets, check_tables
@@ -23,10 +24,11 @@ from walle_stream.errors import BrokerUnreachableError, TopicError
 _PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.1
 
+_SIZE: Final = "max.message.bytes"
 _CHANGELOG: Final = {
     "cleanup.policy": "compact",
     # Kafka's default: a cluster's own may be below what a row takes (device_row.ROW_MAX_BYTES)
-    "max.message.bytes": "1048588",
+    _SIZE: "1048588",
 }
 
 
@@ -64,7 +66,8 @@ async def look_at_topic(part: KafkaPart, tables: Tables | None = None) -> TopicS
 
     Raises:
         BrokerUnreachableError: None of the brokers answers, or TLS is refused.
-        TopicError: The topic is not there, or a changelog has another number of partitions.
+        TopicError: The topic is not there, or a changelog has another number of partitions, or
+            settings that lose rows.
         TunnelError: A changelog is missing although the group has read the topic, or the topic
             was made anew.
     """
@@ -139,7 +142,33 @@ async def _look(part: KafkaPart, consumer: Any, tables: Tables) -> TopicShape:
                 "pipeline another name",
                 name,
             )
+    if changelogs:
+        await _check_kept(part, changelogs)
     return shape
+
+
+async def _check_kept(part: KafkaPart, names: Sequence[str]) -> None:
+    """Check that changelogs which somebody else made keep the last row of each device.
+
+    Raises:
+        TopicError: One does not.
+    """
+    async with admin_client(addressed(part)) as admin:
+        answers = await admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        )
+    for code, _message, _kind, name, entries in (each for a in answers for each in a.resources):
+        if code:
+            continue  # we may not see it, and need not
+        settings = {entry[0]: entry[1] for entry in entries}
+        for key, wanted in _CHANGELOG.items():
+            found = settings.get(key, wanted)
+            if found != wanted and not (key == _SIZE and int(found) > int(wanted)):
+                raise TopicError(
+                    f"topic {name!r} has {key}={found}, so it would lose rows of the table that it "
+                    f"carries: set {key}={wanted}",
+                    name,
+                )
 
 
 async def shapes(consumer: Any) -> dict[str, TopicShape]:

@@ -28,13 +28,24 @@ class KafkaPart(Connection):
     client_id: str = "walle-cloud"
 
 
+class LetterPart(KafkaPart):
+    """The keys of ``spec.deadLetters``."""
+
+    max_bytes: int = 2**20
+
+
 _CONNECTOR: Final = "kafka"
 
 
 def _owners_models() -> OwnModels:
     (point,) = entry_points(group="walle_stream.connectors", name=_CONNECTOR)
     owner: Any = point.load()
-    return OwnModels(_CONNECTOR, source=owner.model, tunnel=owner.tunnel_model)
+    return OwnModels(
+        _CONNECTOR,
+        source=owner.model,
+        tunnel=owner.tunnel_model,
+        dead_letters=owner.letter_model,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,8 @@ class CloudPipeline:
     """With absolute paths of scripts; packages are left out."""
     page_timeout_ms: int | None
     page_max_events: int
+    letters: LetterPart | None = None
+    """Where refused records go; None where they are only told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +87,7 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
         SpecFileError: It is wrong, or its tunnel leads over no broker.
     """
     loaded = load_sections(file, overrides, _owners_models())
-    features, events = _part(loaded.tunnel), _part(loaded.source)
+    features, events = _part(loaded.tunnel, KafkaPart), _part(loaded.source, KafkaPart)
     if features is None:
         raise SpecFileError(
             f"{file}: spec.tunnel.connector is {loaded.pipeline.spec.tunnel.connector!r}: the "
@@ -87,14 +100,15 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
         tasks=tuple(task for task in loaded.tasks if isinstance(task, Task)),
         page_timeout_ms=loaded.pipeline.spec.sequence.page_timeout_ms,
         page_max_events=loaded.pipeline.spec.sequence.page_max_events,
+        letters=_part(loaded.dead_letters, LetterPart),
     )
 
 
-def _part(model: BaseModel | None) -> KafkaPart | None:
+def _part[P: KafkaPart](model: BaseModel | None, kind: type[P]) -> P | None:
     if not isinstance(model, Connection):
         return None
-    given = KafkaPart.model_fields.keys() & model.model_fields_set
-    return KafkaPart.model_validate({name: getattr(model, name) for name in given})
+    given = kind.model_fields.keys() & model.model_fields_set
+    return kind.model_validate({name: getattr(model, name) for name in given})
 
 
 def baseline_of(pipeline: CloudPipeline) -> BaselinePipeline:

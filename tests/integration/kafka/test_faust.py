@@ -2,6 +2,7 @@
 
 import random
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from faust_truth import Truth, at_least, merged
 from faust_worker import Cluster, Worker, envelope, send, wait_until
+
+from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 
 pytestmark = [
     pytest.mark.integration,
@@ -71,6 +75,38 @@ def test_what_is_no_record_or_of_an_older_owner_is_refused_and_the_rest_goes_on(
         worker.wait_ready()
         row = wait_until(lambda: at_least(worker, "d", 3), "the feature", worker)
         assert row["tasks"]["shop-ipv"][0]["feature"] == {"n": 3}
+
+
+def test_what_is_refused_is_in_the_topic_of_dead_letters(cluster, tmp_path, address):
+    topic, letters = cluster.topic("features"), cluster.topic("letters", 1)
+    overrides = [f"spec.deadLetters={{connector: kafka, brokers: '{address}', topic: {letters}}}"]
+    model = KafkaDeadLetterModel(brokers=address, topic=letters)
+    with Worker(tmp_path, cluster, topic, overrides=overrides) as worker:
+        worker.wait_ready()
+        cluster.producer.send(topic, key=b"d", value=b"{}", partition=0)
+        send(cluster, topic, envelope("d", 1, 0, epoch=2), b'{"n":1}')
+        # its partition's owner sends again what he has no acknowledgement of: no letter
+        send(cluster, topic, envelope("d", 2, 0, epoch=1), b'{"zombie":1}')
+        send(cluster, topic, envelope("e", 1, 1), b'{"n":1}', partition=0)
+        send(cluster, topic, envelope("d", 2, 0, epoch=2), b'{"n":2}')
+        cluster.producer.flush()
+        wait_until(lambda: at_least(worker, "d", 2), "both features", worker)
+        worker.kill()
+    with Worker(tmp_path, cluster, topic, overrides=overrides) as worker:
+        worker.wait_ready()
+        send(cluster, topic, envelope("d", 3, 0, epoch=2), b'{"n":3}')
+        cluster.producer.flush()
+        wait_until(lambda: at_least(worker, "d", 3), "the feature", worker)
+        assert worker.stop() == 0
+        assert "Traceback" not in worker.output()
+    with closing(KafkaDeadLetterArchive(model)) as archive:
+        # some may be there twice: the first worker was killed before it committed
+        found = {each.idempotency_key: each for each in archive.letters()}
+    first, second = sorted(found.values(), key=lambda each: each.number)
+    assert (first.letter.route, first.letter.origin) == ("decode", f"{topic}[0]@0")
+    assert (second.letter.route, second.letter.device_id) == ("invalid", "e")
+    assert (second.letter.task, second.letter.record) == ("shop-ipv", b'{"n":1}')
+    assert "found in 0 of the topic" in second.letter.reason
 
 
 @pytest.mark.parametrize("is_disk_lost", [False, pytest.param(True, marks=pytest.mark.slow)])

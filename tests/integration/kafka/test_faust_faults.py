@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from kafka.admin import ConfigResource
 from kafka.errors import NonEmptyGroupError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -286,6 +287,24 @@ def test_a_table_whose_changelog_is_gone_is_one_line(cluster, topic, truth, tmp_
             assert "has more of the table than the changelog topics" in line
         shutil.rmtree(tmp_path / "w")
     # as the line says: the table is made anew of what the topic has
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.send("d1", 5)
+        truth.wait(worker)
+
+
+def test_a_changelog_that_deletes_is_one_line(cluster, topic, truth, tmp_path):
+    names = [f"walle-cloud-t-{cluster.run_id}-{table}-changelog" for table in ("devices", "epochs")]
+    for name in names:
+        cluster.topic(name)  # a broker's default is to delete what is old
+    with Worker(tmp_path, cluster, topic) as worker:
+        code, line = end_of(worker)
+        assert code == 13
+        assert f"topic {names[0]!r} has cleanup.policy=delete" in line
+    with cluster.admin() as admin:
+        admin.alter_configs(
+            [ConfigResource("TOPIC", name, {"cleanup.policy": "compact"}) for name in names]
+        )
     with Worker(tmp_path, cluster, topic) as worker:
         worker.wait_ready()
         truth.send("d1", 5)

@@ -5,8 +5,12 @@ import time
 
 import pytest
 
+pytest.importorskip("kafka", reason="the extra `kafka` is not installed")
+
+from kafka.errors import CommitFailedError
+
 from tests.integration.kafka.source_rows import DEADLINE_S, Host, Ledger, row, source
-from walle_stream.errors import SourceError, StoreLockedError
+from walle_stream.errors import SourceError, SourceMovedError, StoreLockedError
 
 pytestmark = pytest.mark.integration
 
@@ -209,6 +213,45 @@ def test_who_dies_before_he_has_said_how_far_has_said_whose_it_is(address, topic
         turns([second], lambda: False)
     second.reader.close()
     assert not there.uids
+
+
+class Moved(Host):
+    """Somebody opened partition 1 in a later generation."""
+
+    def assign(self, partitions, generation, is_anew=False):
+        self._note("anew" if is_anew else "asked", partitions, generation)
+        if 1 in partitions and not is_anew:
+            raise SourceMovedError("partition 1 was opened in generation 9")
+        return super().assign(partitions, generation)
+
+    def lose(self, partitions):
+        super().lose([number for number in partitions if number in self.waiting])
+
+
+def test_a_group_that_was_made_anew_is_told_from_a_host_that_was_put_out(
+    address, topic, monkeypatch
+):
+    ledger = Ledger()
+    host = Moved("one", ledger, live(address, topic))
+    consumer, refused = host.reader._consumer, []
+    commit = consumer.commit
+
+    def commit_late(*arguments, **keys):
+        # as when others were told to take over in the meantime
+        if not refused:
+            refused.append(arguments)
+            raise CommitFailedError
+        return commit(*arguments, **keys)
+
+    monkeypatch.setattr(consumer, "commit", commit_late)
+    turns([host], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    host.reader.close()
+    expect_all(ledger, 200)
+    story = [what for _, what, _, _ in ledger.story]
+    assert story.index("lose") < story.index("anew")
+    assert story[:2] == ["asked", "lose"]
+    assert story.count("asked") == 2
+    assert len(refused) == 1
 
 
 def test_an_error_of_the_host_is_raised_and_ends_the_membership(address, topic):

@@ -12,6 +12,7 @@ from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import SourceError
+from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.testing.kit import run_pipeline
 
 pytestmark = pytest.mark.integration
@@ -77,6 +78,21 @@ def test_hosts_of_a_group_give_it_too(address, shop, tmp_path, hosts):
     assert features(path, tmp_path / "d", *overrides) == expected
     # a second run finds the end as it was
     assert features(path, tmp_path / "d", *overrides) == expected
+
+
+def test_a_group_that_was_made_anew_goes_on_above_the_last_opening(address, shop, tmp_path):
+    name, expected = shop
+    path = definition(tmp_path, source_of(address, name, group=f"{name}-anew"))
+    shared = tmp_path / "shared"
+    overrides = ["spec.runtime.partitions=4", f"spec.state.snapshots={{path: {shared}}}"]
+    [pipeline] = {Assembly.load(path).name}
+    partitions = [PartitionSnapshots(shared / pipeline, number) for number in range(4)]
+    for each in partitions:
+        each.own(9 << 32)  # by somebody who left nothing else, in a group that is gone
+    for data_dir in ("d", "elsewhere"):
+        before = [each.last_epoch for each in partitions]
+        assert features(path, tmp_path / data_dir, *overrides) == expected
+        assert all(now.last_epoch > last for now, last in zip(partitions, before, strict=True))
 
 
 def test_another_number_of_partitions_is_refused_before_anything_is_made(address, shop, tmp_path):

@@ -26,7 +26,8 @@ class Member:
         life.pool = FailingPool(failures)
         self.opened = []
 
-        def open_placed(number, generation):
+        def open_placed(number, generation, is_anew):
+            assert not is_anew
             self.opened.append((number, generation))
             return life.open()
 

@@ -6,10 +6,10 @@ from itertools import batched
 from typing import Any, Final
 
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
-from walle_connectors.kafka.dead_letters.records import decode_letter, decode_mark, encode_mark
 from walle_connectors.kafka.dead_letters.writing import TopicWriter
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.letter_records import decode_letter, decode_mark, encode_mark
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import KeptLetter
 

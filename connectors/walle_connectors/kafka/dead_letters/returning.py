@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from walle_connectors.kafka.dead_letters.records import PREFIX
 from walle_connectors.kafka.dead_letters.writing import TopicWriter
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.letter_records import PREFIX
 from walle_stream.ports import RECORD_MAX_BYTES, KeptLetter
 
 _ROOM_BYTES: Final = 16 * 1024  # for key and headers

@@ -13,9 +13,9 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLarg
 
 from walle_connectors.kafka.connecting import close_producer, halt_producer, make_producer
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
-from walle_connectors.kafka.dead_letters.records import LetterRecord, encode_letter
 from walle_connectors.kafka.sending import CLOSE_S, SendingThread, said
 from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, NeededTopic, check_topics
+from walle_connectors.letter_records import LetterRecord, encode_letter
 from walle_stream.errors import BrokerUnreachableError
 from walle_stream.ports import KeptLetter
 

@@ -29,7 +29,12 @@ from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.polling import POLL_MS, PollThread
 from walle_connectors.kafka.source.reader import KafkaReader
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import BrokerUnreachableError, SourceError, WalleError
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    SourceError,
+    SourceMovedError,
+    WalleError,
+)
 from walle_stream.ports import Placement, SourceBatch
 
 _log = logging.getLogger(__name__)
@@ -264,9 +269,9 @@ class GroupReader(KafkaReader):
             return
         if numbers[-1] >= self._client.identity.partition_count:
             raise self._client.grown()
-        offsets = self._placement.assign(numbers, generation)
         try:
-            if self._claim([number for number in numbers if number not in offsets]):
+            offsets = self._assigned(numbers, generation)
+            if offsets is not None and self._claim(sorted(set(numbers) - offsets.keys())):
                 self._add(self._begin(numbers, offsets))
                 return
         except BrokerUnreachableError as error:
@@ -276,6 +281,17 @@ class GroupReader(KafkaReader):
             raise
         self._placement.lose(numbers)
         self._moved.set()  # once more behind the next poll, if they still are this host's
+
+    def _assigned(self, numbers: Sequence[int], generation: int) -> Mapping[int, bytes] | None:
+        try:
+            return self._placement.assign(numbers, generation)
+        except SourceMovedError as moved:
+            self._placement.lose(numbers)  # those before it
+            if not self._is_member(numbers):
+                _log.info("%s: it was put out", moved)
+                return None
+            _log.warning("%s: the group was made anew", moved)
+        return self._placement.assign(numbers, generation, is_anew=True)
 
     def _claim(self, numbers: Sequence[int]) -> bool:
         # the group must know whose they are before a record is read: who got them with another
@@ -298,6 +314,15 @@ class GroupReader(KafkaReader):
                     "another group"
                 )
         return not news or self._is_told_now(news)
+
+    def _is_member(self, numbers: Sequence[int]) -> bool:
+        # by what the group takes from members of its generation alone: offsets, as they are
+        with source_errors(self._client.topic):
+            told = {
+                number: self._consumer.committed(self._client.place(number), timeout_ms=_ASK_MS)
+                for number in numbers
+            }
+        return self._is_told_now({number: offset or 0 for number, offset in told.items()})
 
     def _is_told_now(self, offsets: Mapping[int, int]) -> bool:
         from kafka import errors  # noqa: PLC0415 - an extra

@@ -76,6 +76,30 @@ def test_recovery_never_goes_back(app, known, changelog, expected):
     table.data._dbs.clear()
 
 
+@pytest.mark.parametrize(
+    ("known", "sent", "expected"),
+    [
+        (None, [0, 1, 2], 2),
+        (4, [5, 6], 6),
+        # somebody else wrote 5, which is not on this disk
+        (4, [6, 7], 4),
+        (4, [5, 7, 8], 5),
+        (4, [3, 4], 4),
+        (None, [3], None),
+    ],
+)
+def test_recovery_begins_where_somebody_else_wrote(app, known, sent, expected):
+    table = make_table(app, "rows", SHAPE)
+    place = TP("rows", 2)
+    if known is not None:
+        table.data.set_persisted_offset(place, known)
+    for offset in sent:
+        told = SimpleNamespace(topic_partition=place, offset=offset)
+        table._on_changelog_sent(SimpleNamespace(result=lambda told=told: told))
+    assert table.data.persisted_offset(place) == expected
+    table.data._dbs.clear()
+
+
 def test_a_record_is_acknowledged_when_the_broker_has_what_it_caused():
     async def run():
         first, second = asyncio.Future(), asyncio.Future()

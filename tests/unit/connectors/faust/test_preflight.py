@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 from types import SimpleNamespace
 from typing import ClassVar
@@ -25,7 +26,12 @@ from walle_connectors.faust.place import check_address
 from walle_connectors.faust.preflight import Tables, TopicShape, look_at_topic
 from walle_connectors.faust.settings import KafkaPart
 from walle_connectors.faust.worker import set_up_logging
-from walle_stream.errors import BrokerUnreachableError, MetricsAddressError, TunnelError
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    MetricsAddressError,
+    TopicError,
+    TunnelError,
+)
 
 PART = KafkaPart(brokers="127.0.0.1:9092", topic="features")
 
@@ -67,6 +73,7 @@ class Admin:
 
     read: ClassVar = {}
     starting: ClassVar = []
+    settings: ClassVar = (0, ("cleanup.policy", "compact", 0), ("max.message.bytes", "1048588", 0))
 
     def __init__(self, **_options):
         self.made = []
@@ -84,6 +91,12 @@ class Admin:
         return {
             TopicPartition(topic, 0): OffsetAndMetadata(at, "") for topic, at in self.read.items()
         }
+
+    async def describe_configs(self, resources):
+        return [
+            SimpleNamespace(resources=[(*self.settings[:1], "", 2, each.name, self.settings[1:])])
+            for each in resources
+        ]
 
     async def create_topics(self, topics):
         assert [each.name for each in topics] == ["g-log-changelog"]
@@ -141,6 +154,27 @@ def test_a_changelog_of_another_partition_count_is_said(monkeypatch):
     found = {"features": [1, 1], "g-log-changelog": [1]}
     with pytest.raises(TunnelError, match=r"has 1 partitions .* delete the group 'g'"):
         look(monkeypatch, found, tables=["log"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("cleanup.policy", "delete"), "cleanup.policy=delete"),
+        (("cleanup.policy", "compact,delete"), "cleanup.policy=compact,delete"),
+        (("max.message.bytes", "1000"), "max.message.bytes=1000"),
+        (("max.message.bytes", "2000000"), ""),
+        (("retention.ms", "1"), ""),
+    ],
+)
+def test_a_changelog_that_would_lose_rows_is_said(monkeypatch, settings, said):
+    monkeypatch.setattr(Admin, "settings", (0, (*settings, 0)))
+    found = {"features": [1], "g-log-changelog": [1]}
+    if said:
+        with pytest.raises(TopicError, match=f"'g-log-changelog' has {re.escape(said)}, so it"):
+            look(monkeypatch, found, tables=["log"])
+        # not ours to see
+        monkeypatch.setattr(Admin, "settings", (29, (*settings, 0)))
+    assert look(monkeypatch, found, tables=["log"]) == TopicShape(1, 1)
 
 
 def test_a_topic_that_is_not_there_is_said(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
-from walle_connectors.kafka.dead_letters.records import (
+from walle_connectors.letter_records import (
     PREFIX,
     decode_letter,
     decode_mark,
