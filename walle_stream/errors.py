@@ -43,10 +43,10 @@ against the classes)::
     │  └─ TransactionStateError
     └─ TunnelError
        ├─ CloudStalledError
-       ├─ EnvelopeError(ValueError)
-       │  └─ EpochOverError
        ├─ TopicError
-       └─ TunnelClosedError
+       ├─ TunnelClosedError
+       └─ EnvelopeError(ValueError)
+          └─ EpochOverError
 
 Rules: the message names the ids and the values and ends with what the user can
 do; the same facts are attributes; every field goes to ``super().__init__`` with
@@ -261,18 +261,18 @@ class SourceFormatError(SourceError, ValueError):
     """
 
 
-class SourceNotFoundError(SourceError, FileNotFoundError):
-    """The source's file does not exist or cannot be opened.
-
-    Correct ``spec.source.path``.
-    """
-
-
 class SourceMovedError(SourceError):
     """A partition was opened in a later generation than the one that it was placed by.
 
     Its reader catches it: either this host was put out of its group and does not know, or
     the group was made anew and counts from 1 again.
+    """
+
+
+class SourceNotFoundError(SourceError, FileNotFoundError):
+    """The source's file does not exist or cannot be opened.
+
+    Correct ``spec.source.path``.
     """
 
 

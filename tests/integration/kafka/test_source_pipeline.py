@@ -89,10 +89,11 @@ def test_a_group_that_was_made_anew_goes_on_above_the_last_opening(address, shop
     partitions = [PartitionSnapshots(shared / pipeline, number) for number in range(4)]
     for each in partitions:
         each.own(9 << 32)  # by somebody who left nothing else, in a group that is gone
-    for data_dir in ("d", "elsewhere"):
-        before = [each.last_epoch for each in partitions]
-        assert features(path, tmp_path / data_dir, *overrides) == expected
-        assert all(now.last_epoch > last for now, last in zip(partitions, before, strict=True))
+    assert features(path, tmp_path / "d", *overrides) == expected
+    first = [each.last_epoch for each in partitions]
+    assert all(each >> 32 == 9 for each in first)
+    features(path, tmp_path / "elsewhere", *overrides)
+    assert all(now.last_epoch > last for now, last in zip(partitions, first, strict=True))
 
 
 def test_another_number_of_partitions_is_refused_before_anything_is_made(address, shop, tmp_path):
