@@ -19,16 +19,11 @@ from typing import Any, Final
 import faust
 import msgspec
 
-from walle_connectors.faust.apps import (
-    WorkerOptions,
-    ack_when_sent,
-    make_app,
-    make_table,
-    make_topic,
-)
+from walle_connectors.faust.apps import WorkerOptions, make_app, make_topic
 from walle_connectors.faust.cloud_task import CloudTask
 from walle_connectors.faust.preflight import Tables, TopicShape
 from walle_connectors.faust.settings import BaselinePipeline
+from walle_connectors.faust.tables import ack_when_sent, make_table
 from walle_connectors.faust.visits import DeviceVisits, OpenVisit, RawEvent
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.record import RecordEnvelope, encode_record

@@ -2,11 +2,10 @@
 
 Exactly-once effect over Faust's at-least-once: the table's value of a device holds the
 numbers that were seen together with what they brought (``device_row``); a source offset is
-committed only when the broker has the changelog's records of it (``apps.ack_when_sent``);
+committed only when the broker has the changelog's records of it (``tables.ack_when_sent``);
 a record that comes again writes its row again (``merging``); recovery never puts an older
-row over a newer (``is_older``). Not covered: the changelog's compaction keeps the last row
-of a key, so a worker that was cut off, comes back and sends what it still had in hand could
-hide newer rows of its successor from a third worker with an empty disk.
+row over a newer (``is_older``). What a worker that was cut off still writes behind its
+successor hides nothing (``tables``).
 """
 
 import logging
@@ -15,19 +14,14 @@ from typing import Any, Final
 
 import faust
 
-from walle_connectors.faust.apps import (
-    WorkerOptions,
-    ack_when_sent,
-    make_app,
-    make_table,
-    make_topic,
-)
+from walle_connectors.faust.apps import WorkerOptions, make_app, make_topic
 from walle_connectors.faust.continuity import ReadOrder
 from walle_connectors.faust.device_row import is_older_row
 from walle_connectors.faust.letters import RefusedRecords
 from walle_connectors.faust.merging import KEEP_DEFAULT, Merger, latest_epoch
 from walle_connectors.faust.preflight import Tables, TopicShape
 from walle_connectors.faust.settings import CloudPipeline
+from walle_connectors.faust.tables import ack_when_sent, make_table
 from walle_stream.errors import EnvelopeError, EpochOverError
 
 _log = logging.getLogger(__name__)
@@ -69,9 +63,13 @@ def make_features_app(
     """
     app = make_app(tables_of(pipeline).group, pipeline.features, shape, options)
     topic = make_topic(app, pipeline.features.topic, shape)
-    devices = make_table(app, TABLES[0], shape, is_older_row)
+    devices = make_table(app, TABLES[0], shape, is_older_row, pipeline.features)
     epochs = make_table(
-        app, TABLES[1], shape, lambda one, other: latest_epoch(one) < latest_epoch(other)
+        app,
+        TABLES[1],
+        shape,
+        lambda one, other: latest_epoch(one) < latest_epoch(other),
+        pipeline.features,
     )
     merger = Merger(devices, epochs, keep)
     order = ReadOrder(pipeline.features.topic)

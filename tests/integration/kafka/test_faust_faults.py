@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from kafka.admin import ConfigResource
 from kafka.errors import NonEmptyGroupError
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import PARTITIONS, Truth, merged
+from faust_truth import PARTITIONS, Truth, hash_of, merged
 from faust_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
 
+from kafka import KafkaConsumer, TopicPartition
+from walle_connectors.faust.device_row import is_older_row
 from walle_connectors.faust.group import held_partitions
 from walle_stream.wire.record import encode_record
 
@@ -74,8 +76,10 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
         cluster.producer.flush()
         wait_until(lambda: merged(two) > 0 or merged(one) > 0, "some features", one)
         options = {"bootstrap_servers": cluster.address}
-        held = held_partitions(options, f"walle-cloud-t-{cluster.run_id}", topic)
-        assert asyncio.run(held) == set(range(PARTITIONS))
+        group = f"walle-cloud-t-{cluster.run_id}"
+        # None while they move
+        held = wait_until(lambda: asyncio.run(held_partitions(options, group, topic)), "an answer")
+        assert held == set(range(PARTITIONS))
         two.kill()
         for device in DEVICES:
             truth.send(device, 20)
@@ -147,6 +151,43 @@ def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, tru
     with Worker(tmp_path, cluster, topic, name="third") as third:
         third.wait_ready()
         truth.wait(third)
+
+
+def test_older_rows_of_a_worker_that_was_cut_off_hide_nothing(cluster, topic, truth, tmp_path):
+    def changelog():
+        """The rows of a device in order, as compaction would look at them."""
+        with closing(KafkaConsumer(bootstrap_servers=cluster.address)) as consumer:
+            place = TopicPartition(name, hash_of("d1"))
+            consumer.assign([place])
+            end = consumer.end_offsets([place])[place]
+            consumer.seek_to_beginning(place)
+            found = []
+            while consumer.position(place) < end:
+                for records in consumer.poll(200).values():
+                    found += [each.value for each in records if each.key == b"d1"]
+            return found
+
+    name = f"walle-cloud-t-{cluster.run_id}-devices-changelog"
+    beside = next(each for each in DEVICES if each != "d1" and hash_of(each) == hash_of("d1"))
+    with Worker(tmp_path, cluster, topic) as worker:
+        worker.wait_ready()
+        truth.send("d1", 20)
+        truth.wait(worker)
+        old = changelog()[3]
+        cluster.producer.send(name, key=b"d1", value=old, partition=hash_of("d1"))
+        truth.send(beside, 1)
+        truth.wait(worker)
+        wait_until(lambda: changelog()[-1] != old, "the row once more", worker)
+        assert is_older_row(old, changelog()[-1])
+        assert worker.stop() == 0
+    # nobody writes behind this one
+    cluster.producer.send(name, key=b"d1", value=old, partition=hash_of("d1"))
+    cluster.producer.flush()
+    with Worker(tmp_path, cluster, topic, name="other") as worker:
+        worker.wait_ready()
+        wait_until(lambda: changelog()[-1] != old, "the row once more", worker)
+        truth.wait(worker)
+        assert changelog().count(old) == 3
 
 
 def test_look_ups_never_answer_from_a_table_that_is_not_recovered(cluster, topic, truth, tmp_path):

@@ -1,20 +1,10 @@
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("faust", reason="the extra `cloud` is not installed")
 
-from faust.types import TP
-
-from walle_connectors.faust.apps import (
-    TrackedTable,
-    WorkerOptions,
-    ack_when_sent,
-    make_app,
-    make_table,
-)
-from walle_connectors.faust.device_row import DeviceRow, encode_row, is_older_row
+from walle_connectors.faust.apps import WorkerOptions, make_app
 from walle_connectors.faust.preflight import TopicShape
 from walle_connectors.faust.settings import KafkaPart
 
@@ -39,101 +29,3 @@ def test_pages_are_on_loopback_and_topics_like_the_source(app):
     assert str(app.conf.canonical_url) == "http://127.0.0.1:1234"
     assert (app.conf.topic_partitions, app.conf.topic_replication_factor) == (4, 1)
     assert app.conf.web_bind == "127.0.0.1"
-
-
-def test_tables_are_rocksdb_through_rocksdict(app):
-    table = make_table(app, "rows", SHAPE)
-    assert isinstance(table, TrackedTable)
-    assert table.data.use_rocksdict
-    assert (table.key_serializer, table.value_serializer) == ("raw", "raw")
-
-
-def row(count):
-    return encode_row(DeviceRow(counts=[count]))
-
-
-@pytest.mark.parametrize(
-    ("known", "changelog", "expected"),
-    [(None, [1, 2], 2), (5, [3, 4], 5), (3, [4, 5], 5), (3, [5, 4], 5), (4, [4], 4)],
-)
-def test_recovery_never_goes_back(app, known, changelog, expected):
-    table = make_table(app, "rows", SHAPE, is_older_row)
-    disk = table.data._db_for_partition(2)
-    if known is not None:
-        disk[b"d"] = row(known)
-    place = TP("rows", 2)
-    batch = [
-        SimpleNamespace(
-            message=SimpleNamespace(
-                key=b"d", value=row(count), partition=2, offset=offset, tp=place
-            )
-        )
-        for offset, count in enumerate(changelog)
-    ]
-    table.apply_changelog_batch(batch)
-    assert disk[b"d"] == row(expected)
-    assert table.data.persisted_offset(place) == len(changelog) - 1
-    table.data._dbs.clear()
-
-
-@pytest.mark.parametrize(
-    ("known", "sent", "expected"),
-    [
-        (None, [0, 1, 2], 2),
-        (4, [5, 6], 6),
-        # somebody else wrote 5, which is not on this disk
-        (4, [6, 7], 4),
-        (4, [5, 7, 8], 5),
-        (4, [3, 4], 4),
-        (None, [3], None),
-    ],
-)
-def test_recovery_begins_where_somebody_else_wrote(app, known, sent, expected):
-    table = make_table(app, "rows", SHAPE)
-    place = TP("rows", 2)
-    if known is not None:
-        table.data.set_persisted_offset(place, known)
-    for offset in sent:
-        told = SimpleNamespace(topic_partition=place, offset=offset)
-        table._on_changelog_sent(SimpleNamespace(result=lambda told=told: told))
-    assert table.data.persisted_offset(place) == expected
-    table.data._dbs.clear()
-
-
-def test_a_record_is_acknowledged_when_the_broker_has_what_it_caused():
-    async def run():
-        first, second = asyncio.Future(), asyncio.Future()
-        table = SimpleNamespace(unsent=[first])
-        app = SimpleNamespace(tables={"t": table})
-        acked = []
-        event = SimpleNamespace(ack=lambda: acked.append(True))
-        ack_when_sent(app, event, second)
-        assert table.unsent == []
-        second.set_result(None)
-        await asyncio.sleep(0)
-        assert acked == []
-        first.set_result(None)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert acked == [True]
-        ack_when_sent(app, event)  # nothing to wait for
-        assert acked == [True, True]
-
-    asyncio.run(run())
-
-
-def test_a_record_whose_row_cannot_be_sent_is_not_acknowledged_and_ends_the_app():
-    async def run():
-        sent, crashed = asyncio.Future(), []
-
-        async def crash(error):
-            crashed.append(error)
-
-        app = SimpleNamespace(tables={}, crash=crash, add_future=asyncio.ensure_future)
-        ack_when_sent(app, SimpleNamespace(ack=pytest.fail), sent)
-        sent.set_exception(OSError("too large"))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert [str(each) for each in crashed] == ["too large"]
-
-    asyncio.run(run())
