@@ -2,23 +2,29 @@
 
 What a failure means for the records in hand is another thing for features, whose order
 counts, and for dead letters. Alike is what stands here: a broker that is down is waited for,
-closing waits a little for what is on its way, and an error that nobody thought of is told
-to senders.
+closing waits a little for what is on its way, an error that nobody thought of is told
+to senders, and a producer that does nothing although a broker answers is replaced: a client
+library that lost its way would keep records without an end, as no delivery expires here.
 """
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from threading import Condition, Event, Thread
 from typing import Final
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import connect
-from walle_stream.errors import TunnelError, WalleError
+from walle_connectors.probe import probe_brokers
+from walle_stream.errors import BrokerUnreachableError, TunnelError, WalleError
 
 _log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 2.0
 """How long closing waits for what is on its way."""
+
+STALL_S: Final = 60.0
+"""Between two looks whether a producer with records in hand still moves."""
 
 _AGAIN_S: Final = 0.5  # before another producer, when one failed
 
@@ -43,6 +49,7 @@ class SendingThread[P](ABC):
         self._stopped = Event()
         self._session = 0  # counts producers
         self._failure: WalleError | None = None  # for good: whoever sends is told
+        self._answers = 0  # counts acknowledgements
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def close(self) -> None:
@@ -78,6 +85,44 @@ class SendingThread[P](ABC):
     @abstractmethod
     def _feed(self, producer: P) -> None:
         """Hand records over until it fails or the end, and close it; blocks."""
+
+    @abstractmethod
+    def _has_in_hand(self) -> bool:
+        """Return whether the producer has records without an answer; under the condition."""
+
+    def _wait_until(self, is_there: Callable[[], object]) -> bool:
+        """Wait for something; under the condition, which is let go meanwhile.
+
+        Args:
+            is_there: What is waited for, the end of it all included.
+
+        Returns:
+            False where the producer does nothing with what it has, and a broker answered twice.
+        """
+        seen, has_answered = self._answers, False
+        while not self._condition.wait_for(is_there, STALL_S):
+            if self._answers != seen or not self._has_in_hand():
+                seen, has_answered = self._answers, False
+                continue
+            # the answer may take seconds: senders and callbacks must not wait for it
+            self._condition.release()
+            try:
+                is_answered = self._is_answered()
+            finally:
+                self._condition.acquire()
+            if has_answered and is_answered and self._answers == seen:
+                text = "%s: nothing was acknowledged for %d s, although a broker answers: anew"
+                _log.warning(text, self._purpose, 2 * STALL_S)
+                return bool(is_there())
+            has_answered = is_answered
+        return True
+
+    def _is_answered(self) -> bool:
+        try:
+            probe_brokers(self._connection)
+        except BrokerUnreachableError:
+            return False
+        return True
 
     def _run(self) -> None:
         try:

@@ -181,9 +181,12 @@ class KafkaUplink(SendingThread[Producer]):
     def _pump(self, producer: Producer, session: int) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(
+                is_there = self._wait_until(
                     lambda: self._may_hand_over() or self._is_broken or self._stopped.is_set()
                 )
+                if not is_there:
+                    self._is_broken = True
+                    producer.halt()
                 if self._is_broken or not self._may_hand_over():
                     return
                 frame = self._unsent.popleft()
@@ -197,6 +200,9 @@ class KafkaUplink(SendingThread[Producer]):
             for place, record in pending:
                 if not self._hand_over(producer, session, frame, place, record):
                     return
+
+    def _has_in_hand(self) -> bool:
+        return self._in_hand > 0
 
     def _may_hand_over(self) -> bool:
         if not self._unsent:
@@ -222,6 +228,7 @@ class KafkaUplink(SendingThread[Producer]):
     def _on_ack(self, tag: _Tag) -> None:
         _, frame, place = tag
         with self._condition:
+            self._answers += 1
             frame.acknowledged.add(place)
             if frame.pending is not None:
                 frame.pending.pop(place, None)

@@ -9,7 +9,12 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
 
 from walle_connectors.kafka.connecting import close_producer, halt_producer, make_producer
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
@@ -125,9 +130,11 @@ class KafkaDeadLetterSink(SendingThread[Any]):
     def _pump(self, producer: Any) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(
+                is_there = self._wait_until(
                     lambda: self._unsent or self._refusal or self._stopped.is_set()
                 )
+                if not is_there:
+                    self._refusal = KafkaTimeoutError("no acknowledgement")
                 if self._refusal is not None or not self._unsent:
                     return
                 place = next(iter(self._unsent))
@@ -138,6 +145,9 @@ class KafkaDeadLetterSink(SendingThread[Any]):
                 self._hand_over(producer, session, place, letter)
             if is_careful:
                 self._await(place)
+
+    def _has_in_hand(self) -> bool:
+        return len(self._waiting) > len(self._unsent)
 
     def _hand_over(
         self, producer: Any, session: int, place: tuple[int, int], letter: _Letter
@@ -154,9 +164,10 @@ class KafkaDeadLetterSink(SendingThread[Any]):
 
     def _await(self, place: tuple[int, int]) -> None:
         with self._condition:
-            self._condition.wait_for(
+            if not self._wait_until(
                 lambda: place not in self._waiting or self._refusal or self._stopped.is_set()
-            )
+            ):
+                self._refusal = KafkaTimeoutError("no acknowledgement")
             if not self._unsent and self._refusal is None:
                 self._is_careful = False
 
@@ -164,6 +175,7 @@ class KafkaDeadLetterSink(SendingThread[Any]):
 
     def _on_ack(self, place: tuple[int, int], letter: _Letter, _metadata: Any) -> None:
         with self._condition:
+            self._answers += 1
             # by which producer does not matter: it is in the topic
             if self._waiting.get(place) is letter:
                 self._settle(place)

@@ -11,7 +11,13 @@ from walle_connectors.kafka import sending, uplink
 from walle_connectors.kafka.producing import Handed, Refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
-from walle_stream.errors import EnvelopeError, TopicError, TunnelClosedError, TunnelError
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    EnvelopeError,
+    TopicError,
+    TunnelClosedError,
+    TunnelError,
+)
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
@@ -26,6 +32,7 @@ class Broker:
         self.log = {partition: [] for partition in range(PARTITIONS)}
         self.errors = {}  # by (partition, number of the record): raised once each
         self.too_large = set()
+        self.lost = set()  # by (partition, number): a producer does nothing from there on
         self.producers = 0
         self.careful = []  # of each producer of librdkafka
         self.may_answer = Event()
@@ -73,6 +80,12 @@ class Producer:
                 partition, number, tag = self.queue.popleft()
                 self.condition.notify_all()  # who closes waits for an empty queue
             self.broker.may_answer.wait(WAIT_S)
+            if (partition, number) in self.broker.lost:
+                self.broker.lost.clear()
+                with self.condition:
+                    self.condition.wait_for(lambda: self.is_halted, WAIT_S)
+                    rest = [(partition, number, tag), *self.queue]
+                break
             error = self.broker.errors.get((partition, number))
             if error is None:
                 self.broker.log[partition].append(number)
@@ -180,6 +193,45 @@ def test_after_a_failure_nothing_is_missing_and_nothing_out_of_order(opened, bro
     for partition in (0, 1):
         assert without_repeats(broker.log[partition]) == list(range(1, 10))
     assert broker.producers == 1 + len(failing)
+
+
+@pytest.mark.parametrize("driver", ["kafka-python", "confluent"])
+def test_a_producer_that_does_nothing_is_replaced_if_a_broker_answers(
+    opened, broker, monkeypatch, caplog, driver
+):
+    answers = [False, True, False, True, True]  # once is not enough: it may have come just now
+
+    def probe(_connection):
+        sender = Thread(target=tunnel.acks, args=(3,))
+        sender.start()
+        sender.join(WAIT_S)
+        assert not sender.is_alive(), "senders wait for the answer"
+        if answers and not answers.pop(0):
+            raise BrokerUnreachableError("down")
+
+    monkeypatch.setattr(sending, "STALL_S", 0.02)
+    monkeypatch.setattr(sending, "probe_brokers", probe)
+    broker.lost.add((0, 3))
+    tunnel = opened(driver=driver)
+    for number in range(1, 6):
+        tunnel.send(0, number, frame(0, number))
+    assert acks(tunnel, 0, 5) == [1, 2, 3, 4, 5]
+    assert without_repeats(broker.log[0]) == [1, 2, 3, 4, 5]
+    assert broker.producers == 2
+    assert not answers
+    assert "nothing was acknowledged" in caplog.text
+
+
+def test_a_producer_with_nothing_in_hand_is_left_alone(opened, broker, monkeypatch):
+    looked = Event()
+    monkeypatch.setattr(sending, "STALL_S", 0.001)
+    monkeypatch.setattr(sending, "probe_brokers", lambda _: looked.set())
+    tunnel = opened()
+    tunnel.send(0, 1, frame(0, 1))
+    assert acks(tunnel, 0, 1) == [1]
+    looked.clear()
+    assert not looked.wait(0.1)
+    assert broker.producers == 1
 
 
 def test_acknowledgements_are_contiguous(opened, broker):
