@@ -25,6 +25,7 @@ from walle_connectors.files.reader import FilesReader
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.runs import TaskRuns
 from walle_stream.app.local import LocalRun
 from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore
@@ -46,7 +47,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("devices in and out", PartitionMachine, "activate"),
     ("devices in and out", PartitionMachine, "delta"),
     ("devices in and out", PartitionRows, "put_device"),
-    ("VM: host's side", turns.PartitionHost, "_run_tasks"),
+    ("VM: host's side", TaskRuns, "run"),
     ("VM: host's side", VmPool, "run"),
     ("VM: host's side", machines, "decode_behind_header"),
     ("VM: waiting for it", machines.VirtualMachine, "order"),
