@@ -1,24 +1,4 @@
-import asyncio
-
-import pytest
-
-pytest.importorskip("faust", reason="the extra `cloud` is not installed")
-
-from walle_connectors.faust.apps import WorkerOptions, make_app
-from walle_connectors.faust.preflight import TopicShape
-from walle_connectors.faust.settings import KafkaPart
-
-SHAPE = TopicShape(4, 1)
-
-
-@pytest.fixture
-def app(tmp_path):
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    part = KafkaPart(brokers="b:1", topic="t", tls={})
-    yield make_app("a", part, SHAPE, WorkerOptions(data_dir=tmp_path, web_port=1234))
-    asyncio.set_event_loop(None)
-    loop.close()
+"""Settings of an app that connects to nobody."""
 
 
 def test_connections_are_encrypted_where_the_yaml_says_so(app):

@@ -11,23 +11,12 @@ from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
 from walle_connectors.faust import tables
-from walle_connectors.faust.apps import WorkerOptions, make_app
 from walle_connectors.faust.device_row import DeviceRow, encode_row, is_older_row
 from walle_connectors.faust.preflight import TopicShape
 from walle_connectors.faust.settings import KafkaPart
 from walle_connectors.faust.tables import TrackedTable, ack_when_sent, make_table
 
 SHAPE = TopicShape(4, 1)
-
-
-@pytest.fixture
-def app(tmp_path):
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    part = KafkaPart(brokers="b:1", topic="t", tls={})
-    yield make_app("a", part, SHAPE, WorkerOptions(data_dir=tmp_path, web_port=1234))
-    asyncio.set_event_loop(None)
-    loop.close()
 
 
 def test_tables_are_rocksdb_through_rocksdict(app):
