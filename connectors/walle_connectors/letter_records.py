@@ -18,7 +18,7 @@ dead letter queues name theirs (KIP-298, KIP-1034), under a prefix of ours::
     __walle.errors.device        the device, where it is known
     __walle.errors.task          the task whose run failed
     __walle.errors.attempts      how often it ran; 0 for what is no run
-    __walle.errors.holds         record, page or message: what the value is
+    __walle.errors.holds         record, page, message or feature: what the value is
     __walle.errors.digest        blake2b-128 of the whole record, hexadecimal
     __walle.errors.size          bytes of the whole record; 0 where that is not known
     __walle.errors.cut           true, only where the value is not the whole record

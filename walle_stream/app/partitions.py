@@ -25,6 +25,10 @@ _GENERATION_SHIFT: Final = 32
 later has the higher one, on whatever machine, and a group that begins anew goes on counting."""
 
 
+_RESTARTS: Final = 2**16 - 1
+"""Epochs that are left to an opening where generations do not keep it apart from the next one."""
+
+
 class HostPlace(msgspec.Struct, frozen=True):
     """Which host of a run a process is, and where its way up and down begin."""
 
@@ -143,8 +147,8 @@ def _least_epoch(last: int, number: int, generation: int, *, is_anew: bool) -> i
             f"partition {number} was opened in generation {last >> _GENERATION_SHIFT} of its "
             f"group, and this host has it in generation {generation}"
         )
-    # the cloud side refuses what is older than the last opening's
-    return last + 1
+    # the cloud side refuses what is older than the last opening's, whose own restarts count on
+    return (last | _RESTARTS) + 1
 
 
 def _fetch_state(keeper: SnapshotKeeper, path: Path, patience_s: float) -> None:
