@@ -15,10 +15,12 @@ import msgspec
 
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
 
 _AHEAD: Final = 2_000  # records of a partition that wait for the others
 _POLL_MS: Final = 200
+_STALL_MS: Final = 60_000  # without a record, or an offset of none, before the end
 
 
 def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
@@ -63,9 +65,10 @@ def _in_order(client: TopicClient) -> Iterator[Any]:
             consumer.seek(place, bounds[place.partition].begin)
     heap: list[tuple[int, int, int, Any]] = []  # the next of each partition that has one
     open_places = set(ends)
+    patience = _Patience(client.topic)
     while open_places or heap:
         with source_errors(client.topic):
-            _fetch(consumer, waiting, ends, open_places)
+            patience.expect(_fetch(client, waiting, ends, open_places))
         in_heap = {each[1] for each in heap}
         for place, records in waiting.items():
             if records and place.partition not in in_heap:
@@ -87,19 +90,50 @@ def _push(heap: list[Any], place: Any, records: deque[Any]) -> None:
 
 
 def _fetch(
-    consumer: Any, waiting: dict[Any, deque[Any]], ends: dict[Any, int], open_places: set[Any]
-) -> None:
-    for place in open_places:
-        (consumer.pause if len(waiting[place]) >= _AHEAD else consumer.resume)(place)
+    client: TopicClient, waiting: dict[Any, deque[Any]], ends: dict[Any, int], open_places: set[Any]
+) -> bool:
+    """Take what has come; returns whether anything moved."""
+    consumer = client.consumer
     if not open_places:
-        return
+        return True
+    paused = consumer.paused()
+    for place in open_places:
+        if place not in paused and len(waiting[place]) >= _AHEAD:
+            consumer.pause(place)
+        elif place in paused and len(waiting[place]) < _AHEAD // 2:
+            client.resume([place])
+    before = _positions(consumer, open_places)
     for place, records in consumer.poll(_POLL_MS).items():
         waiting[place].extend(each for each in records if each.offset < ends[place])
+    after = _positions(consumer, open_places)
     for place in list(open_places):
         # by the consumer's position: the last offsets may be of no record
-        if (consumer.position(place, timeout_ms=0) or 0) >= ends[place]:
+        if after[place] >= ends[place]:
             open_places.discard(place)
             consumer.pause(place)
+    return after != before
+
+
+def _positions(consumer: Any, places: set[Any]) -> dict[Any, int]:
+    return {place: consumer.position(place, timeout_ms=0) or 0 for place in places}
+
+
+class _Patience:
+    # a broker may be away for a while, but who waits for the file must hear of it
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._moved_ms = monotonic_ms()
+
+    def expect(self, has_moved: bool) -> None:
+        now_ms = monotonic_ms()
+        if has_moved:
+            self._moved_ms = now_ms
+        elif now_ms - self._moved_ms > _STALL_MS:
+            raise SourceError(
+                f"topic {self._topic!r}: nothing came for {_STALL_MS // 1000} s, although its end "
+                "is not reached: see that all brokers answer, then run again"
+            )
 
 
 def _line(record_: Any) -> bytes | None:

@@ -126,3 +126,19 @@ def test_a_broker_that_is_not_there_has_its_own_error(tmp_path, monkeypatch):
     with pytest.raises(BrokerUnreachableError) as caught:
         walle(tmp_path / "e.jsonl", "--topic", "t", "--brokers", "127.0.0.1:9")
     assert caught.value.exit_code == 12
+
+
+def test_partitions_that_wait_for_others_are_recorded_whole(address, topics, tmp_path, capsys):
+    # one is paused again and again, as it is ahead of the other's times; more than one fetch each
+    name, back, count = topics.make(3), tmp_path / "back.jsonl", 9_000
+    for partition, step_ms in enumerate((1, 3, 2)):
+        rows = [row(f"d{partition}", n, filler="x" * 300) for n in range(count)]
+        topics.write(name, [(*each, partition, 1_000 + n * step_ms) for n, each in enumerate(rows)])
+    assert walle(back, "--record", "--topic", name, "--brokers", address, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["events"] == 3 * count
+    found = [json.loads(line) for line in back.read_text().splitlines()]
+    times = [each["ingest_time_ms"] for each in found]
+    assert times == sorted(times)
+    for partition in range(3):
+        own = [each["uid"] for each in found if each["device_id"] == f"d{partition}"]
+        assert own == [str(n) for n in range(count)]

@@ -124,6 +124,21 @@ class TopicClient:
         """
         return self._place(self.topic, partition)
 
+    def resume(self, places: Iterable[Any]) -> None:
+        """Fetch partitions on that were paused.
+
+        Args:
+            places: As ``place`` gives them; nothing happens to those that were not paused.
+        """
+        # what the library had fetched of a paused partition it gives back only while it has
+        # nothing else in hand (3.0.12: a drained one counts, too), and fetches no more of it
+        # meanwhile: that may be for ever. Without it, the partition is fetched from its position
+        fetcher = getattr(self.consumer, "_fetcher", None)
+        parked: dict[Any, Any] = getattr(fetcher, "_paused_partition_records", {})
+        for place in places:
+            parked.pop(place, None)
+            self.consumer.resume(place)
+
     def bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
         """Ask what partitions have now; blocks.
 

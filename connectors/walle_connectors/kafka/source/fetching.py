@@ -138,7 +138,7 @@ class PythonFetcher:
 
     def resume(self, number: int) -> None:
         """Fetch on; see ``Fetcher.resume``."""
-        self._consumer.resume(self._client.place(number))
+        self._client.resume([self._client.place(number)])
 
     def position(self, number: int) -> int | None:
         """Return what comes next; see ``Fetcher.position``."""
