@@ -129,6 +129,32 @@ def test_a_topic_that_was_made_again_is_another_one(address, topics):
     assert uids(rest) == list(range(9))
 
 
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_topic_that_is_made_again_under_a_reader_follows_the_policy(
+    address, topics, driver, policy, stops
+):
+    name = topics.make(1)
+    topics.write(name, [row("a", number) for number in range(60)])
+    made = source(address, name, stopAtEnd=stops, onMissingOffset=policy, driver=driver)
+    reader = made.open({}, 1, 20)
+    read_on(reader, lambda batches: len(uids(batches)) >= 20)
+    topics.delete(name)
+    made_again(topics, name)
+    topics.write(name, [row("a", number) for number in range(1_000, 1_100)])
+    try:
+        if policy == "fail":
+            with pytest.raises(SourceError, match="deleted and made again"):
+                read_on(reader)
+        else:
+            # some of the new one may be there before it is known to be another
+            new = list(range(1_000, 1_100))
+            found = read_on(reader, lambda batches: not stops and uids(batches)[-100:] == new)
+            assert uids(found)[-100:] == new
+    finally:
+        reader.close()
+
+
 def made_again(topics, name):
     from kafka.errors import TopicAlreadyExistsError
 

@@ -4,7 +4,7 @@ The one module of the source that asks a broker anything but for records.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -60,16 +60,35 @@ def source_errors(name: str) -> Iterator[None]:
             f"topic {name!r}: reading is not allowed ({type(error).__name__}): grant READ and "
             "DESCRIBE on topic and group to this client"
         ) from error
-    except errors.LogTruncationError as error:
+    except _gone_errors() as error:
         raise SourceError(
-            f"topic {name!r}: a broker lost records that were read already ({error}): see "
-            "spec.source.onMissingOffset, then run again"
+            f"topic {name!r} is gone: it was deleted while it was read; what was committed is "
+            "kept. Make it again and run again: spec.source.onMissingOffset says where to begin"
         ) from error
     except errors.KafkaError as error:
         raise SourceError(
             f"topic {name!r} cannot be read on ({type(error).__name__}: {error}): what was "
             "committed is kept, run again"
         ) from error
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether brokers say that a topic is not there, or not the one that was meant.
+
+    Args:
+        error: Any.
+    """
+    return isinstance(error, _gone_errors())
+
+
+def _gone_errors() -> tuple[type[Exception], ...]:
+    from kafka import errors  # noqa: PLC0415 - an extra
+
+    return (
+        errors.UnknownTopicOrPartitionError,
+        errors.UnknownTopicIdError,
+        errors.InconsistentTopicIdError,
+    )
 
 
 class TopicClient:
@@ -217,6 +236,40 @@ class TopicClient:
                 "key, so that a device stays in one partition"
             )
 
+    @property
+    def is_remade(self) -> bool:
+        """Whether another topic has this name by now, as the brokers said lately; asks nobody."""
+        known, found = self.identity.topic_id, self._topic_id()
+        return bool(known and found and known != found)
+
+    def accept(self) -> None:
+        """Take the topic that has the name now for the one to be read.
+
+        Raises:
+            SourceError: It has another number of partitions.
+        """
+        known = self.consumer._cluster.partitions_for_topic(self.topic)  # noqa: SLF001 - see ``_identify``
+        before = self.identity.partition_count
+        if known is not None and len(known) != before:
+            raise SourceError(
+                f"topic {self.topic!r} was deleted and made again with {len(known)} partitions, "
+                f"before it had {before}: start with a new --data-dir and "
+                f"spec.runtime.partitions={len(known)}"
+            )
+        self.identity = msgspec.structs.replace(self.identity, topic_id=self._topic_id())
+
+    def look_again(self) -> None:
+        """Ask which topic has the name now; blocks for some seconds where no broker answers."""
+        from kafka import errors  # noqa: PLC0415 - an extra
+
+        consumer = self.consumer
+        # the library has no public way but one that asks for all topics, without an end
+        cluster, net, manager = consumer._cluster, consumer._net, consumer._manager  # noqa: SLF001 - same
+        cluster.add_topic(self.topic)
+        # unanswered, what was known stays
+        with suppress(errors.KafkaError):
+            net.run(manager.wait_for, cluster.request_update(), _LOOK_MS)
+
     def watch(self) -> None:
         """Have the topic asked for now and then, where another library fetches; no wait."""
         self.consumer._cluster.add_topic(self.topic)  # noqa: SLF001 - see ``_identify``
@@ -248,12 +301,18 @@ class TopicClient:
                 f"there is no topic {self.topic!r} at {', '.join(self._model.brokers)}, or this "
                 f"client may not see it: create it, correct {self._named_by}, or allow DESCRIBE"
             )
-        # the library keeps both, and has no public way to them
+        cluster: Any = getattr(self.consumer, "_cluster", None)
+        return TopicIdentity(
+            len(numbers), getattr(cluster, "cluster_id", None) or "", self._topic_id()
+        )
+
+    def _topic_id(self) -> str:
+        """Return the id that the brokers said last; empty where they said none."""
+        # the library keeps it, and has no public way to it
         cluster: Any = getattr(self.consumer, "_cluster", None)
         topic_id = cluster.topic_id(self.topic) if hasattr(cluster, "topic_id") else None
-        return TopicIdentity(
-            len(numbers), getattr(cluster, "cluster_id", None) or "", str(topic_id or "")
-        )
+        # of a topic that is not there they say an id of zeros
+        return str(topic_id) if topic_id is not None and topic_id.int else ""
 
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; may be called twice."""

@@ -110,8 +110,8 @@ class KafkaSourceModel(Connection):
             "bootstrap_timeout_ms": self.connect_timeout_ms,
             "reconnect_backoff_max_ms": 2_000,
             "request_timeout_ms": 15_000,
-            # so soon a topic is seen to have got more partitions, which nobody reads
-            "metadata_max_age_ms": 30_000,
+            # so soon a topic is seen to be another one, or to have got more partitions
+            "metadata_max_age_ms": 5_000,
             # what a host that is busy keeps in memory
             "fetch_max_bytes": 8 * _MIB,
             "max_partition_fetch_bytes": _MIB,
