@@ -4,7 +4,7 @@ The one module of the source that asks a broker anything but for records.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_connectors.kafka.source.reaching import expect_broker
+from walle_connectors.kafka.topic_ids import known_topic_id, look_again
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError
 
@@ -260,15 +261,7 @@ class TopicClient:
 
     def look_again(self) -> None:
         """Ask which topic has the name now; blocks for some seconds where no broker answers."""
-        from kafka import errors  # noqa: PLC0415 - an extra
-
-        consumer = self.consumer
-        # the library has no public way but one that asks for all topics, without an end
-        cluster, net, manager = consumer._cluster, consumer._net, consumer._manager  # noqa: SLF001 - same
-        cluster.add_topic(self.topic)
-        # unanswered, what was known stays
-        with suppress(errors.KafkaError):
-            net.run(manager.wait_for, cluster.request_update(), _LOOK_MS)
+        look_again(self.consumer, self.topic)
 
     def watch(self) -> None:
         """Have the topic asked for now and then, where another library fetches; no wait."""
@@ -307,12 +300,7 @@ class TopicClient:
         )
 
     def _topic_id(self) -> str:
-        """Return the id that the brokers said last; empty where they said none."""
-        # the library keeps it, and has no public way to it
-        cluster: Any = getattr(self.consumer, "_cluster", None)
-        topic_id = cluster.topic_id(self.topic) if hasattr(cluster, "topic_id") else None
-        # of a topic that is not there they say an id of zeros
-        return str(topic_id) if topic_id is not None and topic_id.int else ""
+        return known_topic_id(self.consumer, self.topic)
 
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; may be called twice."""
