@@ -211,7 +211,12 @@ def test_what_is_wrong_at_start_is_one_line(address, topics, topic):
     topics.write(foreign, sessions)
     with pytest.raises(SourceError, match=rf"{foreign}\[1\]@0 is of device 'd0', its key is b's1'"):
         _ = source(address, foreign).partition_count
-    topics.write(foreign, [("a", row("a", 0, device_id="b")[1], 0), (*row("a", 1), 0)])
+    corrupt = topics.make(1)
+    topics.write(corrupt, [("s0", b"{"), *((key, value) for key, value, _ in sessions)])
+    with pytest.raises(SourceError, match=rf"{corrupt}\[0\]@1 is of device 'd0'"):
+        _ = source(address, corrupt).partition_count
+    written = [row("a", 0, device_id="b"), row("a", 1, device_id="a"), ("a", b"{")]
+    topics.write(foreign, [(*each, 0) for each in written])
     topics.delete_before(foreign, 1, 5)
     assert source(address, foreign).partition_count == 2  # a single one is a dead letter
     with pytest.raises(BrokerUnreachableError, match=r"no broker answers at 127\.0\.0\.1:9 within"):

@@ -224,17 +224,15 @@ class TopicClient:
                 f"{self.topic}[{first.partition}]@{first.offset} has no key; write records with "
                 "the device id as key, so that a device stays in one partition"
             )
-        others = [_named_device(each.value) for each in records]
-        # single ones are dead letters
-        if all(
-            other and other.encode() != each.key
-            for other, each in zip(others, records, strict=True)
-        ):
+        # what names no device says nothing of the others; and single ones are dead letters
+        named = [(name, each) for each in records if (name := _named_device(each.value))]
+        if named and all(name.encode() != each.key for name, each in named):
+            name, first = named[0]
             raise SourceError(
                 f"topic {self.topic!r} is not keyed by device: the record "
-                f"{self.topic}[{first.partition}]@{first.offset} is of device {others[0][:64]!r}, "
-                f"its key is {first.key[:64]!r}, and so on; write records with the device id as "
-                "key, so that a device stays in one partition"
+                f"{self.topic}[{first.partition}]@{first.offset} is of device {name[:64]!r}, "
+                f"its key is {(first.key or b'')[:64]!r}, and so on; write records with the device "
+                "id as key, so that a device stays in one partition"
             )
 
     @property
