@@ -34,7 +34,6 @@ from walle_stream.ports import KeptLetter
 _log = logging.getLogger(__name__)
 
 _LINGER_MS: Final = 5
-_REMIND_EVERY: Final = 60  # failures, half a minute
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 _OF_A_LETTER: Final = (*_TOO_LARGE, InvalidRecordError)  # whatever is tried, it is not taken
 
@@ -81,7 +80,6 @@ class KafkaDeadLetterSink(SendingThread[Any]):
         self._unsent: dict[tuple[int, int], None] = {}  # of these, in their order
         self._acks: dict[int, list[int]] = {}
         self._refusal: Exception | None = None  # of the producer at hand
-        self._failures = 0  # in a row
         self._is_careful = False  # send them one by one
         self._thread.start()
 
@@ -243,13 +241,7 @@ class KafkaDeadLetterSink(SendingThread[Any]):
     def _say(self, error: Exception) -> None:
         if isinstance(error, _OF_A_LETTER):
             return
-        if self._failures % _REMIND_EVERY == 0:
-            _log.warning(
-                "topic %r takes no dead letters: %s; they are sent again",
-                self._model.topic,
-                said(error),
-            )
-        self._failures += 1
+        self._tell_failure(f"topic {self._model.topic!r} takes no dead letters", error)
 
 
 def _expect_kept(model: KafkaDeadLetterModel) -> None:
