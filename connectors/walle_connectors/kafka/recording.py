@@ -4,17 +4,19 @@ A line is the record's value with ``device_id`` from its key and ``ingest_time_m
 time, so that replaying the file gives the same events at the same distances.
 """
 
+import gzip
 import heapq
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.topics import NeededTopic, check_topics
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
 
@@ -28,15 +30,19 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
 
     Args:
         model: The topic, and where the brokers are.
-        file: Written over when all was read; nothing is left where that fails.
+        file: New, and there when all was read; compressed if its name ends in ``.gz``.
 
     Returns:
         ``events``, ``bytes``, and ``skipped``: records that are no event of a device.
 
     Raises:
-        SourceError: The topic cannot be read, or the file not be written.
+        SourceError: The topic cannot be read, or the file is there, or cannot be written.
+        TopicError: The topic is not there, or may not be seen.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
+    if file.exists() or not file.name:
+        raise SourceError(f"{file} is there already: name a new file, or delete it")
+    check_topics(model, [NeededTopic(model.topic, "--topic")])
     client = TopicClient(model, named_by="--topic")
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     try:
@@ -149,13 +155,15 @@ def _line(record_: Any) -> bytes | None:
 
 
 @contextmanager
-def _written(file: Path) -> Iterator[BinaryIO]:
-    if not file.name or (file.exists() and not file.is_file()):
-        raise SourceError(f"{file} is no file: name one that may be written over")
+def _written(file: Path) -> Iterator[IO[bytes]]:
     part = file.with_name(file.name + ".part")
     try:
-        with part.open("wb") as out:
-            yield out
+        # without a time in its head, as ``walle simulate``: the same records give the same bytes
+        with (
+            part.open("wb") as plain,
+            gzip.GzipFile("", "wb", 6, plain, mtime=0) if file.suffix == ".gz" else plain as out,
+        ):
+            yield out  # type: ignore[misc]
         part.replace(file)
     except OSError as error:
         raise SourceError(f"{file} cannot be written: {error.strerror or error}") from error

@@ -54,7 +54,7 @@ def source_errors(name: str) -> Iterator[None]:
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
             f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
-            "`tls`, and run again"
+            "`tls` (a TLS listener answers nobody without it), and run again"
         ) from error
     except errors.AuthorizationError as error:
         raise SourceError(

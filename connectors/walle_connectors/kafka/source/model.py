@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from walle_connectors.brokers import Connection
+from walle_connectors.brokers import Connection, TopicName
 from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs, SizeBytes
@@ -42,9 +42,7 @@ class KafkaSourceModel(Connection):
     """A topic of raw events, keyed by device."""
 
     connector: str = "kafka"
-    topic: str = Field(
-        pattern=r"^[A-Za-z0-9._-]+$", max_length=249, description="Events, keyed by device."
-    )
+    topic: TopicName = Field(description="Events, keyed by device.")
     group: str | None = Field(
         default=None,
         min_length=1,

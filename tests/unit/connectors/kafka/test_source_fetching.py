@@ -98,3 +98,9 @@ def test_a_topic_that_was_made_again_is_its_readers_business(error, monkeypatch)
 def test_at_a_start_it_is_said_in_a_line():
     with pytest.raises(BrokerUnreachableError, match="only starting"), source_errors("raw"):
         raise errors.MetadataEmptyBrokerList("the whole answer")
+
+
+def test_brokers_that_do_not_answer_may_want_tls():
+    hint = "correct `tls` .a TLS listener answers nobody without it"
+    with pytest.raises(BrokerUnreachableError, match=hint), source_errors("raw"):
+        raise errors.KafkaTimeoutError("late")
