@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Hashable
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from walle_connectors.tls_contexts import checked_context
 from walle_connectors.tls_sessions import shared_sessions
@@ -32,6 +32,20 @@ Addresses = Annotated[
     AfterValidator(_checked),
 ]
 """Of brokers, ``HOST:PORT``; one may stand alone."""
+
+
+def _named(topic: str) -> str:
+    if topic in {".", ".."}:
+        raise ValueError(f"expected a topic's name, which {topic!r} cannot be")
+    return topic
+
+
+TopicName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249),
+    AfterValidator(_named),
+]
+"""As brokers allow it."""
 
 
 class Tls(Strict):

@@ -5,6 +5,7 @@ sent it twice or for a device that was reinstalled, is dropped and counted. Rows
 replies taken and what they did commit together.
 """
 
+import logging
 from collections.abc import Container, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
@@ -13,12 +14,14 @@ import msgspec
 
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.errors import EnvelopeError
-from walle_stream.ports import DeadLetter, Downlink
+from walle_stream.ports import DeadLetter, Downlink, HasLog
 from walle_stream.stream.machine import Reply, RunTask
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink
 from walle_stream.wire.replies import REPLY_KIND, decode_reply
 from walle_stream.wire.rows import PartitionHead
+
+_log = logging.getLogger(__name__)
 
 MESSAGES_MAX_BYTES: Final = 256 * 1024
 """Most bytes of downlink messages taken in one commit."""
@@ -76,6 +79,8 @@ class CloudExchange:
         inbound = Inbound([], [])
         head.downlink_position = max(head.downlink_position, self._passed)
         messages = self._downlink.receive(self._number, head.downlink_position, MESSAGES_MAX_BYTES)
+        if self._is_other_log(head):
+            return inbound  # the next look begins at its beginning
         for position, data in messages:
             head.downlink_position = position
             if self._only and _device_of(data) != self._only:
@@ -91,6 +96,24 @@ class CloudExchange:
         if not inbound.count:
             self._passed = head.downlink_position
         return inbound
+
+    def _is_other_log(self, head: PartitionHead) -> bool:
+        # asked behind the messages: those of another log are never taken for this one's
+        log_id = self._downlink.log_id if isinstance(self._downlink, HasLog) else ""
+        known = head.downlink_log
+        if not log_id or log_id == known:
+            return False
+        head.downlink_log = log_id
+        if not known:
+            return False
+        _log.warning(
+            "the way down of partition %d was made anew: it is read from its beginning, behind "
+            "position %d of the old one",
+            self._number,
+            head.downlink_position,
+        )
+        head.downlink_position = self._passed = 0
+        return True
 
     def release(self, head: PartitionHead) -> None:
         """Let the tunnel forget what a commit took."""

@@ -1,6 +1,7 @@
 """Logging for the command line; the library itself adds no handler.
 
-Invariants: only the ``walle_stream`` logger is touched, never the root; one
+Invariants: the root logger is never touched, only ours, the shipped connectors' and those
+of the libraries that these bring (``_LIBRARIES``, warnings and above); one
 record is one line of text or one JSON object (a traceback follows it in text);
 values to mask never leave, whatever field they are in. Place in the data flow:
 beside it.
@@ -19,13 +20,16 @@ from walle_stream.spec.document import masked
 _ID_FIELDS: Final = ("device_id", "task", "sequence_number", "position", "partition")
 """Given through ``extra=``; each becomes a field of its own."""
 
+_OURS: Final = ("walle_stream", "walle_connectors")
+_LIBRARIES: Final = ("kafka", "aiokafka", "faust", "mode")
+
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def configure_logging(
     format_: Literal["text", "json"], level: str, secrets: Collection[str] = ()
 ) -> None:
-    """Send the library's log lines to stderr; a second call replaces the first.
+    """Send our log lines, and libraries' warnings, to stderr; a second call replaces the first.
 
     Args:
         format_: ``text`` for people, ``json`` for programs (an object a line:
@@ -36,10 +40,21 @@ def configure_logging(
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter(secrets) if format_ == "json" else _TextFormatter(secrets))
-    logger = logging.getLogger("walle_stream")
-    logger.handlers = [handler]
-    logger.setLevel(level.upper())
-    logger.propagate = False
+    attach(handler, logging.getLevelNamesMapping()[level.upper()])
+
+
+def attach(handler: logging.Handler, level: int) -> None:
+    """Have a handler get all lines that a run writes, instead of the one before.
+
+    Args:
+        handler: Gets them.
+        level: The lowest of our own lines; of libraries' it is warning at least.
+    """
+    for name in (*_OURS, *_LIBRARIES):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level if name in _OURS else max(level, logging.WARNING))
+    logging.getLogger("walle_stream").propagate = False
 
 
 class _FieldsFormatter(logging.Formatter):

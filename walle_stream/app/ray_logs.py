@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, override
 
+from walle_stream.app.logs import attach
+
 type LogRecords = list[dict[str, Any]]
 """Attributes of log records, ready to travel."""
 
@@ -13,7 +15,7 @@ _TRAVEL: Final = (str, int, float, bool, type(None))
 
 
 class LogQueue(logging.Handler):
-    """Keeps the library's records until they are taken; the oldest go when there are many."""
+    """Keeps our records, and libraries' warnings, until they are taken; of many the oldest go."""
 
     def __init__(self, level: int) -> None:
         """Begin to listen.
@@ -23,10 +25,7 @@ class LogQueue(logging.Handler):
         """
         super().__init__()
         self._records: deque[dict[str, Any]] = deque(maxlen=_KEPT)
-        logger = logging.getLogger("walle_stream")
-        logger.handlers = [self]
-        logger.setLevel(level)
-        logger.propagate = False
+        attach(self, level)
 
     @override
     def emit(self, record: logging.LogRecord) -> None:

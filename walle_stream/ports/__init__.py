@@ -22,7 +22,14 @@ from walle_stream.ports.source import (
     SourceReader,
 )
 from walle_stream.ports.tensors import TensorEvaluator
-from walle_stream.ports.tunnel import DeviceTunnel, Downlink, DownlinkSender, Uplink, UplinkReceiver
+from walle_stream.ports.tunnel import (
+    DeviceTunnel,
+    Downlink,
+    DownlinkSender,
+    HasLog,
+    Uplink,
+    UplinkReceiver,
+)
 
 __all__ = [
     "RECORD_MAX_BYTES",
@@ -33,6 +40,7 @@ __all__ = [
     "DeviceTunnel",
     "Downlink",
     "DownlinkSender",
+    "HasLog",
     "Holds",
     "KeptLetter",
     "Origins",

@@ -1,7 +1,7 @@
 """The way between devices and cloud: frames up, messages down."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Uplink(Protocol):
@@ -91,6 +91,16 @@ class DownlinkSender(Protocol):
         Returns:
             Its sequence number: per device, contiguous from 1.
         """
+        ...
+
+
+@runtime_checkable
+class HasLog(Protocol):
+    """A ``Downlink`` whose log may be replaced by another, in which positions begin anew."""
+
+    @property
+    def log_id(self) -> str:
+        """Which log the messages received last are of, or one behind it; empty while unknown."""
         ...
 
 

@@ -78,6 +78,8 @@ class PartitionHead(msgspec.Struct):
     """Number of the next dead letter."""
     downlink_position: int = 0
     """Position of the last downlink message taken."""
+    downlink_log: str = ""
+    """Which log that position is of, as the tunnel names it; empty where it is not known."""
     next_batch: int = 1
     """Number of the next batch of the journal."""
     is_ended: bool = False

@@ -37,9 +37,10 @@ def admin_client(connection: Connection) -> Iterator[Any]:
             **options, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
         )
     except KafkaError as error:
+        hint = " (a TLS listener answers nobody without it)" if connection.tls is None else ""
         raise BrokerUnreachableError(
             f"{', '.join(connection.brokers)} accepts connections, but is no Kafka broker that "
-            f"answers ({error}): correct `brokers` and `tls`"
+            f"answers ({error}): correct `brokers` and `tls`{hint}"
         ) from error
     try:
         yield admin

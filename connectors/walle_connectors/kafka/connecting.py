@@ -22,6 +22,8 @@ _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _REMIND_EVERY: Final = 30  # attempts, about a minute
 
+_ABORT_S: Final = 2.0
+
 # as good as for ever: the outbox keeps what is sent, there is nobody to give it back to
 _DELIVERY_MS: Final = 2**31 - 1
 
@@ -115,8 +117,11 @@ def close_producer(producer: Any, timeout_s: float) -> None:
         producer.close(timeout=timeout_s)
     except KafkaTimeoutError:
         halt_producer(producer)
-        with suppress(KafkaError):
-            # `close` would wait for them once more
-            producer._accumulator.abort_incomplete_batches()  # noqa: SLF001 - see above
+        # its thread fails what is left; two that do so at once fall over each other
+        producer._sender.join(_ABORT_S)  # noqa: SLF001 - see above
+        if producer._sender.is_alive():  # noqa: SLF001 - see above
+            with suppress(KafkaError):
+                # `close` would wait for them once more
+                producer._accumulator.abort_incomplete_batches()  # noqa: SLF001 - see above
         with suppress(KafkaError):
             producer.close(timeout=1)

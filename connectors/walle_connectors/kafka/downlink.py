@@ -36,6 +36,11 @@ class KafkaDownlink:
             TopicReader(model, model.down_topic, has_all=False) if model.down_topic else None
         )
 
+    @property
+    def log_id(self) -> str:
+        """The topic's id; see ``HasLog.log_id``."""
+        return "" if self._reader is None else self._reader.topic_id
+
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
         """Return messages of a partition that are here already; see ``Downlink.receive``.
 

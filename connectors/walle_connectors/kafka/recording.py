@@ -4,21 +4,25 @@ A line is the record's value with ``device_id`` from its key and ``ingest_time_m
 time, so that replaying the file gives the same events at the same distances.
 """
 
+import gzip
 import heapq
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.topics import NeededTopic, check_topics
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
 
 _AHEAD: Final = 2_000  # records of a partition that wait for the others
 _POLL_MS: Final = 200
+_STALL_MS: Final = 60_000  # without a record, or an offset of none, before the end
 
 
 def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
@@ -26,15 +30,19 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
 
     Args:
         model: The topic, and where the brokers are.
-        file: Written over when all was read; nothing is left where that fails.
+        file: New, and there when all was read; compressed if its name ends in ``.gz``.
 
     Returns:
         ``events``, ``bytes``, and ``skipped``: records that are no event of a device.
 
     Raises:
-        SourceError: The topic cannot be read, or the file not be written.
+        SourceError: The topic cannot be read, or the file is there, or cannot be written.
+        TopicError: The topic is not there, or may not be seen.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
+    if file.exists() or not file.name:
+        raise SourceError(f"{file} is there already: name a new file, or delete it")
+    check_topics(model, [NeededTopic(model.topic, "--topic")])
     client = TopicClient(model, named_by="--topic")
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     try:
@@ -63,9 +71,10 @@ def _in_order(client: TopicClient) -> Iterator[Any]:
             consumer.seek(place, bounds[place.partition].begin)
     heap: list[tuple[int, int, int, Any]] = []  # the next of each partition that has one
     open_places = set(ends)
+    patience = _Patience(client.topic)
     while open_places or heap:
         with source_errors(client.topic):
-            _fetch(consumer, waiting, ends, open_places)
+            patience.expect(_fetch(client, waiting, ends, open_places))
         in_heap = {each[1] for each in heap}
         for place, records in waiting.items():
             if records and place.partition not in in_heap:
@@ -87,19 +96,50 @@ def _push(heap: list[Any], place: Any, records: deque[Any]) -> None:
 
 
 def _fetch(
-    consumer: Any, waiting: dict[Any, deque[Any]], ends: dict[Any, int], open_places: set[Any]
-) -> None:
-    for place in open_places:
-        (consumer.pause if len(waiting[place]) >= _AHEAD else consumer.resume)(place)
+    client: TopicClient, waiting: dict[Any, deque[Any]], ends: dict[Any, int], open_places: set[Any]
+) -> bool:
+    """Take what has come; returns whether anything moved."""
+    consumer = client.consumer
     if not open_places:
-        return
+        return True
+    paused = consumer.paused()
+    for place in open_places:
+        if place not in paused and len(waiting[place]) >= _AHEAD:
+            consumer.pause(place)
+        elif place in paused and len(waiting[place]) < _AHEAD // 2:
+            client.resume([place])
+    before = _positions(consumer, open_places)
     for place, records in consumer.poll(_POLL_MS).items():
         waiting[place].extend(each for each in records if each.offset < ends[place])
+    after = _positions(consumer, open_places)
     for place in list(open_places):
         # by the consumer's position: the last offsets may be of no record
-        if (consumer.position(place, timeout_ms=0) or 0) >= ends[place]:
+        if after[place] >= ends[place]:
             open_places.discard(place)
             consumer.pause(place)
+    return after != before
+
+
+def _positions(consumer: Any, places: set[Any]) -> dict[Any, int]:
+    return {place: consumer.position(place, timeout_ms=0) or 0 for place in places}
+
+
+class _Patience:
+    # a broker may be away for a while, but who waits for the file must hear of it
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._moved_ms = monotonic_ms()
+
+    def expect(self, has_moved: bool) -> None:
+        now_ms = monotonic_ms()
+        if has_moved:
+            self._moved_ms = now_ms
+        elif now_ms - self._moved_ms > _STALL_MS:
+            raise SourceError(
+                f"topic {self._topic!r}: nothing came for {_STALL_MS // 1000} s, although its end "
+                "is not reached: see that all brokers answer, then run again"
+            )
 
 
 def _line(record_: Any) -> bytes | None:
@@ -115,13 +155,15 @@ def _line(record_: Any) -> bytes | None:
 
 
 @contextmanager
-def _written(file: Path) -> Iterator[BinaryIO]:
-    if not file.name or (file.exists() and not file.is_file()):
-        raise SourceError(f"{file} is no file: name one that may be written over")
+def _written(file: Path) -> Iterator[IO[bytes]]:
     part = file.with_name(file.name + ".part")
     try:
-        with part.open("wb") as out:
-            yield out
+        # without a time in its head, as ``walle simulate``: the same records give the same bytes
+        with (
+            part.open("wb") as plain,
+            gzip.GzipFile("", "wb", 6, plain, mtime=0) if file.suffix == ".gz" else plain as out,
+        ):
+            yield out  # type: ignore[misc]
         part.replace(file)
     except OSError as error:
         raise SourceError(f"{file} cannot be written: {error.strerror or error}") from error

@@ -8,34 +8,35 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
+from walle_connectors.event_text import BAD_TIME
 from walle_connectors.file_stream import READ_ERRORS, FileStream
-from walle_connectors.kafka.recording import record
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.reaching import expect_broker
+from walle_connectors.kafka.source.records import EventValue
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import SourceError, SpecFileError
-from walle_stream.types import device_id_problem
+from walle_stream.errors import SourceError
+from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _CONNECT_MS: Final = 10_000
 _LINE_BYTES: Final = 64 * 2**20
 _SHOWN: Final = 40  # characters of what is wrong
-_TIME_MAX_MS: Final = 2**63 - 1  # no event has a later one: it is a dead letter, not waited for
 _SLEEP_S: Final = 0.5  # so that Ctrl-C and progress are not far
 
 
-class _Line(msgspec.Struct):
+class _Line(EventValue, kw_only=True, gc=False):
+    # what the source takes; the device is the record's key
     device_id: str
     ingest_time_ms: int | None = None
-    event_time_ms: int | None = None
 
 
 def add(commands: Any) -> None:
@@ -67,28 +68,28 @@ def add(commands: Any) -> None:
         help="1: as fast as the events came, 2: twice; left out: as fast as it goes",
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(run, refuse=parser.error))
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
     """Replay, or record; nothing is left of a recording that fails.
 
     Args:
         options: As parsed.
+        refuse: Ends the command as wrong usage, with a reason.
 
     Raises:
-        SpecFileError: An option is wrong.
         SourceError: The file cannot be read or written, or the topic not be recorded.
         TopicError: The topic is missing, or does not take the events.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
-    model = _model(options)
+    model = _model(options, refuse)
     if not options.record and (options.file.is_dir() or not options.file.exists()):
         raise SourceError(f"there is no file {str(options.file)!r}: correct FILE")
     expect_broker(model, _CONNECT_MS)
     began_ms = monotonic_ms()
     if options.record:
-        counts = record(model, options.file)
+        counts = _record(model, options.file)
     else:
         counts = _replay(model, options.file, options.speed)
     counts["seconds"] = round((monotonic_ms() - began_ms) / 1000.0, 3)
@@ -99,9 +100,14 @@ def run(options: argparse.Namespace) -> int:
         arrow = "<-" if options.record else "->"
         sys.stdout.write(
             f"{options.file} {arrow} {options.topic}: {counts['events']:,} events, "
-            f"{counts['bytes']:,} bytes in {counts['seconds']:.1f} s\n"
+            f"{counts['bytes']:,} bytes in {counts['seconds']:.1f} s{_skipped(counts)}\n"
         )
     return 0
+
+
+def _skipped(counts: Mapping[str, Any]) -> str:
+    count = counts.get("skipped", 0)
+    return f"; {count:,} records that are no event of a device were left out" if count else ""
 
 
 def _speed(text: str) -> float:
@@ -114,9 +120,11 @@ def _speed(text: str) -> float:
     return speed
 
 
-def _model(options: argparse.Namespace) -> KafkaSourceModel:
+def _model(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> KafkaSourceModel:
     tls = {name: getattr(options, f"tls_{name}") for name in ("ca", "cert", "key")}
     given = {name: path for name, path in tls.items() if path is not None}
+    if ("cert" in given) != ("key" in given):
+        refuse("--tls-cert and --tls-key: expected both, or none of them")
     keys = {"brokers": options.brokers, "clientId": "walle-replay", "tls": given or None}
     try:
         return KafkaSourceModel.model_validate({**keys, "topic": options.topic})
@@ -126,10 +134,18 @@ def _model(options: argparse.Namespace) -> KafkaSourceModel:
         problem = first["msg"].removeprefix("Value error, ")
         if option == "--topic":
             problem = (
-                "expected at most 249 letters, digits, dots, dashes and underscores, found "
-                f"{options.topic[:_SHOWN]!r}"
+                "expected at most 249 letters, digits, dots, dashes and underscores, and more "
+                f"than one or two dots, found {options.topic[:_SHOWN]!r}"
             )
-        raise SpecFileError(f"walle replay: {option}: {problem}") from error
+        refuse(f"{option}: {problem}")
+
+
+def _record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
+    try:
+        from walle_connectors.kafka.recording import record  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise SourceError(f"walle replay needs walle-stream[kafka] ({error})") from error
+    return record(model, file)
 
 
 def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[str, Any]:
@@ -144,7 +160,7 @@ def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[st
         with _bar() as bar, sender.open():
             shown = bar.add_task("replaying", total=1.0)
             for line, head in _lines(stream, file.name):
-                pace.wait(head.ingest_time_ms or head.event_time_ms or 0)
+                pace.wait(head.ingest_time_ms or head.event_time_ms)
                 sender.send(head.device_id, line)
                 if sender.events % 1_000 == 0:
                     bar.update(shown, completed=stream.progress)
@@ -161,7 +177,7 @@ class _Pace:
         self._first: tuple[int, float] | None = None
 
     def wait(self, time_ms: int) -> None:
-        if self._speed is None or abs(time_ms) > _TIME_MAX_MS:
+        if self._speed is None or abs(time_ms) > TIME_MAX_MS:  # such a one is not waited for
             return
         now_ms = monotonic_ms()
         if self._first is None:
@@ -187,6 +203,8 @@ def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise SourceError(f"{name}:{number}: is no event: {error}; correct it") from error
             problem = device_id_problem(head.device_id)
+            if not 0 <= head.event_time_ms <= TIME_MAX_MS:
+                problem = problem or BAD_TIME
             if problem:
                 raise SourceError(f"{name}:{number}: {problem}; correct it")
             yield line, head

@@ -26,7 +26,12 @@ CLOSE_S: Final = 2.0
 STALL_S: Final = 60.0
 """Between two looks whether a producer with records in hand still moves."""
 
-_AGAIN_S: Final = 0.5  # before another producer, when one failed
+REMIND_EVERY: Final = 30
+"""Failures in a row between two lines of the log, some minutes."""
+
+_AGAIN_S: Final = 0.5  # before another producer, when one failed; doubled by each failure
+_AGAIN_MAX_S: Final = 10.0
+_DOUBLINGS_MAX: Final = 10
 
 
 class SendingThread[P](ABC):
@@ -50,6 +55,7 @@ class SendingThread[P](ABC):
         self._session = 0  # counts producers
         self._failure: WalleError | None = None  # for good: whoever sends is told
         self._answers = 0  # counts acknowledgements
+        self._failures = 0  # of producers in a row, until something is acknowledged
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def close(self) -> None:
@@ -124,6 +130,22 @@ class SendingThread[P](ABC):
             return False
         return True
 
+    def _tell_failure(self, what: str, error: Exception) -> None:
+        """Count a failure, and tell it now and then: what refuses us may do so for days."""
+        with self._condition:
+            count, self._failures = self._failures, self._failures + 1
+        if count % REMIND_EVERY:
+            return
+        text = said(error)
+        is_forbidden = "AUTHORIZATION" in text.upper()
+        advice = (
+            ": grant this client WRITE and DESCRIBE on the topic (before Kafka 2.8 also "
+            "IDEMPOTENT_WRITE on the cluster)"
+            if is_forbidden
+            else ""
+        )
+        _log.warning("%s: %s; sent again%s", what, text, advice)
+
     def _run(self) -> None:
         try:
             self._work()
@@ -148,7 +170,8 @@ class SendingThread[P](ABC):
                 self._session += 1
                 self._take_over(producer)
             self._feed(producer)
-            self._stopped.wait(_AGAIN_S)
+            pause_s = _AGAIN_S * 2 ** min(max(self._failures - 1, 0), _DOUBLINGS_MAX)
+            self._stopped.wait(min(pause_s, _AGAIN_MAX_S))
 
 
 def said(error: Exception) -> str:

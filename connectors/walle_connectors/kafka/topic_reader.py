@@ -17,6 +17,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka import KafkaConsumer, TopicPartition
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import BOOTSTRAP_MS, connect
+from walle_connectors.kafka.topic_ids import known_topic_id, look_again
 from walle_stream.errors import TopicError
 
 _log = logging.getLogger(__name__)
@@ -49,9 +50,11 @@ class TopicReader:
         Args:
             connection: Which brokers.
             topic: The topic.
-            has_all: Read every partition, the others from the beginning; else only those
-                that are asked for.
+            has_all: Read every partition, the others from the beginning; a topic that is made
+                anew ends it. Else only those that are asked for, and such a topic's instead.
         """
+        self.topic_id = ""
+        """Which topic the records are of; empty while none came, or where brokers do not say."""
         self._connection = connection
         self._topic = topic
         self._has_all = has_all
@@ -169,8 +172,35 @@ class TopicReader:
             except OffsetOutOfRangeError as error:
                 self._go_on_behind_loss(consumer, error)
                 continue
-            self._keep(found)
+            if self._is_same(consumer):
+                self._keep(found)
             self._wait(bool(assigned))
+
+    def _is_same(self, consumer: Any) -> bool:
+        """Return whether it is the topic of before; behind each poll, so that none is mixed up.
+
+        Raises:
+            TopicError: It is not, and positions of all partitions were given.
+        """
+        found = known_topic_id(consumer, self._topic)
+        if not found or found == self.topic_id:
+            return True
+        if self.topic_id and self._has_all:
+            raise TopicError(
+                f"topic {self._topic!r} was deleted and made again: positions of before mean "
+                "nothing; give the reader a new data directory, too",
+                self._topic,
+            )
+        with self._condition:
+            is_first, self.topic_id = not self.topic_id, found
+            if is_first:
+                return True
+            # who asks sees the other id, and begins at its beginning
+            for lane in self._lanes.values():
+                lane.records.clear()
+                lane.position, lane.is_moved = 0, True
+            self._bytes = 0
+        return False
 
     def _add_all(self, partitions: Any) -> None:
         with self._condition:
@@ -223,6 +253,9 @@ class TopicReader:
                 self._condition.wait(_AGAIN_S)
 
     def _go_on_behind_loss(self, consumer: Any, error: OffsetOutOfRangeError) -> None:
+        look_again(consumer, self._topic)
+        if not self._is_same(consumer):
+            return
         for place, offset in dict(error.args[0]).items():
             first = consumer.beginning_offsets([place])[place]
             end = consumer.end_offsets([place])[place]
@@ -235,13 +268,25 @@ class TopicReader:
                     first - 1,
                     place.partition,
                 )
-            elif offset > end:
+            elif offset > end and (self._has_all or not self.topic_id):
                 raise TopicError(
                     f"partition {place.partition} of topic {self._topic!r} ends at {end}, but "
                     f"{offset} records of it were read before: the topic was made anew; give the "
                     "reader a new data directory, too",
                     self._topic,
                 )
+            elif offset > end:
+                # a broker lost records, or it was made anew while nobody looked: who asks knows
+                # which one it was, and goes back if this is another
+                _log.warning(
+                    "partition %d of topic %r ends at %d, but was read up to %d before: it is "
+                    "another topic, or lost its last records",
+                    place.partition,
+                    self._topic,
+                    end,
+                    offset,
+                )
+                first = end
             consumer.seek(place, first)
 
 

@@ -2,18 +2,15 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from walle_connectors.brokers import Connection
+from walle_connectors.brokers import Connection, TopicName
 from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.spec.scalars import SizeBytes
 from walle_stream.wire.record import ValueFormat
 
 type Codec = Literal["zstd", "lz4", "gzip", "snappy", "none"]
 """What batches of records are compressed with."""
-
-TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
-"""As brokers allow it."""
 
 _MIB: Final = 1024 * 1024
 

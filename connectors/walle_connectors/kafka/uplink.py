@@ -23,7 +23,7 @@ from kafka.errors import KafkaError
 
 from walle_connectors.kafka.confluent_producer import ConfluentProducer
 from walle_connectors.kafka.producing import Handed, Producer, PythonProducer, Refusal
-from walle_connectors.kafka.sending import CLOSE_S, SendingThread, said
+from walle_connectors.kafka.sending import CLOSE_S, SendingThread
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records
 from walle_stream.errors import TopicError, TunnelClosedError
@@ -173,7 +173,7 @@ class KafkaUplink(SendingThread[Producer]):
         try:
             self._pump(producer, self._session)
         except KafkaError as error:
-            _log.warning("the tunnel %r begins anew: %s", self._model.topic, said(error))
+            self._tell_failure(f"the tunnel {self._model.topic!r} begins anew", error)
             producer.halt()
         finally:
             producer.close(CLOSE_S)
@@ -229,6 +229,7 @@ class KafkaUplink(SendingThread[Producer]):
         _, frame, place = tag
         with self._condition:
             self._answers += 1
+            self._failures = 0
             frame.acknowledged.add(place)
             if frame.pending is not None:
                 frame.pending.pop(place, None)
@@ -247,12 +248,8 @@ class KafkaUplink(SendingThread[Producer]):
                 self._refuse(frame, place)
             self._condition.notify_all()
         if not refusal.is_too_large:
-            _log.warning(
-                "partition %d of topic %r refuses records: %s; they are sent again",
-                frame.partition,
-                self._model.topic,
-                said(refusal.error),
-            )
+            what = f"partition {frame.partition} of topic {self._model.topic!r} refuses records"
+            self._tell_failure(what, refusal.error)
 
     def _refuse(self, frame: _Frame, place: int) -> None:
         with self._condition:

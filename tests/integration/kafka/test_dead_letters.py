@@ -5,15 +5,19 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import yaml
 
 from tests.integration.kafka.source_rows import row
 from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.dead_letters import sink
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_stream.app.letters import kept_letters
 from walle_stream.app.query import open_partitions, run_state
+from walle_stream.errors import TopicError
+from walle_stream.ports import DeadLetter, KeptLetter
 from walle_stream.store import keys
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -359,3 +363,36 @@ def test_a_broker_that_dies_has_every_letter_when_it_is_back(broker, topic):
     found = {each.number: each for each in archive.letters()}
     archive.close()
     assert found == {number: kept_letter(0, number) for number in range(90)}
+
+
+def test_a_topic_that_keeps_only_the_last_of_each_is_refused(address, topics):
+    name = topics.make(1, **{"cleanup.policy": "compact"})
+    with pytest.raises(TopicError, match="is compacted"):
+        CONNECTOR.open_letters(KafkaDeadLetterModel(brokers=address, topic=name))
+
+
+def test_a_letter_that_the_topic_refuses_holds_up_no_other(address, topics, monkeypatch, caplog):
+    monkeypatch.setattr(sink, "_expect_kept", lambda _: None)
+    name = topics.make(1, **{"cleanup.policy": "compact"})
+    model = KafkaDeadLetterModel(brokers=address, topic=name)
+    opened = CONNECTOR.open_letters(model)
+    for number in range(6):
+        letter = DeadLetter(
+            route="decode", reason="r", origin=f"o{number}", device_id="d" * (number % 2)
+        )
+        opened.send(
+            KeptLetter(letter=letter, pipeline="p", incarnation="i", partition=0, number=number)
+        )
+    acknowledged, tick = set(), threading.Event()
+    for _ in range(600):
+        acknowledged.update(opened.acks(0))
+        if len(acknowledged) == 6:
+            break
+        tick.wait(0.1)
+    opened.close()
+    assert acknowledged == set(range(6))
+    assert caplog.text.count("is refused by topic") == 3
+    assert "Traceback" not in caplog.text
+    archive = CONNECTOR.open_archive(model)
+    assert [each.number for each in archive.letters()] == [1, 3, 5]
+    archive.close()

@@ -129,6 +129,32 @@ def test_a_topic_that_was_made_again_is_another_one(address, topics):
     assert uids(rest) == list(range(9))
 
 
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_topic_that_is_made_again_under_a_reader_follows_the_policy(
+    address, topics, driver, policy, stops
+):
+    name = topics.make(1)
+    topics.write(name, [row("a", number) for number in range(60)])
+    made = source(address, name, stopAtEnd=stops, onMissingOffset=policy, driver=driver)
+    reader = made.open({}, 1, 20)
+    read_on(reader, lambda batches: len(uids(batches)) >= 20)
+    topics.delete(name)
+    made_again(topics, name)
+    topics.write(name, [row("a", number) for number in range(1_000, 1_100)])
+    try:
+        if policy == "fail":
+            with pytest.raises(SourceError, match="deleted and made again"):
+                read_on(reader)
+        else:
+            # some of the new one may be there before it is known to be another
+            new = list(range(1_000, 1_100))
+            found = read_on(reader, lambda batches: not stops and uids(batches)[-100:] == new)
+            assert uids(found)[-100:] == new
+    finally:
+        reader.close()
+
+
 def made_again(topics, name):
     from kafka.errors import TopicAlreadyExistsError
 
@@ -185,7 +211,12 @@ def test_what_is_wrong_at_start_is_one_line(address, topics, topic):
     topics.write(foreign, sessions)
     with pytest.raises(SourceError, match=rf"{foreign}\[1\]@0 is of device 'd0', its key is b's1'"):
         _ = source(address, foreign).partition_count
-    topics.write(foreign, [("a", row("a", 0, device_id="b")[1], 0), (*row("a", 1), 0)])
+    corrupt = topics.make(1)
+    topics.write(corrupt, [("s0", b"{"), *((key, value) for key, value, _ in sessions)])
+    with pytest.raises(SourceError, match=rf"{corrupt}\[0\]@1 is of device 'd0'"):
+        _ = source(address, corrupt).partition_count
+    written = [row("a", 0, device_id="b"), row("a", 1, device_id="a"), ("a", b"{")]
+    topics.write(foreign, [(*each, 0) for each in written])
     topics.delete_before(foreign, 1, 5)
     assert source(address, foreign).partition_count == 2  # a single one is a dead letter
     with pytest.raises(BrokerUnreachableError, match=r"no broker answers at 127\.0\.0\.1:9 within"):

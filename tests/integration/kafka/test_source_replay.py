@@ -1,11 +1,12 @@
 import argparse
+import gzip
 import json
 
 import pytest
 
 from tests.integration.kafka.source_rows import read, row, source, uids
 from walle_connectors.kafka import replay
-from walle_stream.errors import BrokerUnreachableError, SourceError, SpecFileError, TopicError
+from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
 pytestmark = pytest.mark.integration
 
@@ -70,14 +71,12 @@ def test_a_speed_keeps_the_distances(address, topics, tmp_path, monkeypatch, cap
 def test_what_is_wrong_is_one_line(address, topics, tmp_path):
     name, file = topics.make(1), tmp_path / "e.jsonl"
     written(file, range(2))
-    with pytest.raises(SourceError, match="there is no topic 'absent'"):
+    with pytest.raises(TopicError, match=r"'absent' \(--topic\) does not exist"):
         walle(tmp_path / "x.jsonl", "--record", "--topic", "absent", "--brokers", address)
     assert not (tmp_path / "x.jsonl").exists()
-    with pytest.raises(SpecFileError, match="expected HOST:PORT"):
-        walle(file, "--topic", name, "--brokers", "nowhere")
     with file.open("a") as more:
-        more.write('{"id": 1}\n')
-    with pytest.raises(SourceError, match=r"e\.jsonl:3: is no event: .*device_id.*the 2 events"):
+        more.write('{"id": "1"}\n')
+    with pytest.raises(SourceError, match=r"e\.jsonl:3: is no event: .*missing.*the 2 events"):
         walle(file, "--topic", name, "--brokers", address)
     assert len(read(source(address, name), partitions=1)) > 0
     with pytest.raises(SourceError, match="there is no file"):
@@ -94,16 +93,28 @@ def test_a_topic_that_is_not_there_is_not_waited_for_and_not_made(address, tmp_p
 
 def test_an_event_that_is_too_large_for_the_topic_is_said(address, topics, tmp_path):
     name, file = topics.make(1), tmp_path / "e.jsonl"
-    file.write_text(json.dumps({"device_id": "d", "x": "y" * 3_000_000}) + "\n")
+    file.write_text(json.dumps({"device_id": "d", **row("", 1)[1], "x": "y" * 3_000_000}) + "\n")
     with pytest.raises(TopicError, match="does not take event 1 or one shortly before it"):
         walle(file, "--topic", name, "--brokers", address)
 
 
-@pytest.mark.parametrize("topic", ["", "a b", "x" * 300, "\udcff"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        *(
+            (["--topic", topic, "--brokers", "127.0.0.1:9"], "--topic: expected at most 249")
+            for topic in ("", "a b", "x" * 300, "\udcff", ".", "..")
+        ),
+        (["--topic", "t", "--brokers", "nowhere"], "--brokers: expected HOST:PORT"),
+        (["--topic", "t", "--brokers", "h:1", "--tls-cert", "x"], "--tls-cert and --tls-key"),
+    ],
+)
 @pytest.mark.parametrize("way", [[], ["--record"]])
-def test_a_name_that_no_topic_has_is_refused(topic, way, tmp_path):
-    with pytest.raises(SpecFileError, match="--topic: expected at most 249 letters"):
-        walle(tmp_path / "e.jsonl", "--topic", topic, "--brokers", "127.0.0.1:9", *way)
+def test_wrong_usage_is_refused_as_such(options, words, way, tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        walle(tmp_path / "e.jsonl", *options, *way)
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "x", "nan", "inf"])
@@ -113,11 +124,46 @@ def test_a_speed_is_a_number_above_0(speed, tmp_path, capsys):
     assert f"{speed!r} is not a number above 0" in capsys.readouterr().err
 
 
-def test_a_time_that_no_event_has_is_not_waited_for(address, topics, tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"event_time_ms": 10**20 - 1}, "a time is outside 0"),
+        ({"event_time_ms": -1}, "a time is outside 0"),
+        ({"id": None}, "is no event"),
+        ({"page_instance": 7}, "is no event"),
+        ({"device_id": ""}, "device id"),
+    ],
+)
+def test_what_the_source_would_refuse_is_not_sent(changes, words, address, topics, tmp_path):
     name, file = topics.make(1), tmp_path / "e.jsonl"
-    late = '{"device_id": "d", "event_time_ms": 1' + "0" * 400 + "}\n"
-    file.write_text('{"device_id": "d", "event_time_ms": 1}\n' + late)
+    [line] = written(file, range(1))
+    with file.open("a") as more:
+        more.write(json.dumps(line | changes) + "\n")
+    with pytest.raises(SourceError, match=rf"e\.jsonl:2: .*{words}.*the 1 events before it"):
+        walle(file, "--topic", name, "--brokers", address)
+    assert uids(read(source(address, name), partitions=1)) == [0]
+
+
+def test_an_arrival_that_no_event_has_is_not_waited_for(address, topics, tmp_path):
+    name, file = topics.make(1), tmp_path / "e.jsonl"
+    [line] = written(file, range(1))
+    with file.open("a") as more:
+        more.write(json.dumps(line | {"ingest_time_ms": 10**400}) + "\n")
     assert walle(file, "--topic", name, "--brokers", address, "--speed", "1") == 0
+
+
+def test_a_recording_is_a_new_file_and_says_what_it_left_out(address, topics, tmp_path, capsys):
+    name, file = topics.make(1), tmp_path / "e.jsonl.gz"
+    topics.write(name, [row("d", 1), ("d", b"{"), ("d", None)])
+    record = (file, "--record", "--topic", name, "--brokers", address)
+    assert walle(*record) == 0
+    assert "1 events" in (told := capsys.readouterr().out)
+    assert "; 2 records that are no event of a device were left out" in told
+    before = file.read_bytes()
+    assert json.loads(gzip.decompress(before))["uid"] == "1"
+    with pytest.raises(SourceError, match="is there already: name a new file"):
+        walle(*record)
+    assert file.read_bytes() == before
 
 
 def test_a_broker_that_is_not_there_has_its_own_error(tmp_path, monkeypatch):
@@ -126,3 +172,19 @@ def test_a_broker_that_is_not_there_has_its_own_error(tmp_path, monkeypatch):
     with pytest.raises(BrokerUnreachableError) as caught:
         walle(tmp_path / "e.jsonl", "--topic", "t", "--brokers", "127.0.0.1:9")
     assert caught.value.exit_code == 12
+
+
+def test_partitions_that_wait_for_others_are_recorded_whole(address, topics, tmp_path, capsys):
+    # one is paused again and again, as it is ahead of the other's times; more than one fetch each
+    name, back, count = topics.make(3), tmp_path / "back.jsonl", 9_000
+    for partition, step_ms in enumerate((1, 3, 2)):
+        rows = [row(f"d{partition}", n, filler="x" * 300) for n in range(count)]
+        topics.write(name, [(*each, partition, 1_000 + n * step_ms) for n, each in enumerate(rows)])
+    assert walle(back, "--record", "--topic", name, "--brokers", address, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["events"] == 3 * count
+    found = [json.loads(line) for line in back.read_text().splitlines()]
+    times = [each["ingest_time_ms"] for each in found]
+    assert times == sorted(times)
+    for partition in range(3):
+        own = [each["uid"] for each in found if each["device_id"] == f"d{partition}"]
+        assert own == [str(n) for n in range(count)]

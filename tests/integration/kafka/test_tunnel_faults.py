@@ -15,6 +15,7 @@ from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.actors.exchange import CloudExchange
 from walle_stream.errors import TopicError, TunnelError
 from walle_stream.wire.envelope import (
     UplinkEnvelope,
@@ -23,6 +24,7 @@ from walle_stream.wire.envelope import (
     encode_uplink,
 )
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+from walle_stream.wire.rows import PartitionHead
 
 sys.path.insert(0, str(Path(__file__).parent))
 from topics_of_tests import fresh_model, until
@@ -282,3 +284,66 @@ def test_topics_are_made_once(address):
         with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
             tunnel.send(0, 1, frame(1))
             assert acknowledged(tunnel, 1) == [1]
+
+
+def made_again(model, topic):
+    from kafka.errors import TopicAlreadyExistsError
+
+    def make():
+        with admin_client(model) as admin:
+            try:
+                admin.create_topics({topic: {"num_partitions": 5, "replication_factor": 1}})
+            except TopicAlreadyExistsError:
+                return False
+        return True
+
+    with admin_client(model) as admin:
+        admin.delete_topics([topic])
+    until(make)
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("count", [3, 8])
+def test_messages_of_a_topic_that_was_made_anew_are_all_taken(address, is_running, count):
+    rows, head, found = Rows(), PartitionHead(), []
+
+    def send(model, total):
+        with closing(CONNECTOR.open_cloud(model)) as cloud:
+            for _ in range(total):
+                cloud.downlink_sender.send(0, "d1", "note", b"{}")
+
+    def take(tunnel, total):
+        exchange = CloudExchange(0, rows, tunnel.downlink, "incarnation")
+
+        def is_all():
+            exchange.take(head, ())
+            return len(rows.messages) >= total
+
+        until(is_all)
+        found[:] = rows.messages
+
+    with fresh_model(address) as model:
+        send(model, 5)
+        with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
+            take(tunnel, 5)
+            if is_running:
+                made_again(model, model.down_topic)
+                send(model, count)
+                take(tunnel, 5 + count)
+        if not is_running:
+            made_again(model, model.down_topic)
+            send(model, count)
+            with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
+                take(tunnel, 5 + count)
+    assert found == [*range(1, 6), *range(1, count + 1)]
+    assert head.downlink_position == count
+
+
+class Rows:
+    """Takes messages, and nothing else."""
+
+    def __init__(self):
+        self.messages = []
+
+    def put_message(self, _device_id, number, _message):
+        self.messages.append(number)

@@ -5,14 +5,46 @@ import pytest
 
 from walle_stream.app.logs import configure_logging
 
+OTHERS = ("walle_connectors", "kafka", "aiokafka", "faust", "mode")
+
 
 @pytest.fixture
 def log():
-    logger = logging.getLogger("walle_stream")
-    before = logger.handlers, logger.level, logger.propagate
+    loggers = [logging.getLogger(name) for name in ("walle_stream", *OTHERS)]
+    before = [(logger, logger.handlers, logger.level, logger.propagate) for logger in loggers]
     yield logging.getLogger("walle_stream.test")
-    logger.handlers, logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    for logger, handlers, level, propagates in before:
+        logger.handlers, logger.propagate = handlers, propagates
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_lines_of_connectors_and_their_libraries_are_as_ours(name, format_, capsys):
+    configure_logging(format_, "info", {"s3cret"})
+    logging.getLogger(f"{name}.part").warning("got %s", "s3cret")
+    [line] = capsys.readouterr().err.splitlines()
+    assert "s3cret" not in line
+    if format_ == "json":
+        found = json.loads(line)
+        told = found["level"], found["logger"], found["message"]
+        assert told == ("warning", f"{name}.part", "got ***")
+    else:
+        assert line.endswith(f"Z WARNING {name}.part: got ***")
+
+
+@pytest.mark.usefixtures("log")
+def test_of_libraries_only_warnings_are_told(capsys):
+    configure_logging("text", "debug")
+    for name in OTHERS:
+        logging.getLogger(name).info("news of %s", name)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("INFO walle_connectors: news of walle_connectors")
+    configure_logging("text", "error")
+    for name in OTHERS:
+        logging.getLogger(name).warning("warning of %s", name)
+    assert capsys.readouterr().err == ""
 
 
 def test_json_lines_have_the_fields_of_the_record(log, capsys):

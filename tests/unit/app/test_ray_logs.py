@@ -9,11 +9,21 @@ from walle_stream.app.ray_logs import LogQueue, log_again
 
 @pytest.fixture
 def logger():
-    logger = logging.getLogger("walle_stream")
-    before = (logger.handlers, logger.level, logger.propagate)
-    yield logger
-    logger.handlers, logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    names = ("walle_stream", "walle_connectors", "kafka", "aiokafka", "faust", "mode")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(each, each.handlers, each.level, each.propagate) for each in loggers]
+    yield loggers[0]
+    for each, handlers, level, propagates in before:
+        each.handlers, each.propagate = handlers, propagates
+        each.setLevel(level)
+
+
+def test_connectors_lines_travel_too(logger):
+    queue = LogQueue(logging.INFO)
+    logging.getLogger("walle_connectors.kafka").info("goes on")
+    logging.getLogger("kafka.client").info("not of interest")
+    assert [each["msg"] for each in queue.take()] == ["goes on"]
+    assert logger.handlers == [queue]
 
 
 def test_a_record_travels_with_its_ids_and_its_error(logger, caplog):

@@ -4,8 +4,8 @@ from typing import Final
 
 from pydantic import Field
 
-from walle_connectors.brokers import Connection
-from walle_connectors.kafka.tunnel_model import Codec, TopicName
+from walle_connectors.brokers import Connection, TopicName
+from walle_connectors.kafka.tunnel_model import Codec
 from walle_stream.spec.scalars import SizeBytes
 
 _MIB: Final = 1024 * 1024

@@ -2,7 +2,8 @@
 
 No letter needs another one before it, so a failure is simple: the producer is ended, another
 one is made, and everything without acknowledgement is sent once more. A batch that is too
-large for the topic is sent letter by letter, each cut until it fits.
+large for the topic is sent letter by letter, each cut until it fits; one with a record that the
+topic refuses as it is, letter by letter without that.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kafka.errors import (
+    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -19,16 +21,21 @@ from kafka.errors import (
 from walle_connectors.kafka.connecting import close_producer, halt_producer, make_producer
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.sending import CLOSE_S, SendingThread, said
-from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, NeededTopic, check_topics
+from walle_connectors.kafka.topics import (
+    BATCH_OVERHEAD_BYTES,
+    NeededTopic,
+    check_topics,
+    find_topics,
+)
 from walle_connectors.letter_records import LetterRecord, encode_letter
-from walle_stream.errors import BrokerUnreachableError
+from walle_stream.errors import BrokerUnreachableError, TopicError
 from walle_stream.ports import KeptLetter
 
 _log = logging.getLogger(__name__)
 
 _LINGER_MS: Final = 5
-_REMIND_EVERY: Final = 60  # failures, half a minute
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+_OF_A_LETTER: Final = (*_TOO_LARGE, InvalidRecordError)  # whatever is tried, it is not taken
 
 
 class _Letter:
@@ -57,12 +64,13 @@ class KafkaDeadLetterSink(SendingThread[Any]):
             model: Topic and connection.
 
         Raises:
-            TopicError: A broker answers, but the topic is missing.
+            TopicError: A broker answers, but the topic is missing, or compacted.
             BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
         """
         model.tls_context()  # to wait does not help a file that is not there
         try:
             check_topics(model, [_needed(model)])
+            _expect_kept(model)
         except BrokerUnreachableError as error:
             _log.warning("%s; dead letters wait in the data directory meanwhile", error)
         purpose = f"sending dead letters to topic {model.topic!r}"
@@ -72,7 +80,6 @@ class KafkaDeadLetterSink(SendingThread[Any]):
         self._unsent: dict[tuple[int, int], None] = {}  # of these, in their order
         self._acks: dict[int, list[int]] = {}
         self._refusal: Exception | None = None  # of the producer at hand
-        self._failures = 0  # in a row
         self._is_careful = False  # send them one by one
         self._thread.start()
 
@@ -186,9 +193,11 @@ class KafkaDeadLetterSink(SendingThread[Any]):
             if session != self._session or self._refusal is not None:
                 return  # what a producer that failed had not sent
             self._refusal = error
-            if isinstance(error, _TOO_LARGE):
-                if self._is_careful:
+            if isinstance(error, _OF_A_LETTER):
+                if self._is_careful and isinstance(error, _TOO_LARGE):
                     self._shorten(place)
+                elif self._is_careful:
+                    self._leave_out(place, error)
                 # of several in a batch kafka-python does not say which
                 self._is_careful = True
             self._condition.notify_all()
@@ -209,6 +218,19 @@ class KafkaDeadLetterSink(SendingThread[Any]):
         )
         self._settle(place)
 
+    def _leave_out(self, place: tuple[int, int], error: Exception) -> None:
+        letter = self._waiting.get(place)
+        if letter is None:
+            return
+        _log.error(
+            "dead letter %s is refused by topic %r (%s) and is not sent; it stays in the data "
+            "directory: a topic that is compacted takes no letter without a device",
+            letter.kept.idempotency_key,
+            self._model.topic,
+            said(error),
+        )
+        self._settle(place)
+
     def _settle(self, place: tuple[int, int]) -> None:
         del self._waiting[place]
         self._unsent.pop(place, None)
@@ -217,15 +239,23 @@ class KafkaDeadLetterSink(SendingThread[Any]):
         self._condition.notify_all()
 
     def _say(self, error: Exception) -> None:
-        if isinstance(error, _TOO_LARGE):
+        if isinstance(error, _OF_A_LETTER):
             return
-        if self._failures % _REMIND_EVERY == 0:
-            _log.warning(
-                "topic %r takes no dead letters: %s; they are sent again",
-                self._model.topic,
-                said(error),
-            )
-        self._failures += 1
+        self._tell_failure(f"topic {self._model.topic!r} takes no dead letters", error)
+
+
+def _expect_kept(model: KafkaDeadLetterModel) -> None:
+    needed = _needed(model)
+    try:
+        found = find_topics(model, [needed], has_settings=True)[model.topic]
+    except TopicError:
+        return  # its settings are not ours to see: that is a right of its own
+    if found is not None and "compact" in found.settings.get("cleanup.policy", ""):
+        raise TopicError(
+            f"topic {model.topic!r} ({needed.key}) is compacted: it would keep the last letter of "
+            "each device and refuse those without one; set cleanup.policy=delete",
+            model.topic,
+        )
 
 
 def _needed(model: KafkaDeadLetterModel) -> NeededTopic:

@@ -13,6 +13,7 @@ from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_connectors.kafka.source.reaching import expect_broker
+from walle_connectors.kafka.topic_ids import known_topic_id, look_again
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError
 
@@ -53,23 +54,42 @@ def source_errors(name: str) -> Iterator[None]:
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
             f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
-            "`tls`, and run again"
+            "`tls` (a TLS listener answers nobody without it), and run again"
         ) from error
     except errors.AuthorizationError as error:
         raise SourceError(
             f"topic {name!r}: reading is not allowed ({type(error).__name__}): grant READ and "
             "DESCRIBE on topic and group to this client"
         ) from error
-    except errors.LogTruncationError as error:
+    except _gone_errors() as error:
         raise SourceError(
-            f"topic {name!r}: a broker lost records that were read already ({error}): see "
-            "spec.source.onMissingOffset, then run again"
+            f"topic {name!r} is gone: it was deleted while it was read; what was committed is "
+            "kept. Make it again and run again: spec.source.onMissingOffset says where to begin"
         ) from error
     except errors.KafkaError as error:
         raise SourceError(
             f"topic {name!r} cannot be read on ({type(error).__name__}: {error}): what was "
             "committed is kept, run again"
         ) from error
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether brokers say that a topic is not there, or not the one that was meant.
+
+    Args:
+        error: Any.
+    """
+    return isinstance(error, _gone_errors())
+
+
+def _gone_errors() -> tuple[type[Exception], ...]:
+    from kafka import errors  # noqa: PLC0415 - an extra
+
+    return (
+        errors.UnknownTopicOrPartitionError,
+        errors.UnknownTopicIdError,
+        errors.InconsistentTopicIdError,
+    )
 
 
 class TopicClient:
@@ -123,6 +143,21 @@ class TopicClient:
             partition: Its number.
         """
         return self._place(self.topic, partition)
+
+    def resume(self, places: Iterable[Any]) -> None:
+        """Fetch partitions on that were paused.
+
+        Args:
+            places: As ``place`` gives them; nothing happens to those that were not paused.
+        """
+        # what the library had fetched of a paused partition it gives back only while it has
+        # nothing else in hand (3.0.12: a drained one counts, too), and fetches no more of it
+        # meanwhile: that may be for ever. Without it, the partition is fetched from its position
+        fetcher = getattr(self.consumer, "_fetcher", None)
+        parked: dict[Any, Any] = getattr(fetcher, "_paused_partition_records", {})
+        for place in places:
+            parked.pop(place, None)
+            self.consumer.resume(place)
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
         """Ask what partitions have now; blocks.
@@ -189,18 +224,42 @@ class TopicClient:
                 f"{self.topic}[{first.partition}]@{first.offset} has no key; write records with "
                 "the device id as key, so that a device stays in one partition"
             )
-        others = [_named_device(each.value) for each in records]
-        # single ones are dead letters
-        if all(
-            other and other.encode() != each.key
-            for other, each in zip(others, records, strict=True)
-        ):
+        # what names no device says nothing of the others; and single ones are dead letters
+        named = [(name, each) for each in records if (name := _named_device(each.value))]
+        if named and all(name.encode() != each.key for name, each in named):
+            name, first = named[0]
             raise SourceError(
                 f"topic {self.topic!r} is not keyed by device: the record "
-                f"{self.topic}[{first.partition}]@{first.offset} is of device {others[0][:64]!r}, "
-                f"its key is {first.key[:64]!r}, and so on; write records with the device id as "
-                "key, so that a device stays in one partition"
+                f"{self.topic}[{first.partition}]@{first.offset} is of device {name[:64]!r}, "
+                f"its key is {(first.key or b'')[:64]!r}, and so on; write records with the device "
+                "id as key, so that a device stays in one partition"
             )
+
+    @property
+    def is_remade(self) -> bool:
+        """Whether another topic has this name by now, as the brokers said lately; asks nobody."""
+        known, found = self.identity.topic_id, self._topic_id()
+        return bool(known and found and known != found)
+
+    def accept(self) -> None:
+        """Take the topic that has the name now for the one to be read.
+
+        Raises:
+            SourceError: It has another number of partitions.
+        """
+        known = self.consumer._cluster.partitions_for_topic(self.topic)  # noqa: SLF001 - see ``_identify``
+        before = self.identity.partition_count
+        if known is not None and len(known) != before:
+            raise SourceError(
+                f"topic {self.topic!r} was deleted and made again with {len(known)} partitions, "
+                f"before it had {before}: start with a new --data-dir and "
+                f"spec.runtime.partitions={len(known)}"
+            )
+        self.identity = msgspec.structs.replace(self.identity, topic_id=self._topic_id())
+
+    def look_again(self) -> None:
+        """Ask which topic has the name now; blocks for some seconds where no broker answers."""
+        look_again(self.consumer, self.topic)
 
     def watch(self) -> None:
         """Have the topic asked for now and then, where another library fetches; no wait."""
@@ -233,12 +292,13 @@ class TopicClient:
                 f"there is no topic {self.topic!r} at {', '.join(self._model.brokers)}, or this "
                 f"client may not see it: create it, correct {self._named_by}, or allow DESCRIBE"
             )
-        # the library keeps both, and has no public way to them
         cluster: Any = getattr(self.consumer, "_cluster", None)
-        topic_id = cluster.topic_id(self.topic) if hasattr(cluster, "topic_id") else None
         return TopicIdentity(
-            len(numbers), getattr(cluster, "cluster_id", None) or "", str(topic_id or "")
+            len(numbers), getattr(cluster, "cluster_id", None) or "", self._topic_id()
         )
+
+    def _topic_id(self) -> str:
+        return known_topic_id(self.consumer, self.topic)
 
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; may be called twice."""

@@ -33,13 +33,12 @@ class ConfluentFetcher:
             model: The source's definition; confluent-kafka is installed.
         """
         from confluent_kafka import (  # noqa: PLC0415 - an extra
-            Consumer,
             KafkaError,
             KafkaException,
             TopicPartition,
         )
 
-        self._topic = model.topic
+        self._model, self._topic = model, model.topic
         self._place: Any = TopicPartition
         self._codes: Any = KafkaError
         self._exception: Any = KafkaException
@@ -47,7 +46,13 @@ class ConfluentFetcher:
         self._next: dict[int, int] = {}
         self._paused: set[int] = set()
         self._is_assigned = self._is_closed = False
-        self._consumer: Any = Consumer(
+        self._consumer = self._make()
+
+    def _make(self) -> Any:
+        from confluent_kafka import Consumer  # noqa: PLC0415 - an extra
+
+        model = self._model
+        return Consumer(
             {
                 **client_settings(model),
                 # it wants one; nothing is stored for it, and nobody joins it
@@ -66,6 +71,13 @@ class ConfluentFetcher:
                 "socket.timeout.ms": 15_000,
             }
         )
+
+    def begin_anew(self) -> None:
+        """Read the topic that has the name now; see ``Fetcher.begin_anew``."""
+        # librdkafka goes on asking for the one whose id it knows
+        self._consumer.close()
+        self._consumer = self._make()
+        self._is_assigned = False
 
     def assign(self, numbers: Sequence[int]) -> None:
         """Take partitions; see ``Fetcher.assign``."""

@@ -11,13 +11,14 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.client import TopicClient, is_gone, source_errors
 from walle_stream.clock import monotonic_ms
 
 _log = logging.getLogger(__name__)
 
 _AGAIN_MS: Final = 100
 _TELL_WAIT_MS: Final = 30_000.0
+_GONE_MS: Final = 5_000.0  # so long a topic that is gone may be one that is being made again
 
 
 class Record(NamedTuple):
@@ -61,6 +62,8 @@ class Polled(NamedTuple):
     """By partition; none is empty."""
     gone: Sequence[int] = ()
     """Partitions whose next offset is not there; nothing more comes before ``seek``."""
+    cut: Sequence[int] = ()
+    """Partitions that lost records which were read, whatever they have now; as ``gone``."""
 
 
 def columns(records: Sequence[Any]) -> Records:
@@ -82,6 +85,9 @@ class Fetcher(Protocol):
 
     def assign(self, numbers: Sequence[int]) -> None:
         """Take partitions; each is sought before the first poll."""
+
+    def begin_anew(self) -> None:
+        """Read another topic of that name: it was made again; each is sought before a poll."""
 
     def seek(self, number: int, offset: int) -> None:
         """Say what comes next of a partition."""
@@ -121,11 +127,15 @@ class PythonFetcher:
         """
         self._client, self._consumer = client, client.consumer
         self._tell_wait_ms = 0.0
+        self._gone_since_ms = 0.0
 
     def assign(self, numbers: Sequence[int]) -> None:
         """Take partitions; see ``Fetcher.assign``."""
         with source_errors(self._client.topic):
             self._consumer.assign([self._client.place(number) for number in numbers])
+
+    def begin_anew(self) -> None:
+        """Do nothing: the library asks by the id that it heard last; see ``Fetcher``."""
 
     def seek(self, number: int, offset: int) -> None:
         """Say what comes next; see ``Fetcher.seek``."""
@@ -138,7 +148,7 @@ class PythonFetcher:
 
     def resume(self, number: int) -> None:
         """Fetch on; see ``Fetcher.resume``."""
-        self._consumer.resume(self._client.place(number))
+        self._client.resume([self._client.place(number)])
 
     def position(self, number: int) -> int | None:
         """Return what comes next; see ``Fetcher.position``."""
@@ -160,24 +170,30 @@ class PythonFetcher:
             except errors.OffsetOutOfRangeError as error:
                 # retention was faster than we
                 return Polled(gone=[place.partition for place in error.args[0]])
+            except errors.LogTruncationError as error:
+                # a leader without the newest records was elected, or the topic is another one
+                return Polled(cut=[place.partition for place in error.divergent_offsets])
             except errors.KafkaError as error:
                 # that is how a group's listener ends a poll
                 if isinstance(error.__cause__, InterruptedError):
                     return Polled()
-                is_gone = isinstance(
-                    error,
-                    errors.UnknownTopicOrPartitionError
-                    | errors.UnknownTopicIdError
-                    | errors.InconsistentTopicIdError,
-                )
-                if is_gone or not isinstance(error, errors.RetriableError):
+                if not self._may_come_back(error):
                     raise
                 # a broker that was started again answers before it knows of any broker: the
                 # library asks once more with the next poll
                 self._tell_wait(type(error).__name__)
                 time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
                 return Polled()
+        self._gone_since_ms = 0.0
         return Polled({place.partition: columns(records) for place, records in found.items()})
+
+    def _may_come_back(self, error: Any) -> bool:
+        if not is_gone(error):
+            return bool(error.retriable)
+        # the next metadata say whether it was made again: then that is its reader's business
+        now_ms = monotonic_ms()
+        self._gone_since_ms = self._gone_since_ms or now_ms
+        return self._client.is_remade or now_ms - self._gone_since_ms < _GONE_MS
 
     def _tell_wait(self, reason: str) -> None:
         now_ms = monotonic_ms()

@@ -189,7 +189,7 @@ class GroupReader(KafkaReader):
                 # nobody is there to take them
                 self._fetcher.seek(number, records.offsets[0])
         finally:
-            consumer.resume(*(self._stopped & set(consumer.assignment())))
+            self._client.resume(self._stopped & set(consumer.assignment()))
 
     @override
     def _finish(self) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from walle_connectors.brokers import Connection
+from walle_connectors.brokers import Connection, TopicName
 from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs, SizeBytes
@@ -42,9 +42,7 @@ class KafkaSourceModel(Connection):
     """A topic of raw events, keyed by device."""
 
     connector: str = "kafka"
-    topic: str = Field(
-        pattern=r"^[A-Za-z0-9._-]+$", max_length=249, description="Events, keyed by device."
-    )
+    topic: TopicName = Field(description="Events, keyed by device.")
     group: str | None = Field(
         default=None,
         min_length=1,
@@ -110,8 +108,8 @@ class KafkaSourceModel(Connection):
             "bootstrap_timeout_ms": self.connect_timeout_ms,
             "reconnect_backoff_max_ms": 2_000,
             "request_timeout_ms": 15_000,
-            # so soon a topic is seen to have got more partitions, which nobody reads
-            "metadata_max_age_ms": 30_000,
+            # so soon a topic is seen to be another one, or to have got more partitions
+            "metadata_max_age_ms": 5_000,
             # what a host that is busy keeps in memory
             "fetch_max_bytes": 8 * _MIB,
             "max_partition_fetch_bytes": _MIB,

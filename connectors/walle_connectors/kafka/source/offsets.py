@@ -104,13 +104,16 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     stops_at_end: bool
     on_missing: MissingOffset
 
-    def position(self, partition: int, stored: Position | None, bounds: Bounds) -> Position:
+    def position(
+        self, partition: int, stored: Position | None, bounds: Bounds, *, is_cut: bool = False
+    ) -> Position:
         """Return where a partition begins.
 
         Args:
             partition: Which.
             stored: Where it stood; None if it was never read.
             bounds: What it has now.
+            is_cut: Whether it lost records that were read, whatever has come since.
 
         Raises:
             SourceError: What should come next is not there, and the policy is ``fail``.
@@ -118,7 +121,10 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
         if stored is None:
             place, end = bounds.start, -1
         else:
-            place, end = self._place(partition, stored, bounds), stored.end
+            problem = self._problem(stored, bounds, is_cut=is_cut)
+            place, end = self._place(partition, stored, bounds, problem), stored.end
+            if problem and (end > bounds.end or self._is_other(stored)):
+                end = -1  # one that is not there, or of another topic
             if stored.is_end and self.stops_at_end and place == stored.next:
                 return stored
         if not self.stops_at_end:
@@ -129,8 +135,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             next=place, topic=self.topic, topic_id=self.topic_id, cluster=self.cluster, end=end
         )
 
-    def _place(self, partition: int, stored: Position, bounds: Bounds) -> int:
-        problem = self._problem(stored, bounds)
+    def _place(self, partition: int, stored: Position, bounds: Bounds, problem: str) -> int:
         if not problem:
             return stored.next
         if self.on_missing == "fail":
@@ -141,8 +146,11 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             )
         return bounds.begin if self.on_missing == "earliest" else bounds.end
 
-    def _problem(self, stored: Position, bounds: Bounds) -> str:
-        if stored.topic_id and self.topic_id and stored.topic_id != self.topic_id:
+    def _is_other(self, stored: Position) -> bool:
+        return bool(stored.topic_id and self.topic_id and stored.topic_id != self.topic_id)
+
+    def _problem(self, stored: Position, bounds: Bounds, *, is_cut: bool) -> str:
+        if self._is_other(stored):
             return (
                 f"the topic was deleted and made again; offset {stored.next}, where reading "
                 f"stopped, is of the old one, the new one has {bounds.begin} to {bounds.end}"
@@ -156,5 +164,10 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             return (
                 f"{stored.next - bounds.end} records that were read are gone: reading stopped at "
                 f"offset {stored.next}, and the topic ends at {bounds.end}"
+            )
+        if is_cut:
+            return (
+                f"a broker lost records that were read: reading stopped at offset {stored.next}, "
+                f"what is there now, {bounds.begin} to {bounds.end}, is not all the same"
             )
         return ""

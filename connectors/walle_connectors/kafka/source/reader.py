@@ -4,6 +4,7 @@ What a poll gives is handed out at once: nothing is held back but in the consume
 fetches ahead by some MiB while its owner is busy, and no further.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -28,6 +29,8 @@ from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import SourceBatch
+
+_log = logging.getLogger(__name__)
 
 POLL_MS: Final = 5
 """How long a read waits where nothing has come."""
@@ -141,13 +144,15 @@ class KafkaReader:
 
     # Partitions
 
-    def _begin(self, numbers: Sequence[int], offsets: Mapping[int, bytes]) -> dict[int, Lane]:
+    def _begin(
+        self, numbers: Sequence[int], offsets: Mapping[int, bytes], cut: Sequence[int] = ()
+    ) -> dict[int, Lane]:
         """Find where partitions begin; asks the brokers."""
         stored = decode_positions(offsets, self._client.topic, self._client.identity.cluster)
         lanes = {}
         for number, bounds in self._client.bounds(numbers).items():
             before = stored.get(number)
-            position = self._beginning.position(number, before, bounds)
+            position = self._beginning.position(number, before, bounds, is_cut=number in cut)
             if position != before:
                 # from now on it is known, whatever the topic has when we come again
                 self._ready.append(self._maker.make(number, NO_RECORDS, encode_position(position)))
@@ -176,12 +181,18 @@ class KafkaReader:
         found = self._poll(most)
         if found is None:
             return
+        if found.gone or found.cut:
+            self._client.look_again()
+        if self._client.is_remade:
+            # behind the poll: what it gave may be the other topic's already
+            self._begin_anew()
+            return
         for number, records in found.records.items():
             lane = self._lanes.get(number)
             if lane is not None and not lane.is_at_end:
                 self._take(number, lane, records)
-        if found.gone:
-            self._begin_again([number for number in found.gone if number in self._lanes])
+        if found.gone or found.cut:
+            self._begin_again(found.gone, found.cut)
         elif not found.records:
             self._look_for_ends()
         self._tell_ends()
@@ -195,9 +206,28 @@ class KafkaReader:
         self._arrived_ms = monotonic_ms()
         return polled
 
-    def _begin_again(self, numbers: Sequence[int]) -> None:
-        offsets = {number: encode_position(self._lanes[number].position) for number in numbers}
-        self._add(self._begin(numbers, offsets))
+    def _begin_anew(self) -> None:
+        """Apply the policy to a topic that was made again while it was read."""
+        self._client.accept()
+        topic_id = self._client.identity.topic_id
+        self._beginning = msgspec.structs.replace(self._beginning, topic_id=topic_id)
+        offsets = {n: encode_position(lane.position) for n, lane in self._lanes.items()}
+        lanes = self._begin(list(offsets), offsets)
+        self._fetcher.begin_anew()
+        self._add(lanes)
+        _log.warning(
+            "topic %r was deleted and made again while it was read: it goes on with the new one, "
+            "as spec.source.onMissingOffset says",
+            self._client.topic,
+        )
+
+    def _begin_again(self, numbers: Sequence[int], cut: Sequence[int] = ()) -> None:
+        offsets = {
+            number: encode_position(self._lanes[number].position)
+            for number in (*numbers, *cut)
+            if number in self._lanes
+        }
+        self._add(self._begin(list(offsets), offsets, cut))
 
     def _take(self, number: int, lane: Lane, records: Records) -> None:
         end = lane.position.end
@@ -237,9 +267,18 @@ class KafkaReader:
         # a limit is no end: with one, ends are told when it was not reached before them all
         if self._left is not None and (self._left <= 0 or not self._is_at_end):
             return
-        for number, lane in self._lanes.items():
-            if not lane.is_at_end or lane.position.is_end:
-                continue
+        untold = {
+            number: lane
+            for number, lane in self._lanes.items()
+            if lane.is_at_end and not lane.position.is_end
+        }
+        if untold:
+            # an end is for good: it must be that of the topic that was opened
+            self._client.look_again()
+            if self._client.is_remade:
+                self._begin_anew()
+                return
+        for number, lane in untold.items():
             lane.position = msgspec.structs.replace(
                 lane.position, next=lane.position.end, is_end=True
             )

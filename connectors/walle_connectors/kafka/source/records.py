@@ -21,7 +21,7 @@ _DEVICES_CACHED: Final = 262_144
 _ROW_BYTES: Final = 500  # an event or a dead letter, beside its texts
 
 
-class _Value(msgspec.Struct, gc=False):
+class EventValue(msgspec.Struct, gc=False):
     """An event whose device and ingest time stand in the record."""
 
     id: str
@@ -37,7 +37,7 @@ class _Value(msgspec.Struct, gc=False):
 type _Problem = tuple[DeadLetterRoute, str, str]
 
 _decode_event = msgspec.json.Decoder(Event).decode
-_decode_value = msgspec.json.Decoder(_Value).decode
+_decode_value = msgspec.json.Decoder(EventValue).decode
 
 
 class BatchMaker:

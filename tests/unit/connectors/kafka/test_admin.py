@@ -41,3 +41,16 @@ def test_a_refusal_is_the_brokers_word_not_the_whole_exchange():
     mute = errors.TopicAuthorizationFailedError(dump.format("None"))
     assert admin.refusal(mute) == f"TopicAuthorizationFailedError: {mute.description}"
     assert admin.refusal(errors.KafkaTimeoutError("late")) == str(errors.KafkaTimeoutError("late"))
+
+
+@pytest.mark.parametrize("tls", [None, {}])
+def test_a_broker_that_does_not_answer_a_plain_client_may_want_tls(tls, monkeypatch):
+    def refuse(**_):
+        raise errors.KafkaTimeoutError("late")
+
+    monkeypatch.setattr(admin, "probe_brokers", lambda _: None)
+    monkeypatch.setattr(admin, "KafkaAdminClient", refuse)
+    given = Connection.model_validate({"brokers": "h:1", "tls": tls})
+    with pytest.raises(BrokerUnreachableError) as caught, admin.admin_client(given):
+        pass
+    assert ("a TLS listener answers nobody" in str(caught.value)) == (tls is None)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafka import errors
+from walle_connectors.kafka.source import fetching
 from walle_connectors.kafka.source.client import source_errors
 from walle_connectors.kafka.source.fetching import NO_RECORDS, Polled, PythonFetcher
 from walle_stream.errors import BrokerUnreachableError, SourceError
@@ -26,7 +27,8 @@ def fetcher(*answers):
             raise answer
         return {Place(partition=3): answer}
 
-    return PythonFetcher(SimpleNamespace(consumer=SimpleNamespace(poll=poll), topic="raw"))
+    consumer = SimpleNamespace(poll=poll)
+    return PythonFetcher(SimpleNamespace(consumer=consumer, topic="raw", is_remade=False))
 
 
 def test_records_come_by_columns():
@@ -51,14 +53,54 @@ def test_a_listener_ends_a_poll_without_a_word(caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    "error", [errors.LogTruncationError({}), errors.UnknownTopicOrPartitionError("raw")]
-)
-def test_what_waiting_does_not_mend_is_raised(error):
-    with pytest.raises(SourceError):
-        fetcher(error).poll(1, 7)
+def test_what_waiting_does_not_mend_is_raised():
+    with pytest.raises(SourceError, match="reading is not allowed"):
+        fetcher(errors.TopicAuthorizationFailedError("raw")).poll(1, 7)
+
+
+def test_records_that_a_broker_lost_are_the_policys_business():
+    polled = fetcher(errors.LogTruncationError({Place(partition=3): None})).poll(1, 7)
+    assert polled == Polled(cut=[3])
+
+
+GONE = [
+    errors.UnknownTopicOrPartitionError("raw"),
+    errors.UnknownTopicIdError("raw"),
+    errors.InconsistentTopicIdError("raw"),
+]
+
+
+@pytest.mark.parametrize("error", GONE)
+def test_a_topic_that_is_gone_may_be_made_again_but_not_for_ever(error, monkeypatch):
+    now_ms = [1.0]
+    monkeypatch.setattr(fetching, "monotonic_ms", lambda: now_ms[0])
+    made = fetcher(error, error, [ROW], error, error)
+    assert made.poll(1, 7) == Polled()
+    now_ms[0] += 4_000
+    assert made.poll(1, 7) == Polled()
+    now_ms[0] += 4_000
+    assert made.poll(1, 7).records
+    assert made.poll(1, 7) == Polled()
+    now_ms[0] += 6_000
+    with pytest.raises(SourceError, match="topic 'raw' is gone: it was deleted while it was read"):
+        made.poll(1, 7)
+
+
+@pytest.mark.parametrize("error", GONE)
+def test_a_topic_that_was_made_again_is_its_readers_business(error, monkeypatch):
+    now_ms = iter(range(1, 10**6, 60_000))
+    monkeypatch.setattr(fetching, "monotonic_ms", lambda: next(now_ms))
+    made = fetcher(error, error)
+    made._client.is_remade = True
+    assert [made.poll(1, 7) for _ in range(2)] == [Polled(), Polled()]
 
 
 def test_at_a_start_it_is_said_in_a_line():
     with pytest.raises(BrokerUnreachableError, match="only starting"), source_errors("raw"):
         raise errors.MetadataEmptyBrokerList("the whole answer")
+
+
+def test_brokers_that_do_not_answer_may_want_tls():
+    hint = "correct `tls` .a TLS listener answers nobody without it"
+    with pytest.raises(BrokerUnreachableError, match=hint), source_errors("raw"):
+        raise errors.KafkaTimeoutError("late")

@@ -94,6 +94,20 @@ def test_what_is_gone_follows_the_policy(stored, bounds, words):
     assert beginning("latest").position(5, stored, bounds).next == bounds.end
 
 
+def test_records_that_a_broker_lost_follow_the_policy_whatever_came_since():
+    stored, bounds = position(8), Bounds(2, 20, 2)
+    with pytest.raises(SourceError, match=r"a broker lost records that were read.*offset 8"):
+        beginning().position(5, stored, bounds, is_cut=True)
+    assert beginning("earliest").position(5, stored, bounds, is_cut=True).next == 2
+    assert beginning("latest").position(5, stored, bounds, is_cut=True).next == 20
+
+
+@pytest.mark.parametrize("stored", [position(8, topic_id="old", end=90), position(60, end=90)])
+def test_an_end_of_what_is_gone_is_waited_for_no_longer(stored):
+    found = beginning("earliest", stops=True).position(0, stored, Bounds(0, 50, 0))
+    assert (found.next, found.end, found.is_end) == (0, 50, False)
+
+
 def test_an_end_stays_where_it_was_first():
     bounds = Bounds(0, 50, 0)
     begun = position(4, end=10)

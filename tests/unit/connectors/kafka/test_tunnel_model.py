@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka import CONNECTOR, KafkaSourceModel
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.probe import probe_brokers
@@ -109,3 +109,11 @@ def test_a_file_that_is_not_there_is_not_waited_for(tmp_path, model, opened):
     with pytest.raises(BrokerUnreachableError, match=r"missing\.pem: correct `tls\.ca`") as caught:
         opened(model(**keys))
     assert caught.value.exit_code == 12
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize("model", [KafkaTunnelModel, KafkaDeadLetterModel, KafkaSourceModel])
+def test_what_brokers_call_no_topic_is_refused(name, model):
+    with pytest.raises(ValidationError, match="expected a topic's name"):
+        model.model_validate({"brokers": "h:1", "topic": name})
+    assert model.model_validate({"brokers": "h:1", "topic": f"{name}.a"}).topic == f"{name}.a"

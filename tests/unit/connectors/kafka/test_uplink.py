@@ -5,7 +5,12 @@ from functools import partial
 from threading import Condition, Event, Thread
 
 import pytest
-from kafka.errors import IllegalStateError, MessageSizeTooLargeError, OutOfOrderSequenceNumberError
+from kafka.errors import (
+    IllegalStateError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumberError,
+    TopicAuthorizationFailedError,
+)
 
 from walle_connectors.kafka import sending, uplink
 from walle_connectors.kafka.producing import Handed, Refusal
@@ -356,3 +361,41 @@ def test_the_producer_has_few_frames_at_once(opened, broker, monkeypatch, failin
 def test_what_is_no_frame_is_said_to_its_sender(opened):
     with pytest.raises(EnvelopeError):
         opened().send(0, 1, b"no frame")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TopicAuthorizationFailedError("t"), TunnelError("TOPIC_AUTHORIZATION_FAILED: Broker: no")],
+)
+def test_a_refusal_that_lasts_is_told_seldom_asked_seldom_and_says_what_to_do(
+    error, broker, opened, monkeypatch, caplog
+):
+    pauses, is_enough = [], Event()
+
+    class Stopped(Event):
+        def wait(self, timeout=None):
+            pauses.append(timeout)
+            if len(pauses) == sending.REMIND_EVERY + 2:
+                broker.errors.clear()
+                is_enough.set()
+            return self.is_set()
+
+    class Refusing(dict):
+        def __delitem__(self, _key):
+            pass
+
+    monkeypatch.setattr(sending, "Event", Stopped)
+    monkeypatch.setattr(sending, "_AGAIN_S", 0.5)
+    broker.errors = Refusing({(0, 1): error})
+    up = opened()
+    up.send(0, 1, frame(0, 1))
+    up.send(0, 2, frame(0, 2))
+    assert is_enough.wait(WAIT_S)
+    assert acks(up, 0, 2) == [1, 2]
+    up.close()
+    told = [each.getMessage() for each in caplog.records if "refuses records" in each.getMessage()]
+    assert len(told) == 2
+    assert "grant this client WRITE" in told[0]
+    assert pauses[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert pauses[sending.REMIND_EVERY] == 10.0
+    assert without_repeats(broker.log[0]) == [1, 2]
