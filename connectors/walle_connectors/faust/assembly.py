@@ -7,6 +7,7 @@ from typing import IO, Any
 from walle_connectors.faust.apps import WorkerOptions
 from walle_connectors.faust.baseline import baseline_tables, make_baseline_app
 from walle_connectors.faust.features import make_features_app, tables_of
+from walle_connectors.faust.log_lines import set_up_logging
 from walle_connectors.faust.place import check_address, own_data_dir
 from walle_connectors.faust.preflight import look_at_topic
 from walle_connectors.faust.settings import (
@@ -17,7 +18,7 @@ from walle_connectors.faust.settings import (
 )
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
-from walle_connectors.faust.worker import run_app, set_up_logging
+from walle_connectors.faust.worker import run_app
 from walle_stream.errors import TopicError
 
 
