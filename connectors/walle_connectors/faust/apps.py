@@ -32,6 +32,8 @@ class WorkerOptions:
     """Of this worker alone."""
     web_host: str = "127.0.0.1"
     web_port: int = WEB_PORT_DEFAULT
+    advertise: tuple[str, int] | None = None
+    """Where other workers find its pages; None where it listens."""
     patience_ms: int = PATIENCE_MS_DEFAULT
 
 
@@ -48,7 +50,8 @@ def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptio
         BrokerUnreachableError: TLS files are wrong.
     """
     context = part.tls_context()
-    address = URL.build(scheme="http", host=options.web_host, port=options.web_port)
+    host, port = options.advertise or (options.web_host, options.web_port)
+    address = URL.build(scheme="http", host=host, port=port)
     app = faust.App(
         name,
         Table=TrackedTable,
