@@ -36,6 +36,17 @@ class WorkerOptions:
     """Where other workers find its pages; None where it listens."""
     patience_ms: int = PATIENCE_MS_DEFAULT
 
+    @property
+    def listens_at(self) -> URL:
+        """Where its pages are on this machine."""
+        return URL.build(scheme="http", host=self.web_host, port=self.web_port)
+
+    @property
+    def found_at(self) -> URL:
+        """Where other workers find them."""
+        host, port = self.advertise or (self.web_host, self.web_port)
+        return URL.build(scheme="http", host=host, port=port)
+
 
 def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptions) -> Any:
     """Make a Faust app without agents; nothing is opened or connected yet.
@@ -50,8 +61,6 @@ def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptio
         BrokerUnreachableError: TLS files are wrong.
     """
     context = part.tls_context()
-    host, port = options.advertise or (options.web_host, options.web_port)
-    address = URL.build(scheme="http", host=host, port=port)
     app = faust.App(
         name,
         Table=TrackedTable,
@@ -80,7 +89,7 @@ def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptio
         web_host=options.web_host,
         web_bind=options.web_host,
         web_port=options.web_port,
-        canonical_url=address,
+        canonical_url=options.found_at,
         # its pages show and reveal more than ours
         web_stats_enabled=False,
         web_graph_enabled=False,

@@ -59,8 +59,8 @@ def _run(
             return await _baseline(baseline_of(pipeline), worker)
         return await _features(pipeline, worker, options.keep)
 
-    def ready(app: Any) -> None:
-        out.write(f"walle cloud: ready, {app.conf.canonical_url}/healthz\n")
+    def ready(_app: Any) -> None:
+        out.write(f"walle cloud: ready, {worker.listens_at}/healthz\n")
         out.flush()
 
     return run_app(make, ready)
