@@ -1,6 +1,7 @@
 """What every test gets: a quiet environment, and a look at what is left at the end."""
 
 import os
+import re
 import threading
 
 import pytest
@@ -14,6 +15,29 @@ settings.load_profile("walle")
 # the Kafka tests use is said to them alone
 for _name in [name for name in os.environ if name.startswith("WALLE_") and "KAFKA" not in name]:
     del os.environ[_name]
+
+
+_EXTRA_MISSING = re.compile(r"the extra `\w+` is|could not import '")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return _failed_where_ci_lacks_an_extra((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return _failed_where_ci_lacks_an_extra((yield))
+
+
+def _failed_where_ci_lacks_an_extra(report):
+    # CI installs all extras: one that is missing there would leave its tests out unseen
+    if report.skipped and os.environ.get("CI") == "true" and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr
+        if _EXTRA_MISSING.search(str(reason)):
+            report.outcome = "failed"
+            report.longrepr = f"CI has to run this: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

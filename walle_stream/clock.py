@@ -5,12 +5,20 @@ from here: time is data (``event_time_ms``, ``ingest_time_ms``). These serve
 measurement, time-outs of waits and log lines.
 """
 
+import sys
 import time
 
 
 def monotonic_ms() -> float:
     """Return a clock that never goes back, in milliseconds, for durations."""
     return time.monotonic() * 1000.0
+
+
+def unstopped_ms() -> float:
+    """Return a clock that goes on while the machine sleeps, too, in milliseconds, for durations."""
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000.0
+    return monotonic_ms()
 
 
 def process_cpu_s() -> float:

@@ -76,8 +76,6 @@ def run_device(asked: Run) -> dict[str, Any]:
         f"spec.source={json.dumps(source)}",
         f"spec.tunnel={json.dumps({'connector': connector, **asked.tunnel})}",
         "spec.runtime.partitions=1",
-        # events of a device are in order there: an exit ends its page at once
-        "spec.sequence.outOfOrder=0s",
     ]
     commits = Commits()
     report = LocalRun(

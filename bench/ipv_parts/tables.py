@@ -35,10 +35,10 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         "From page exit to a feature, milliseconds; medians of the rounds",
         ("", "committed p50", "p99", "readable in the cloud p50", "p99"),
         list(_latency_rows(result)),
-        f"The paper's: {PAPER}. Neither side waits for late events, and what devices send does not "
-        "linger; Faust's producer does, for 3 ms, as a request for each row of its tables would "
-        "cost more. The link: 50 ms there and back, up to 10 ms of jitter each way, 1 % of "
-        f"segments lost; {_phones(result)}.",
+        f"The paper's: {PAPER}. Neither side waits for late events (`outOfOrder: 0s`), and what "
+        "devices send does not linger; Faust's producer does, for 3 ms, as a request for each row "
+        "of its tables would cost more. The link: 50 ms there and back, up to 10 ms of jitter each "
+        f"way, 1 % of segments lost; {_phones(result)}.",
     )
     yield Table(
         "Bytes of the topic that devices write to, as the broker stores them",

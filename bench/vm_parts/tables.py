@@ -43,13 +43,18 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
 
 
 def bars_table(bars: list[dict[str, Any]]) -> Table:
-    """Make the table of bars: each has name, bar, value, met and note."""
+    """Make the table of bars: each has name, bar, value, met and note.
+
+    A note says why a bar is open; ``beside``, which some have, what else to know of the figure.
+    """
     rows = []
     for bar in bars:
         value = "none" if bar["value"] is None else f"{bar['value']:g}"
         verdict = "met" if bar["met"] else "MISSED"
         if bar["note"]:
             verdict = f"open: {bar['note']}"
+        if bar.get("beside"):
+            verdict += f"; {bar['beside']}"
         rows.append((bar["name"], bar["bar"], value, verdict))
     return Table("Bars", ("what", "bar", "figure", "verdict"), rows)
 

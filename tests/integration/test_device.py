@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from threading import Event
 
 import pytest
 
 pytestmark = pytest.mark.integration
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 DEVICE = "device-0000002"
 DEADLINE_S = 60
 
@@ -126,51 +128,72 @@ def test_what_stands_before_a_line_of_another_device_is_committed(walle, device,
     assert features(walle, tmp_path / "d") == of_device(walle, shop / "whole")
 
 
+class Follower:
+    """An agent that follows a file of events."""
+
+    def __init__(self, walle, pipeline, data_dir, file, *arguments):
+        self.walle, self.data_dir = walle, data_dir
+        command = [sys.executable, "-m", "walle_stream.cli", "device", pipeline, "--id", DEVICE,
+                   "--json", "--data", data_dir, "--events", file, "--follow"]  # fmt: skip
+        self.process = subprocess.Popen(
+            [*map(str, command), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def until(self, events):
+        ended, tick = time.monotonic() + DEADLINE_S, Event()
+        while True:
+            done = self.walle("status", self.data_dir, "--json", check=False)
+            if done.returncode == 0:
+                found = json.loads(done.stdout)["partitions"]
+                if sum(each["events"] for each in found) >= events:
+                    return self
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < ended, "the agent does not follow"
+            tick.wait(0.05)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        out, errors = self.process.communicate(timeout=DEADLINE_S)
+        assert self.process.returncode == 0, errors
+        return json.loads(out)
+
+
 def test_a_growing_file_is_followed_until_a_signal(walle, shop, tmp_path):
     lines = (shop / "own.jsonl").read_bytes().splitlines(keepends=True)
     file, data_dir = tmp_path / "e.jsonl", tmp_path / "d"
     cut = len(lines) // 2
     file.write_bytes(b"".join(lines[:cut]) + lines[cut][:30])
-    command = [sys.executable, "-m", "walle_stream.cli", "device", "shop", "--id", DEVICE, "--json",
-               "--data", data_dir, "--events", file, "--follow"]  # fmt: skip
-
-    def follow():
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def stopped(agent):
-        agent.send_signal(signal.SIGTERM)
-        out, errors = agent.communicate(timeout=DEADLINE_S)
-        assert agent.returncode == 0, errors
-        return json.loads(out)
-
-    def until(agent, events):
-        ended, tick = time.monotonic() + DEADLINE_S, Event()
-        while True:
-            done = walle("status", data_dir, "--json", check=False)
-            if done.returncode == 0:
-                found = json.loads(done.stdout)["partitions"]
-                if sum(each["events"] for each in found) >= events:
-                    return
-            assert agent.poll() is None, agent.communicate()
-            assert time.monotonic() < ended, "the agent does not follow"
-            tick.wait(0.05)
-
-    agent = follow()
-    until(agent, cut)
+    agent = Follower(walle, "shop", data_dir, file).until(cut)
     with file.open("ab") as growing:
         growing.write(lines[cut][30:] + b"".join(lines[cut + 1 : -10]))
-    until(agent, len(lines) - 10)
-    report = stopped(agent)
+    report = agent.until(len(lines) - 10).stop()
     assert (report["stopped_by"], report["outbox_bytes"]) == ("SIGTERM", 0)
     with file.open("ab") as growing:
         growing.write(b"".join(lines[-10:]))
-    agent = follow()
-    until(agent, len(lines))
-    assert stopped(agent)["run_events"] == 10
+    assert Follower(walle, "shop", data_dir, file).until(len(lines)).stop()["run_events"] == 10
     # a signal is no end: what is open is closed by a run without --follow
     done = walle("device", "shop", "--id", DEVICE, "--data", data_dir, "--events", file)
     assert "features: walle features list" in done.stdout
     assert features(walle, data_dir) == of_device(walle, shop / "whole")
+
+
+@pytest.mark.parametrize(("pipeline", "made"), [("ipv-kafka.yaml", 1), ("shop.yaml", 0)])
+def test_an_exit_makes_its_feature_at_once_where_no_event_is_held(
+    walle, shop, tmp_path, pipeline, made
+):
+    lines = (shop / "own.jsonl").read_bytes().splitlines(keepends=True)
+    events = [json.loads(line) for line in lines]
+    is_exit = [each["kind"] == "page_exit" and each["page_id"] == "item" for each in events]
+    count = is_exit.index(True) + 1
+    file = tmp_path / "e.jsonl"
+    file.write_bytes(b"".join(lines[:count]))
+    tunnel = ("--set", "spec.tunnel={connector: embedded}")
+    agent = Follower(walle, CONFIGS / pipeline, tmp_path / "d", file, *tunnel)
+    # nothing comes behind the exit
+    assert agent.until(count).stop()["features"] == made
 
 
 def test_the_folder_of_a_device_is_a_name(walle, shop, tmp_path):

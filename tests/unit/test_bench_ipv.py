@@ -130,7 +130,8 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
     scene = {"device": [device] * 3, "baseline": [baseline] * 3}
     result = {
         "bench": "ipv",
-        "trial": True,
+        "trial": False,
+        "quick": False,
         "seed": 1,
         "settings": {"rounds": 3, "others": 1, "seconds": 5, "devices": 10},
         "baseline_events_per_s": 900.0,
@@ -153,11 +154,17 @@ def test_the_report_shows_tables_and_figure(bench, outcome, monkeypatch, tmp_pat
     }
     result["bars"] = judging.bars(result)
     assert [bar["met"] for bar in result["bars"]] == [True, True, True, False, True]
+    # what was not measured properly is not met
+    for kind, note in (("quick", "a quick look"), ("trial", "a trial on a busy machine")):
+        found = judging.bars(result | {kind: True})
+        assert {(bar["met"], bar["note"]) for bar in found} == {(False, note)}
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     (tmp_path / "ipv.json").write_text(json.dumps(result))
     assert report.main() == 0
     text = (tmp_path / "README.md").read_text()
     assert "half of the 900 a second that the baseline takes, the median of 3;" in text
+    assert "| 4.9 | met; features as compact; as JSON, which raw events are, 8 % |" in text
+    assert "met; with outOfOrder: 0s, as configs/ipv-kafka.yaml has it |" in text
     assert "4.90%" in text
     assert "8.00%" in text
     assert "3 of each, 1 with faults" in text

@@ -97,7 +97,9 @@ def render_metrics(
         calls.set(machine.calls, **vm)
         runs.set(machine.runs, **vm)
     latency = metrics.histogram(
-        "walle_exit_to_commit_ms", "From the delivery of a page exit to its commit.", _BUCKETS_MS
+        "walle_exit_to_commit_ms",
+        "From the delivery of a page exit, or of what released it, to its commit.",
+        _BUCKETS_MS,
     )
     below = [sum(s.latencies.count_below(bound) for s in statuses) for bound in _BUCKETS_MS]
     everything = sum(status.latencies.count for status in statuses)

@@ -36,7 +36,8 @@ class RunReport(msgspec.Struct, frozen=True):
     exit_to_commit_ms: LatencyMs
     """From the arrival of a page exit, which is its delivery to its device's host where the
     source does not say (``SourceBatch.arrived_ms``), to the return of the write batch that
-    holds its features."""
+    holds its features. Of an exit that was held (``spec.sequence.outOfOrder``), from the arrival
+    of the events that released it: how long it was held is not in it."""
     run_events: int
     """Events of this run alone."""
     wall_s: float

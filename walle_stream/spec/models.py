@@ -208,7 +208,10 @@ class SequenceSpec(Strict):
         description="A page without events for so long is closed; or never.",
     )
     out_of_order_ms: DurationMs = Field(
-        default=0, alias="outOfOrder", description="How far behind a device's events may come."
+        default=0,
+        alias="outOfOrder",
+        description="How far behind a device's events may come: each is held until one of so much "
+        "later comes. 0 holds none.",
     )
     page_max_events: StrictInt = Field(
         default=10_000, ge=2, le=1_000_000, description="A page with more is closed."

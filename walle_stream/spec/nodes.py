@@ -26,6 +26,8 @@ _TAG: Final = "tag:yaml.org,2002:"
 _SCALAR_TAGS: Final = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null"))
 # dates are text here: config holds JSON values; '=' and '<<' have no meaning
 _NO_TAGS: Final = frozenset(_TAG + name for name in ("timestamp", "value", "merge"))
+# who does not answer has to be named; what is no HOST:PORT is refused, and then not shown
+_ADDRESSES: Final = frozenset({"brokers"})
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
 
@@ -198,7 +200,8 @@ class _Builder:
                 raise document.error(key, str(error)) from error
             if found.text != text:
                 self._check_text(found.text, key)
-                document.masked.update(found.secrets)
+                if not _ADDRESSES.intersection(key):
+                    document.masked.update(found.secrets)
                 if found.secrets:
                     document.secrets[key] = found.secrets
                 return self._reparsed(found.text, key) if found.is_whole else found.text

@@ -7,6 +7,7 @@ may be given both, one after the other.
 
 import os
 import select
+import stat
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,11 @@ class _Stdin:
     def __init__(self) -> None:
         self._is_begun = False
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether more may come behind an end: behind that of a pipe nothing does."""
+        return stat.S_ISREG(os.fstat(0).st_mode)
+
     def read(self, wait_s: float, size: int = CHUNK_BYTES) -> bytes | None:
         try:
             if not select.select([0], [], [], wait_s)[0]:
@@ -74,6 +80,8 @@ class _Stdin:
 
 class _File(FileStream):
     """A file, which may grow."""
+
+    may_grow = True
 
     def __init__(self, path: Path, *, follows: bool) -> None:
         if not path.is_file():
@@ -140,7 +148,7 @@ class DeviceReader(EventsReader):
             partition: Where the device is.
             offset: The last committed one.
             batch_events: Most events in a batch.
-            follows: Whether an end is only for now.
+            follows: Whether an end is only for now, and if it is none, closes no page.
 
         Raises:
             SourceError: The offset is not of a device's events.
@@ -259,11 +267,20 @@ class DeviceReader(EventsReader):
                 self._input.check(self._at + len(self._rest))
         if data is None:
             return False
-        if not data and self._follows:
+        if not data and self._follows and self._input.may_grow:
             Flag().wait(_WAIT_S)  # no more for now
             return False
         self._cut(data)
         return True
+
+    @override
+    def _end(self) -> None:
+        if not self._follows:
+            super()._end()
+            return
+        # who wrote into the pipe has gone, and may begin again: that closes no page
+        self._flush()
+        self._is_done = True
 
     @override
     def _decode_block(self, block: bytes, count: int) -> list[Event] | None:

@@ -32,7 +32,20 @@ class WorkerOptions:
     """Of this worker alone."""
     web_host: str = "127.0.0.1"
     web_port: int = WEB_PORT_DEFAULT
+    advertise: tuple[str, int] | None = None
+    """Where other workers find its pages; None where it listens."""
     patience_ms: int = PATIENCE_MS_DEFAULT
+
+    @property
+    def listens_at(self) -> URL:
+        """Where its pages are on this machine."""
+        return URL.build(scheme="http", host=self.web_host, port=self.web_port)
+
+    @property
+    def found_at(self) -> URL:
+        """Where other workers find them."""
+        host, port = self.advertise or (self.web_host, self.web_port)
+        return URL.build(scheme="http", host=host, port=port)
 
 
 def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptions) -> Any:
@@ -48,7 +61,6 @@ def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptio
         BrokerUnreachableError: TLS files are wrong.
     """
     context = part.tls_context()
-    address = URL.build(scheme="http", host=options.web_host, port=options.web_port)
     app = faust.App(
         name,
         Table=TrackedTable,
@@ -77,7 +89,7 @@ def make_app(name: str, part: KafkaPart, shape: TopicShape, options: WorkerOptio
         web_host=options.web_host,
         web_bind=options.web_host,
         web_port=options.web_port,
-        canonical_url=address,
+        canonical_url=options.found_at,
         # its pages show and reveal more than ours
         web_stats_enabled=False,
         web_graph_enabled=False,

@@ -7,7 +7,8 @@ from typing import IO, Any
 from walle_connectors.faust.apps import WorkerOptions
 from walle_connectors.faust.baseline import baseline_tables, make_baseline_app
 from walle_connectors.faust.features import make_features_app, tables_of
-from walle_connectors.faust.place import check_address, own_data_dir
+from walle_connectors.faust.log_lines import set_up_logging
+from walle_connectors.faust.place import advertised, check_address, own_data_dir
 from walle_connectors.faust.preflight import look_at_topic
 from walle_connectors.faust.settings import (
     BaselinePipeline,
@@ -17,7 +18,7 @@ from walle_connectors.faust.settings import (
 )
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
-from walle_connectors.faust.worker import run_app, set_up_logging
+from walle_connectors.faust.worker import run_app
 from walle_stream.errors import TopicError
 
 
@@ -44,6 +45,7 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
             data_dir=data_dir,
             web_host=options.web_host,
             web_port=options.web_port,
+            advertise=advertised(options.advertise, options.web_port),
             patience_ms=options.patience * 1000,
         )
         return _run(pipeline, worker, options, out)
@@ -57,8 +59,8 @@ def _run(
             return await _baseline(baseline_of(pipeline), worker)
         return await _features(pipeline, worker, options.keep)
 
-    def ready(app: Any) -> None:
-        out.write(f"walle cloud: ready, {app.conf.canonical_url}/healthz\n")
+    def ready(_app: Any) -> None:
+        out.write(f"walle cloud: ready, {worker.listens_at}/healthz\n")
         out.flush()
 
     return run_app(make, ready)

@@ -34,6 +34,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--web-host", default="127.0.0.1", metavar="HOST", help="look-ups listen")
     parser.add_argument("--web-port", type=_port, default=6066, metavar="N")
     parser.add_argument(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        help="where other workers find the look-ups (default: --web-host, --web-port)",
+    )
+    parser.add_argument(
         "--keep", type=_positive, default=50, metavar="N", help="latest features per device, task"
     )
     parser.add_argument(

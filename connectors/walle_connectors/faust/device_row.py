@@ -16,15 +16,18 @@ from typing import Any, Final
 import msgspec
 import zstandard
 
-from walle_stream.errors import FormatVersionError, StoreCorruptedError
+from walle_stream.errors import EnvelopeError, FormatVersionError, StoreCorruptedError
 from walle_stream.tunnel.receiver import DeviceSeen, Verdict
 from walle_stream.wire.record import RecordEnvelope
 
 _PLAIN: Final = 1
 _ZSTD: Final = 2
-_VALUE_MAX_BYTES: Final = 64 * 2**20
+_BODY_MAX_BYTES: Final = 64 * 2**20  # as it is in memory: what is all alike takes few on the disk
 ROW_MAX_BYTES: Final = 900_000
 """Largest value: with key and headers it must fit into a record of the changelog topic."""
+
+INCARNATIONS_MAX: Final = 1_000
+"""Of one device: each stays in its row for ever, in 60 bytes at most."""
 
 _SMALL_BYTES: Final = 256
 
@@ -62,7 +65,18 @@ class DeviceRow(msgspec.Struct, array_like=True):
             envelope: What came with it.
             feature: JSON.
             keep: How many of its task are kept, ≥ 1.
+
+        Raises:
+            EnvelopeError: Its incarnation is one too many; nothing changed.
         """
+        known = self.seen.incarnations
+        if len(known) >= INCARNATIONS_MAX and envelope.incarnation not in known:
+            # none may be forgotten: its records would count once more when they come again
+            raise EnvelopeError(
+                f"device {envelope.device_id!r}, number {envelope.sequence_number}: incarnation "
+                f"{envelope.incarnation!r} is one more than the {INCARNATIONS_MAX} of a device: "
+                "its data directory was made anew so often, or somebody writes in its name"
+            )
         verdict, generation = self.seen.judge(envelope.incarnation, envelope.sequence_number)
         if verdict is Verdict.SEEN:
             return verdict
@@ -180,16 +194,25 @@ def encode_row(row: DeviceRow) -> bytes:
     """Write a row as the table's value, of at most ``ROW_MAX_BYTES``.
 
     Args:
-        row: Its oldest features go if it is larger. What is left of a row without features,
-            some bytes for each incarnation, is written whatever its size.
+        row: Its oldest features go if it is larger.
+
+    Raises:
+        EnvelopeError: It is larger without any: the record that was merged last into a row of an
+            earlier version, which took incarnations of any length.
     """
-    while len(value := _pack(row)) > ROW_MAX_BYTES and row.shed():
-        pass
-    return value
+    while True:
+        body = _encode(row)
+        value = _pack(body)
+        if len(value) <= ROW_MAX_BYTES and len(body) <= _BODY_MAX_BYTES:
+            return value
+        if not row.shed():
+            raise EnvelopeError(
+                f"the device's row takes {len(value)} bytes without its features, more than "
+                f"{ROW_MAX_BYTES}: its incarnations are too many, or too long"
+            )
 
 
-def _pack(row: DeviceRow) -> bytes:
-    body = _encode(row)
+def _pack(body: bytes) -> bytes:
     if len(body) > _SMALL_BYTES:
         packed = _compressor.compress(body)
         if len(packed) < len(body):
@@ -212,7 +235,7 @@ def decode_row(value: bytes | None) -> DeviceRow:
     version, body = value[:1], value[1:]
     try:
         if version == bytes([_ZSTD]):
-            body = _decompressor.decompress(body, max_output_size=_VALUE_MAX_BYTES)
+            body = _decompressor.decompress(body, max_output_size=_BODY_MAX_BYTES)
         elif version != bytes([_PLAIN]):
             raise FormatVersionError(
                 f"a device's row has layout {version.hex() or 'none'}, this version reads "

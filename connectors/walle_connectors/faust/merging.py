@@ -11,6 +11,7 @@ a new owner's records were seen behind it. The row of epochs has a changelog of 
 may be ahead of the rows that such records bring.
 """
 
+import re
 from collections.abc import Iterable, MutableMapping
 from typing import Final
 
@@ -30,6 +31,7 @@ KEEP_DEFAULT: Final = 50
 
 
 _EPOCHS_KEPT: Final = 32
+_INCARNATION: Final = re.compile("[0-9a-f]{16}")
 
 
 class RecordCounts(msgspec.Struct):
@@ -88,47 +90,36 @@ class Merger:
         """
         try:
             envelope, feature = decode_record(key, value, headers)
-            self._check(partition, envelope, feature, offset)
+            epochs = self._fence(partition, envelope, _check(partition, envelope, feature), offset)
+            verdict, row = self._judge(envelope, feature)
         except EnvelopeError:
             self.counts.refused += 1
             raise
-        if envelope.service:
+        if epochs:
+            key = _epochs_key(envelope, partition)
+            self._epochs[key] = epochs
+            self._confirmed.add(key)
+        if verdict is None:
             self.counts.calls_unanswered += 1
             return
-        device = envelope.device_id.encode()
-        row = decode_row(self._devices.get(device))
-        verdict = row.merge(envelope, feature, self._keep)
         # also of a duplicate: see the module
-        self._devices[device] = encode_row(row)
+        self._devices[envelope.device_id.encode()] = row
         if verdict is Verdict.SEEN:
             self.counts.duplicates_dropped += 1
         else:
             self.counts.features += 1
             self.counts.gaps += verdict is Verdict.GAP
 
-    def _check(self, partition: int, envelope: RecordEnvelope, feature: bytes, offset: int) -> None:
-        number = envelope.sequence_number
-        problem = device_id_problem(envelope.device_id)
-        if problem is not None:
-            # nobody could look it up, and with NUL it might be a key of Faust's own in its table
-            raise EnvelopeError(f"a record's key is no device: {problem}")
-        name = f"device {envelope.device_id!r}, number {number}"
-        if envelope.partition != partition:
-            # its place in the topic is what orders and fences it
-            raise EnvelopeError(
-                f"{name}: sent by partition {envelope.partition}, but found in {partition} of the "
-                "topic: the topic has another partition count than the sender"
-            )
-        if number < 1:
-            raise EnvelopeError(f"{name}: numbers begin at 1")
-        try:
-            msgspec.json.decode(feature)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
-        self._fence(partition, envelope, name, offset)
+    def _judge(self, envelope: RecordEnvelope, feature: bytes) -> tuple[Verdict | None, bytes]:
+        # the row as it is to be written; no verdict on a call, which takes no number
+        if envelope.service:
+            return None, b""
+        row = decode_row(self._devices.get(envelope.device_id.encode()))
+        return row.merge(envelope, feature, self._keep), encode_row(row)
 
-    def _fence(self, partition: int, envelope: RecordEnvelope, name: str, offset: int) -> None:
-        key = f"{envelope.incarnation}/{partition}".encode()
+    def _fence(self, partition: int, envelope: RecordEnvelope, name: str, offset: int) -> bytes:
+        # the row of epochs as it is to be written; empty for one that stays
+        key = _epochs_key(envelope, partition)
         seen = _decode_epochs(self._epochs.get(key))
         before = max((epoch for epoch, first in seen if first < offset), default=0)
         fence = Fence({(envelope.incarnation, partition): before})
@@ -141,8 +132,8 @@ class Merger:
         if is_new:
             seen = [*seen, (envelope.epoch, offset)][-_EPOCHS_KEPT:]
         if is_new or key not in self._confirmed:
-            self._epochs[key] = b" ".join(b"%d@%d" % each for each in seen)
-            self._confirmed.add(key)
+            return b" ".join(b"%d@%d" % each for each in seen)
+        return b""
 
 
 def latest_epoch(row: bytes) -> int:
@@ -158,3 +149,35 @@ def latest_epoch(row: bytes) -> int:
 def _decode_epochs(row: bytes | None) -> list[tuple[int, int]]:
     pairs = [each.partition(b"@") for each in (row or b"").split()]
     return [(int(epoch), int(first or b"-1")) for epoch, _, first in pairs]
+
+
+def _epochs_key(envelope: RecordEnvelope, partition: int) -> bytes:
+    return f"{envelope.incarnation}/{partition}".encode()
+
+
+def _check(partition: int, envelope: RecordEnvelope, feature: bytes) -> str:
+    # how the record is called in what is said of it
+    number = envelope.sequence_number
+    problem = device_id_problem(envelope.device_id)
+    if problem is not None:
+        # nobody could look it up, and with NUL it might be a key of Faust's own in its table
+        raise EnvelopeError(f"a record's key is no device: {problem}")
+    name = f"device {envelope.device_id!r}, number {number}"
+    if envelope.partition != partition:
+        # its place in the topic is what orders and fences it
+        raise EnvelopeError(
+            f"{name}: sent by partition {envelope.partition}, but found in {partition} of the "
+            "topic: the topic has another partition count than the sender"
+        )
+    if _INCARNATION.fullmatch(envelope.incarnation) is None:
+        # it stays in the device's row for ever, and names a row of epochs
+        raise EnvelopeError(
+            f"{name}: incarnation {envelope.incarnation[:32]!r} is not 16 hexadecimal digits"
+        )
+    if number < 1:
+        raise EnvelopeError(f"{name}: numbers begin at 1")
+    try:
+        msgspec.json.decode(feature)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
+    return name

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
@@ -67,6 +68,27 @@ def _take(lock: int, path: Path, deadline_ms: float) -> None:
             time.sleep(_PAUSE_S)
         else:
             return
+
+
+def advertised(text: str | None, port: int) -> tuple[str, int] | None:
+    """Read where a worker's pages are found by others.
+
+    Args:
+        text: ``HOST[:PORT]``; IPv6 in brackets.
+        port: Of one that is not given.
+
+    Raises:
+        MetricsAddressError: It is no address.
+    """
+    if text is None:
+        return None
+    try:
+        found = urlsplit(f"//{text}")
+        if found.netloc == text and found.hostname and "@" not in text:
+            return found.hostname, found.port or port
+    except ValueError:
+        pass
+    raise MetricsAddressError(f"--advertise {text}: give HOST or HOST:PORT")
 
 
 def check_address(host: str, port: int) -> None:

@@ -149,7 +149,7 @@ class Watchdog:
         self._beat_ms = monotonic_ms()
         self._is_stopped = threading.Event()
         self.places: dict[Any, Place] = {}
-        """The last observation."""
+        """The last observation; empty when the broker could not be asked."""
 
     async def run(self) -> None:
         """Observe until cancelled; a coroutine of the worker's loop."""
@@ -171,7 +171,9 @@ class Watchdog:
                         self.places = await self._look(consumer)
                 except (KafkaError, TunnelError, OSError, TimeoutError) as error:
                     # whether there is lag is not known: a broker that is away is no stall
-                    _log.warning("the watchdog cannot ask the broker: %s", error)
+                    said = str(error) or type(error).__name__
+                    _log.warning("the watchdog cannot ask the broker: %s", said)
+                    self.places = {}
                     self._rule = StallRule(self._patience_ms)
                     continue
                 reason = problem or self._rule.observe(monotonic_ms(), self.places)

@@ -2,47 +2,23 @@
 
 A device's row is at the worker that has its partition, which the key alone does not
 tell (the sender says the partition). So a worker that does not have it asks the others,
-once; only when all of them answered is a device unknown. While partitions move and until
-tables are recovered nothing is said of any device: what a worker has then may be an older row.
+once; only when they answered for all partitions is a device unknown. While partitions move, until
+tables are recovered, and when the broker may have given the partitions to another, nothing is said
+of any device: what a worker has then may be an older row.
 """
 
-import asyncio
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
-from aiohttp import ClientError, ClientTimeout
-from yarl import URL
 
 from walle_connectors.faust.device_row import decode_row
 from walle_connectors.faust.features import FeaturesApp
+from walle_connectors.faust.membership import MOVING, Serving
+from walle_connectors.faust.neighbours import ASKED_HEADER, Without, ask_others
 from walle_connectors.faust.watchdog import Watchdog
 from walle_stream.types import device_id_problem
 
-_ASKED_HEADER: Final = "X-Walle-Forwarded"
-_OTHER_S: Final = 5.0
-_MOVING: Final = "partitions are being moved or recovered"
-
-
-class _Serving:
-    # between the end of a recovery and the next rebalance
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._has_tables = False
-
-        # every rebalance begins so; the signal of what was assigned may come behind the recovery
-        @app.on_partitions_revoked.connect  # type: ignore[untyped-decorator]
-        async def on_move(*_: Any, **__: Any) -> None:
-            self._has_tables = False
-
-        @app.on_rebalance_complete.connect  # type: ignore[untyped-decorator]
-        async def on_recovered(*_: Any, **__: Any) -> None:
-            self._has_tables = True
-
-    @property
-    def is_on(self) -> bool:
-        return self._has_tables and not self._app.rebalancing and not self._app.should_stop
+_HEALTH: Final = {"": "ok", MOVING: "rebalancing"}
 
 
 def add_pages(made: FeaturesApp, watchdog: Watchdog) -> None:
@@ -53,7 +29,7 @@ def add_pages(made: FeaturesApp, watchdog: Watchdog) -> None:
         watchdog: Its, for what health shows.
     """
     app = made.app
-    serving = _Serving(app)
+    serving = Serving(app, made.devices)
 
     @app.page("/features/{device}")  # type: ignore[untyped-decorator]
     async def features(web: Any, request: Any, device: str) -> Any:
@@ -61,79 +37,66 @@ def add_pages(made: FeaturesApp, watchdog: Watchdog) -> None:
 
     @app.page("/healthz")  # type: ignore[untyped-decorator]
     async def healthz(web: Any, request: Any) -> Any:  # noqa: ARG001 - the server's signature
+        problem = serving.problem
         shown = {
-            "status": "ok" if serving.is_on else "rebalancing",
+            "status": _HEALTH.get(problem, "cut off"),
             "counts": msgspec.to_builtins(made.merger.counts),
             "partitions": {
                 str(tp.partition): {"is_behind": place.is_behind}
                 for tp, place in sorted(watchdog.places.items())
             },
         }
-        return _json(web, shown, 200 if serving.is_on else 503)
+        return _json(web, shown, 503 if problem else 200)
 
 
 async def _features(
-    made: FeaturesApp, serving: _Serving, web: Any, request: Any, device: str
+    made: FeaturesApp, serving: Serving, web: Any, request: Any, device: str
 ) -> Any:
-    problem = device_id_problem(device)
-    if problem is not None:
-        return _json(web, {"error": problem}, 400)
-    if not serving.is_on:
-        return _not_now(web, _MOVING)
+    wrong = device_id_problem(device)
+    if wrong is not None:
+        return _json(web, {"error": wrong}, 400)
+    group = request.headers.get(ASKED_HEADER)
+    if group not in {None, made.app.conf.id}:
+        return _json(web, {"error": f"this is a worker of {made.app.conf.id!r}"}, 421)
     try:
         value = made.devices.get(device.encode())
     except KeyError:  # the partition was taken away meanwhile
         value = None
+    mine = serving.partitions
+    problem = serving.problem
+    if problem:
+        return _not_now(web, problem)
     if value is not None:
         row = decode_row(value)
         return _json(web, row.to_builtins(device, request.query.get("task")), 200)
-    if _ASKED_HEADER in request.headers:
-        return _unknown(web, device)
-    return await _elsewhere(made.app, serving, web, request, device)
+    if group is not None:
+        return _json(web, msgspec.to_builtins(Without(_unknown(device), sorted(mine))), 404)
+    return await _elsewhere(made, serving, web, request.query_string, device, mine)
 
 
-async def _elsewhere(app: Any, serving: _Serving, web: Any, request: Any, device: str) -> Any:
-    others = _others(app)
-    answers = await asyncio.gather(
-        *(_ask(app, other, device, request.query_string) for other in others)
-    )
-    silent = []
-    for other, answer in zip(others, answers, strict=True):
-        if answer is None or answer[0] not in {200, 404}:
-            silent.append(str(other))
-        elif answer[0] == 200:  # noqa: PLR2004 - HTTP
-            return web.bytes(answer[1], content_type="application/json")
-    if silent:
-        return _not_now(web, f"{', '.join(silent)} gave no answer")
+async def _elsewhere(
+    made: FeaturesApp, serving: Serving, web: Any, query: str, device: str, mine: set[int]
+) -> Any:
+    answers = await ask_others(made.app, device, query)
+    if answers.found is not None:
+        return web.bytes(answers.found, content_type="application/json")
+    if answers.silent:
+        return _not_now(web, f"{', '.join(answers.silent)} gave no answer")
+    missing = set(range(made.devices.partitions)) - mine - answers.partitions
+    if missing:
+        shown = ", ".join(map(str, sorted(missing)))
+        return _not_now(web, f"no worker that was asked has the partitions {shown}")
     # the device may have moved here while the others were asked
-    return _unknown(web, device) if serving.is_on else _not_now(web, _MOVING)
+    problem = serving.problem
+    return _not_now(web, problem) if problem else _json(web, {"error": _unknown(device)}, 404)
 
 
-def _unknown(web: Any, device: str) -> Any:
-    return _json(web, {"error": f"no features of device {device!r}"}, 404)
+def _unknown(device: str) -> str:
+    return f"no features of device {device!r}"
 
 
 def _not_now(web: Any, why: str) -> Any:
     return _json(web, {"error": f"not known now: {why}; ask again"}, 503)
-
-
-def _others(app: Any) -> list[URL]:
-    mine = app.conf.canonical_url
-    found = {URL(str(address)) for address in app.router.tables_metadata()}
-    return sorted(each for each in found if (each.host, each.port) != (mine.host, mine.port))
-
-
-async def _ask(app: Any, other: URL, device: str, query: str) -> tuple[int, bytes] | None:
-    address = URL(
-        f"{str(other).rstrip('/')}/features/{quote(device, safe='')}?{query}", encoded=True
-    )
-    try:
-        async with app.http_client.get(
-            address, headers={_ASKED_HEADER: "1"}, timeout=ClientTimeout(total=_OTHER_S)
-        ) as response:
-            return response.status, await response.read()
-    except (ClientError, TimeoutError, OSError):
-        return None
 
 
 def _json(web: Any, shown: Any, status: int) -> Any:

@@ -8,7 +8,6 @@ bounded: whatever was not committed is read again.
 """
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import faust
-from aiohttp.http_exceptions import HttpProcessingError
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from faust.exceptions import ConsistencyError
 
 from walle_connectors.faust.continuity import anew
+from walle_connectors.faust.log_lines import is_away
 from walle_connectors.faust.watchdog import Watchdog
 from walle_stream.errors import (
     BrokerUnreachableError,
@@ -100,7 +98,7 @@ def translated(reason: BaseException | None, group: str, data_dir: Path) -> Wall
     """
     if isinstance(reason, WalleError):
         return reason
-    if _is_away(reason):
+    if is_away(reason):
         return BrokerUnreachableError(
             f"the broker went away while the cloud side began ({reason}): start it again"
         )
@@ -184,35 +182,3 @@ class _Worker(faust.Worker):  # type: ignore[misc]
         )
         sys.stderr.flush()
         os._exit(StopTimeoutError.exit_code)
-
-
-def set_up_logging(level: str) -> None:
-    """Write log lines to stderr, Faust's of the level warning and above.
-
-    Args:
-        level: Of our own lines: debug, info, warning, error.
-    """
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("walle_connectors").setLevel(level.upper())
-    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
-    logging.getLogger("faust.worker").addFilter(_is_news)
-
-
-def _is_away(error: object) -> bool:
-    # retriable: what was asked is not wrong, who was asked is away, or only starting
-    is_missing = isinstance(error, UnknownTopicOrPartitionError)
-    return isinstance(error, KafkaError) and error.retriable and not is_missing
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    # that a broker went away is said in one line, by ``run_app``
-    return not _is_away(record.exc_info[1] if record.exc_info else None)
-
-
-def _without_traceback(record: logging.LogRecord) -> bool:
-    # whoever reaches the port could fill the log with what is no request
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.msg, record.args = "a request is refused: %s", (type(error).__name__,)
-        record.exc_info = record.exc_text = None
-    return True

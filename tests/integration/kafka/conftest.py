@@ -24,6 +24,7 @@ def driver(request):
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before those without the mark are left out
 def pytest_collection_modifyitems(items):
     # where a broker is away, kafka-python's constructors fail and leave the pair of sockets by
     # which their threads would have woken each other; it is found in whatever test runs then
@@ -33,6 +34,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(left)
+            item.add_marker(pytest.mark.kafka)
 
 
 @pytest.hookimpl(wrapper=True)

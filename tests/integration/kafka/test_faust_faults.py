@@ -1,6 +1,7 @@
 """The cloud side when topics, brokers, disks and other workers go: all there once, or one line."""
 
 import asyncio
+import http.client
 import json
 import random
 import shutil
@@ -151,6 +152,28 @@ def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, tru
     with Worker(tmp_path, cluster, topic, name="third") as third:
         third.wait_ready()
         truth.wait(third)
+
+
+def test_a_worker_that_was_stopped_answers_nothing_from_before(cluster, topic, truth, tmp_path):
+    with two_workers(tmp_path, cluster, topic) as (one, two):
+        for device in DEVICES:
+            truth.send(device, 20)
+        truth.wait(two)
+        two.process.send_signal(signal.SIGSTOP)
+        for device in DEVICES:
+            truth.send(device, 5)
+        if stalls(truth, one):
+            return
+        # they wait in the socket
+        asked = [http.client.HTTPConnection("127.0.0.1", two.port, timeout=60) for _ in DEVICES]
+        for device, each in zip(DEVICES, asked, strict=True):
+            each.request("GET", f"/features/{device}")
+        two.process.send_signal(signal.SIGCONT)
+        for each in asked:
+            with closing(each), each.getresponse() as answer:
+                shown = json.load(answer)
+                if answer.status != 503:
+                    assert shown["incarnations"][0]["features"] == 25
 
 
 def test_older_rows_of_a_worker_that_was_cut_off_hide_nothing(cluster, topic, truth, tmp_path):

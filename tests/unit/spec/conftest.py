@@ -21,6 +21,7 @@ class FileKeys(Strict):
     path: PathField
     rows: int = 1
     word: str = ""
+    brokers: tuple[str, ...] = ()
     wait_ms: DurationMs = 0
     more: tuple[PathField, ...] = ()
     by_name: dict[str, PathField | None] = Field(default_factory=dict)

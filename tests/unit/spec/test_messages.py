@@ -43,7 +43,7 @@ def test_a_wrong_value_of_the_pipeline(with_spec, refused, line, expected):
     ("line", "expected"),
     [
         ("pth: x", "9:5: spec.source.pth: unknown key 'pth', did you mean 'path'?"),
-        ("zzzz: x", "9:5: spec.source.zzzz: unknown key 'zzzz': allowed are byName, connector, events, more, path, rows, waitMs, word"),
+        ("zzzz: x", "9:5: spec.source.zzzz: unknown key 'zzzz': allowed are brokers, byName, connector, events, more, path, rows, waitMs, word"),
         ("rows: many", "9:11: spec.source.rows: expected a whole number, found 'many'"),
         ("word: 5", "9:11: spec.source.word: expected text, found 5: put it in quotes"),
         ("waitMs: 5", f"9:13: spec.source.waitMs: {DURATION} or 2d, found 5"),

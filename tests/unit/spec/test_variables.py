@@ -63,6 +63,12 @@ def test_masked_are_the_values_of_the_environment_and_no_defaults(load, with_sou
     assert loaded.masked_values == {"hidden"}
 
 
+def test_a_brokers_address_is_named_unless_it_is_a_secret_elsewhere(load, with_source):
+    loaded = load(with_source("brokers: ['${A}', '${B}']\n    word: ${B}"), A="k1:9092", B="hidden")
+    assert loaded.source.brokers == ("k1:9092", "hidden")
+    assert loaded.masked_values == {"hidden"}
+
+
 def test_values_of_tasks_in_other_files_are_masked(load, edit, tmp_path):
     text = "apiVersion: walle/v1\nkind: Task\nmetadata: {name: t}\nspec:\n  script: t.py\n"
     (tmp_path / "t.yaml").write_text(

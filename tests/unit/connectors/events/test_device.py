@@ -221,14 +221,43 @@ def test_a_stop_takes_the_whole_lines_of_standard_input(stdin):
     assert uids(read(opened(offset=last(batches)))) == [5]
 
 
-def test_the_end_of_standard_input_is_no_end_where_it_is_followed(stdin):
+def test_the_end_of_a_pipe_that_is_followed_ends_the_agent_and_closes_no_page(stdin):
     with stdin() as end:
-        end.write(lines(1))
+        end.write(lines(1, 2) + line(3)[:-1])
+    reader = opened(follows=True)
+    batches = read(reader)
+    assert (uids(batches), reader.is_done) == ([1, 2, 3], True)
+    assert not any(batch.is_end for batch in [*batches, *reader.drain()])
+    # who wrote into it begins again
+    with stdin() as end:
+        end.write(lines(4))
+    assert uids(read(opened(offset=last(batches), follows=True))) == [4]
+
+
+@pytest.mark.usefixtures("stdin")  # which puts it back
+def test_the_null_device_is_at_its_end():
+    with open(os.devnull) as nothing:  # noqa: PTH123 - for its descriptor
+        os.dup2(nothing.fileno(), 0)
+    reader = opened(follows=True)
+    assert read(reader) == []
+    assert reader.is_done
+
+
+@pytest.mark.usefixtures("stdin")
+def test_a_file_on_standard_input_is_followed(tmp_path):
+    file = tmp_path / "e.jsonl"
+    file.write_bytes(lines(1))
+    with file.open("rb") as given:
+        os.dup2(given.fileno(), 0)
     reader = opened(follows=True)
     batches = read(reader, 1)
     for _ in range(3):
         assert not reader.read()
     assert not reader.is_done
+    with file.open("ab") as growing:
+        growing.write(lines(2))
+    batches += read(reader, 1)
+    assert uids(batches) == [1, 2]
     assert not any(batch.is_end for batch in [*batches, *reader.drain()])
 
 

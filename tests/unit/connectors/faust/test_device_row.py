@@ -124,6 +124,15 @@ def test_a_feature_that_is_larger_than_a_row_is_counted_alone():
     assert (list(row.latest), row.latest["ipv"][0].sequence_number) == (["ipv"], 1)
 
 
+def test_features_that_are_all_alike_do_not_fill_the_memory():
+    row = DeviceRow()
+    for number in range(1, 81):
+        row.merge(envelope(number, task=f"t{number}"), b'"%s"' % (b"a" * 1_000_000), 50)
+        value = encode_row(row)
+    assert len(msgspec.msgpack.encode(decode_row(value))) <= 64 * 2**20
+    assert row.counts == [80]
+
+
 def test_no_row_is_an_empty_one():
     assert decode_row(None) == DeviceRow()
 

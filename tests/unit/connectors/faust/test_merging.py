@@ -1,30 +1,30 @@
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walle_connectors.faust.device_row import decode_row
+from walle_connectors.faust.device_row import INCARNATIONS_MAX, ROW_MAX_BYTES, decode_row
 from walle_connectors.faust.merging import Merger, latest_epoch
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.record import RecordEnvelope, encode_record
 
+ENVELOPE = RecordEnvelope(
+    device_id="d",
+    incarnation="ab" * 8,
+    partition=2,
+    epoch=1,
+    sequence_number=1,
+    task="ipv",
+    task_version="1",
+    event_time_ms=1,
+)
 
-def record(number, device="d", partition=2, epoch=1, value=b'{"a":1}', **changed):
-    envelope = RecordEnvelope(
-        **{
-            "device_id": device,
-            "incarnation": "ab" * 8,
-            "partition": partition,
-            "epoch": epoch,
-            "sequence_number": number,
-            "task": "ipv",
-            "task_version": "1",
-            "event_time_ms": number,
-            **changed,
-        }
-    )
-    return encode_record(envelope, value)
+
+def record(number, device="d", value=b'{"a":1}', **changed):
+    changed = {"sequence_number": number, "event_time_ms": number, "device_id": device, **changed}
+    return encode_record(msgspec.structs.replace(ENVELOPE, **changed), value)
 
 
 class InOrder(Merger):
@@ -92,6 +92,29 @@ def test_numbers_of_64_bits_are_kept_as_they_are(merger, time_ms):
     merger.merge(2, *record(2**63 - 1, event_time_ms=time_ms))
     [kept] = decode_row(merger._devices[b"d"]).latest["ipv"]
     assert (kept.sequence_number, kept.event_time_ms) == (2**63 - 1, time_ms)
+
+
+@pytest.mark.parametrize("incarnation", ["", "ab" * 7, "AB" * 8, "ab" * 45_000])
+def test_an_incarnation_is_16_hexadecimal_digits(merger, incarnation):
+    refused(merger, 1, "is not 16 hexadecimal digits$", incarnation=incarnation)
+
+
+def test_a_device_has_so_many_incarnations(merger):
+    for number in range(INCARNATIONS_MAX):
+        merger.merge(2, *record(1, incarnation=f"{number:016x}"))
+    refused(merger, 1, "one more than the 1000 of a device", incarnation="f" * 16)
+    merger.merge(2, *record(2, incarnation=f"{0:016x}"))
+    assert merger.counts.features == INCARNATIONS_MAX + 1
+    assert len(merger._devices[b"d"]) < ROW_MAX_BYTES / 10
+
+
+def test_a_row_of_an_earlier_version_that_grew_too_large_refuses(merger):
+    row = decode_row(None)
+    for number in range(20):
+        name = random.Random(number).randbytes(45_000).hex()
+        row.merge(msgspec.structs.replace(ENVELOPE, incarnation=name), b"{}", 1)
+    merger._devices[b"d"] = b"\x01" + msgspec.msgpack.encode(row)
+    refused(merger, 1, "the device's row takes [0-9]+ bytes without its features")
 
 
 def test_a_value_that_is_no_json_is_refused(merger):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from walle_connectors.faust.place import check_address, own_data_dir
+from walle_connectors.faust.place import advertised, check_address, own_data_dir
 from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
 
 
@@ -69,3 +69,22 @@ def test_a_port_that_is_taken_is_said(host):
 def test_an_address_of_another_machine_is_said():
     with pytest.raises(MetricsAddressError, match="give another --web-port or --web-host"):
         check_address("203.0.113.1", 6066)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (None, None),
+        ("cloud-1", ("cloud-1", 6066)),
+        ("10.0.0.7:80", ("10.0.0.7", 80)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
+def test_an_advertised_address_has_the_ports_default(text, found):
+    assert advertised(text, 6066) == found
+
+
+@pytest.mark.parametrize("text", ["", ":80", "a:b", "a:99999", "http://a", "a/b", "u@a", "[::1"])
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(MetricsAddressError, match="give HOST or HOST:PORT"):
+        advertised(text, 6066)

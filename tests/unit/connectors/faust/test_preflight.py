@@ -1,7 +1,6 @@
 """What the look at a broker says of topics; the broker is a dictionary."""
 
 import asyncio
-import logging
 import re
 import socket
 from types import SimpleNamespace
@@ -11,12 +10,10 @@ import pytest
 
 pytest.importorskip("faust")
 
-from aiohttp.http_exceptions import LineTooLong
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
-    NodeNotReadyError,
 )
 from aiokafka.structs import OffsetAndMetadata
 
@@ -25,7 +22,6 @@ from walle_connectors.faust.continuity import check_offsets
 from walle_connectors.faust.place import check_address
 from walle_connectors.faust.preflight import Tables, TopicShape, look_at_topic
 from walle_connectors.faust.settings import KafkaPart
-from walle_connectors.faust.worker import set_up_logging
 from walle_stream.errors import (
     BrokerUnreachableError,
     MetricsAddressError,
@@ -187,26 +183,6 @@ def test_what_refuses_tls_is_said_before_aiokafka_tries(tmp_path):
     part = KafkaPart(brokers="127.0.0.1:9092", topic="t", tls={"ca": tmp_path / "none.pem"})
     with pytest.raises(BrokerUnreachableError, match=r"none\.pem: correct `tls\.ca`"):
         asyncio.run(look_at_topic(part))
-
-
-def test_a_broker_that_goes_away_is_no_traceback(caplog):
-    set_up_logging("warning")
-    for error in (KafkaConnectionError("reset"), NodeNotReadyError("1"), ValueError("a bug")):
-        try:
-            raise error
-        except Exception:
-            logging.getLogger("faust.worker").exception("failed")
-    assert [each.exc_info[0] for each in caplog.records] == [ValueError]
-
-
-def test_what_is_no_request_is_one_line_in_the_log(caplog):
-    set_up_logging("warning")
-    try:
-        raise LineTooLong("GET /xxx")
-    except LineTooLong:
-        logging.getLogger("aiohttp.server").exception("Error handling request")
-    assert [each.getMessage() for each in caplog.records] == ["a request is refused: LineTooLong"]
-    assert "Traceback" not in caplog.text
 
 
 def test_a_broker_that_does_not_answer_is_said_once(monkeypatch):

@@ -238,9 +238,32 @@ def test_a_worker_whose_topic_was_made_anew_is_ended(broker):
     assert "made anew" in reason
 
 
-def test_a_broker_that_does_not_answer_is_no_stall(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "said"), [(watchdog.TunnelError("away"), "away"), (TimeoutError(), "TimeoutError")]
+)
+def test_a_broker_that_does_not_answer_is_no_stall(monkeypatch, caplog, error, said):
     async def connect(_part, **_):
-        raise watchdog.TunnelError("away")
+        raise error
 
     monkeypatch.setattr(watchdog, "connect", connect)
     assert run(Stub.app(committed=5, read=4, position=5), 0.3) == []
+    assert caplog.messages[0] == f"the watchdog cannot ask the broker: {said}"
+
+
+def test_of_a_broker_that_does_not_answer_nothing_is_shown_as_known(broker):
+    dog = Watchdog(Stub.app(10, 9, 10), KafkaPart(brokers="b:1", topic="t"), 50, pytest.fail)
+    dog._guard = lambda: None
+    shown, look_at_topic = [], dog._look_at_topic
+
+    async def look(consumer):
+        shown.append(len(dog.places))
+        if len(shown) == 2:
+            raise TimeoutError
+        if len(shown) == 3:
+            raise asyncio.CancelledError
+        return await look_at_topic(consumer)
+
+    dog._look_at_topic = look
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(dog.run())
+    assert shown == [0, 1, 0]

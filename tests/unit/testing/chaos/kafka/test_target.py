@@ -1,10 +1,13 @@
 """What a campaign over Kafka is made of, without a broker."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from walle_stream.errors import CampaignError
 from walle_stream.testing.chaos import ChaosPlan, PartPlan
-from walle_stream.testing.chaos.kafka import KafkaTarget
+from walle_stream.testing.chaos.kafka import KafkaTarget, target
 from walle_stream.testing.chaos.targets import find_target
 
 
@@ -39,3 +42,11 @@ def test_a_pipeline_without_a_simulator_is_refused(tmp_path):
 
 def test_before_anything_was_started_nothing_stands(tmp_path):
     assert KafkaTarget(plan(), tmp_path).standing(tmp_path / "life-1") is None
+
+
+def test_the_docs_name_the_ends_that_are_no_findings():
+    text = (Path(__file__).parents[5] / "docs/testing.md").read_text()
+    found = re.search(r"A host may end with (.*?), the cloud app with (.*?); the", text, re.DOTALL)
+    host, cloud = found.groups()
+    for said, ends in ((host, target._HOST_ENDS), (cloud, target._CLOUD_ENDS)):
+        assert {*map(int, re.findall(r"\b\d+\b(?! s)", said))} == ends.keys()

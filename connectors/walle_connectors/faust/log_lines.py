@@ -1,0 +1,78 @@
+"""What a worker writes into its log: lines, no tracebacks of what is said in one line elsewhere."""
+
+import asyncio
+import logging
+import sys
+from typing import Final
+
+from aiohttp.http_exceptions import HttpProcessingError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+
+_CRASHES: Final = ("Crashed reason=", "We experienced a crash")
+_CHILD: Final = "Error while stopping child"
+
+
+def set_up_logging(level: str) -> None:
+    """Write log lines to stderr, Faust's of the level warning and above.
+
+    Args:
+        level: Of our own lines: debug, info, warning, error. With debug Faust's tracebacks, too.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    if level != "debug":
+        handler.addFilter(is_line)
+    logging.basicConfig(
+        handlers=[handler], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("walle_connectors").setLevel(level.upper())
+    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
+    logging.getLogger("faust.worker").addFilter(_is_news)
+
+
+def is_away(error: object) -> bool:
+    """Say whether an error is of a broker that is away.
+
+    Args:
+        error: What was raised.
+    """
+    # retriable: what was asked is not wrong, who was asked is away, or only starting
+    is_missing = isinstance(error, UnknownTopicOrPartitionError)
+    return isinstance(error, KafkaError) and error.retriable and not is_missing
+
+
+def is_line(record: logging.LogRecord) -> bool:
+    """Make a record of Faust one line, if it is news; a filter of a handler.
+
+    Args:
+        record: Any logger's.
+
+    Returns:
+        False for what ``run_app`` says in its one line: that the app failed.
+    """
+    if not record.name.startswith(("faust.", "mode.")):
+        return True
+    error = record.exc_info[1] if record.exc_info else None
+    record.exc_info = record.exc_text = None
+    said = str(record.msg)
+    if isinstance(error, asyncio.CancelledError) or any(each in said for each in _CRASHES):
+        return False
+    # how somebody ends who failed before is no news either
+    return not (_CHILD in said and getattr(_first(record), "crashed", False))
+
+
+def _first(record: logging.LogRecord) -> object:
+    return record.args[0] if isinstance(record.args, tuple) and record.args else None
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # that a broker went away is said in one line, by ``run_app``
+    return not is_away(record.exc_info[1] if record.exc_info else None)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    # whoever reaches the port could fill the log with what is no request
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args = "a request is refused: %s", (type(error).__name__,)
+        record.exc_info = record.exc_text = None
+    return True
