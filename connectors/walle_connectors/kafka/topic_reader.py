@@ -153,6 +153,8 @@ class TopicReader:
             allow_auto_create_topics=False,
             max_poll_records=5_000,
             request_timeout_ms=10_000,
+            # so soon at the latest a topic is seen to be another one; a device may pay by the byte
+            metadata_max_age_ms=60_000,
             bootstrap_timeout_ms=BOOTSTRAP_MS,
         )
 
