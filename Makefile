@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own;
 # the seed is that of bench/results/chaos-kafka.json
-CHAOS_KAFKA := --seed 2 --pipeline shop --set spec.source.devices=200 --set spec.source.payloadBytes=100 \
+CHAOS_KAFKA := --seed 6 --pipeline shop --set spec.source.devices=200 --set spec.source.payloadBytes=100 \
     --mean-delay 0.8 --target kafka=180 --target kafka-machines=120
 # a first start compiles once, later ones read bytecode
 unexport PYTHONDONTWRITEBYTECODE
