@@ -36,7 +36,7 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
         WalleError: See ``command.run``.
     """
     pipeline = load_cloud_pipeline(options.file, options.set)
-    set_up_logging(options.log_level)
+    set_up_logging(options.log_level, pipeline.masked_values)
     kind = "baseline" if options.baseline else "cloud"
     path = options.data_dir or Path("walle-data") / f"{pipeline.name}-{kind}"
     with own_data_dir(path) as data_dir:

@@ -3,30 +3,47 @@
 import asyncio
 import logging
 import sys
-from typing import Final
+from collections.abc import Collection
+from typing import Final, override
 
 from aiohttp.http_exceptions import HttpProcessingError
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+
+from walle_stream.spec.document import masked
 
 _CRASHES: Final = ("Crashed reason=", "We experienced a crash")
 _CHILD: Final = "Error while stopping child"
 
 
-def set_up_logging(level: str) -> None:
+def set_up_logging(level: str, secrets: Collection[str] = ()) -> None:
     """Write log lines to stderr, Faust's of the level warning and above.
 
     Args:
         level: Of our own lines: debug, info, warning, error. With debug Faust's tracebacks, too.
+        secrets: Values that must not appear, such as those from ``${VAR}``.
     """
     handler = logging.StreamHandler(sys.stderr)
     if level != "debug":
         handler.addFilter(is_line)
-    logging.basicConfig(
-        handlers=[handler], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler.setFormatter(_MaskingFormatter(secrets))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("walle_connectors").setLevel(level.upper())
     logging.getLogger("aiohttp.server").addFilter(_without_traceback)
     logging.getLogger("faust.worker").addFilter(_is_news)
+
+
+class _MaskingFormatter(logging.Formatter):
+    def __init__(self, secrets: Collection[str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        # the longest first, so that no part of a longer one is left
+        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        for each in self._secrets:
+            text = masked(text, each)
+        return text
 
 
 def is_away(error: object) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict
 
-from walle_connectors.brokers import Connection
+from walle_connectors.brokers import Connection, TopicName
 from walle_connectors.faust.visits import VisitPolicy
 from walle_connectors.sections import OwnModels, load_sections
 from walle_stream.errors import SpecFileError
@@ -24,7 +24,7 @@ class KafkaPart(Connection):
 
     model_config = ConfigDict(extra="ignore")
 
-    topic: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+    topic: TopicName
     client_id: str = "walle-cloud"
 
 
@@ -63,6 +63,8 @@ class CloudPipeline:
     page_max_events: int
     letters: LetterPart | None = None
     """Where refused records go; None where they are only told."""
+    masked_values: frozenset[str] = frozenset()
+    """From ``${VAR}``: they must not appear in a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def load_cloud_pipeline(file: Path, overrides: Sequence[str] = ()) -> CloudPipel
         page_timeout_ms=loaded.pipeline.spec.sequence.page_timeout_ms,
         page_max_events=loaded.pipeline.spec.sequence.page_max_events,
         letters=_part(loaded.dead_letters, LetterPart),
+        masked_values=loaded.masked_values,
     )
 
 

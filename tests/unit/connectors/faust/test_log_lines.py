@@ -11,7 +11,7 @@ pytest.importorskip("faust", reason="the extra `cloud` is not installed")
 from aiohttp.http_exceptions import LineTooLong
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
-from walle_connectors.faust.log_lines import is_line, set_up_logging
+from walle_connectors.faust.log_lines import _MaskingFormatter, is_line, set_up_logging
 
 
 def test_a_broker_that_goes_away_is_no_traceback(caplog):
@@ -57,3 +57,13 @@ def test_a_worker_that_fails_says_so_once():
 
 def test_other_loggers_keep_their_tracebacks():
     assert "\nValueError: a bug" in line("walle_connectors.x", "failed", error=ValueError("a bug"))
+
+
+def test_values_from_the_environment_never_leave():
+    formatter = _MaskingFormatter(["geheim", "geheimtopic"])
+    record = logging.LogRecord(
+        "faust.x", logging.WARNING, "f", 1, "topic %s", ("geheimtopic",), None
+    )
+    text = formatter.format(record)
+    assert "geheim" not in text
+    assert "topic ***" in text
