@@ -18,7 +18,9 @@ ARCHITECTURE_LINES_MAX = 200
 BANNED_NAMES = {"common", "data", "helper", "helpers", "manager", "managers", "util", "utils"}
 # vocabularies that belong in one file each: the errors, the seams, the YAML kinds, the keys on disk
 MANY_NAMES = {
-    "walle_stream/errors.py",
+    "walle_stream/errors/__init__.py",
+    "walle_stream/errors/vm.py",
+    "walle_stream/errors/base.py",
     "walle_stream/ports/__init__.py",
     "walle_stream/spec/models.py",
     "walle_stream/store/keys.py",

@@ -1,0 +1,1 @@
+"""Backends: the kernels of the atomic operators and a raster, each."""

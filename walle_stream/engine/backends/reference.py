@@ -1,0 +1,320 @@
+"""The reference backend: one expression of numpy for each atomic operator.
+
+The definition of what operators mean, and what every other backend must equal:
+no buffer is used twice, nothing is written in place, and a raster computes the
+address of each element.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.backends.casting import cast
+from walle_stream.engine.backends.text import compute_text
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.region import Region, View
+from walle_stream.errors import EngineError
+
+NATIVE_KINDS: Final = "biufO"
+"""Kinds of dtype that numpy computes by itself; ``ml_dtypes`` of others go through float32."""
+
+
+def compute(step: Step, inputs: Sequence[Array]) -> Array:
+    """Run one step.
+
+    Args:
+        step: Of one output.
+        inputs: One array an input, of its shape and dtype.
+
+    Returns:
+        The output, freshly made.
+
+    Raises:
+        EngineError: An index is out of range, or memory is short; it names the node.
+    """
+    return compute_all(step, inputs)[0]
+
+
+def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
+    """Run one step of any number of outputs; see ``compute``."""
+    try:
+        with np.errstate(all="ignore"):
+            if step.operator is Operator.TEXT:
+                return compute_text(inputs, step.parameters)
+            made = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
+    except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
+        shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
+        raise EngineError(
+            f"node {step.origin!r}: {step.operator} of {shapes}: {str(error) or type(error).__name__}"
+        ) from error
+    output = step.output
+    if made.dtype != output.dtype:
+        made = made.astype(output.dtype)
+    return [made]
+
+
+def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    """Move elements, address by address.
+
+    Args:
+        inputs: Of one dtype.
+        parameters: Of the step.
+
+    Returns:
+        The output.
+    """
+    shape, dtype = parameters["shape"], parameters["dtype"]
+    fill = parameters.get("fill")
+    output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
+    flat = [np.ascontiguousarray(each).reshape(-1) for each in inputs]
+    for region in parameters["regions"]:
+        moved = flat[region.input][addresses(region, region.source)]
+        target = addresses(region, region.destination)
+        output[target] = output[target] + moved if parameters.get("accumulate") else moved
+    return output.reshape(shape)
+
+
+def addresses(region: Region, view: View) -> Array:
+    """Give the address of every coordinate of a region.
+
+    Args:
+        region: Of any number of axes.
+        view: One of its two.
+
+    Returns:
+        int64, flat, in the order of the coordinates.
+    """
+    found = np.array([view.offset])
+    for size, stride in zip(region.size, view.strides, strict=True):
+        found = np.add.outer(found, np.arange(size) * stride)
+    return found.reshape(-1)
+
+
+def zero(dtype: DType) -> Any:
+    """Give the element that stands for nothing.
+
+    Args:
+        dtype: Any; of strings it is the empty one.
+
+    Returns:
+        A scalar.
+    """
+    return "" if dtype == np.dtype(object) else np.zeros((), dtype)[()]
+
+
+def integer_divide(x: Array, y: Array) -> Array:
+    """Divide whole numbers towards zero; by zero gives zero.
+
+    Args:
+        x: Dividend.
+        y: Divisor.
+
+    Returns:
+        Of their dtype.
+    """
+    floor = np.floor_divide(x, y)
+    away = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
+    return floor + away.astype(x.dtype)
+
+
+def _divide(x: Array, y: Array) -> Array:
+    return integer_divide(x, y) if x.dtype.kind in "iub" else np.divide(x, y)
+
+
+def _power(x: Array, y: Array) -> Array:
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    # numpy refuses a negative exponent of integers: 1 and -1 stay, 0 gives 0 as others do
+    raised = np.power(x, np.maximum(y, 0))
+    odd = (y % 2).astype(bool)
+    inverse = np.where(x == 1, 1, np.where((x + 1 == 0) & (y < 0), np.where(odd, -1, 1), 0))
+    return np.where(y < 0, inverse, raised)
+
+
+def erf(x: Array) -> Array:
+    """Give the error function, to about an ulp of float32 and 1e-15 of float64.
+
+    Args:
+        x: Floating.
+
+    Returns:
+        Of its dtype.
+    """
+    wide = x.astype(np.float64)
+    return _erf64(wide).astype(x.dtype)
+
+
+def _erf64(x: Array) -> Array:
+    # math.erf of the C library, element by element: slow and right
+    from math import erf as one  # noqa: PLC0415  # the name is taken here
+
+    flat = [one(each) for each in x.reshape(-1).tolist()]
+    return np.array(flat, np.float64).reshape(x.shape)
+
+
+def matmul(x: Array, y: Array) -> Array:
+    """Multiply matrices; narrow floats are added up in float32.
+
+    Args:
+        x: ``(..., M, K)``.
+        y: ``(..., K, N)``.
+
+    Returns:
+        ``(..., M, N)`` of their dtype.
+    """
+    if x.dtype.kind in "iub" or x.dtype.itemsize >= 4:  # noqa: PLR2004  # float32
+        return np.matmul(x, y)
+    return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+
+
+def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Array]:
+    def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+        x, axes = inputs[0], tuple(parameters["axes"])
+        narrow = x.dtype.kind not in "iub" and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
+        wide = x.astype(np.float32) if narrow else x
+        kept = {"dtype": wide.dtype} if function in {np.sum, np.prod} else {}
+        made = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
+        return np.asarray(made).astype(x.dtype)
+
+    return kernel
+
+
+def lowest(dtype: DType) -> Any:
+    """Give the least element of a dtype.
+
+    Args:
+        dtype: Of numbers or bool.
+
+    Returns:
+        A scalar; minus infinity for floats.
+    """
+    if dtype.kind == "b":
+        return False
+    return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
+
+
+def highest(dtype: DType) -> Any:
+    """Give the greatest element of a dtype; see ``lowest``."""
+    if dtype.kind == "b":
+        return True
+    return np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.inf)
+
+
+def _arg(function: Any) -> Callable[..., Array]:
+    def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+        x, axis = inputs[0], parameters["axis"]
+        if not parameters.get("last"):
+            return np.asarray(function(x, axis=axis, keepdims=True))
+        return x.shape[axis] - 1 - function(np.flip(x, axis), axis=axis, keepdims=True)
+
+    return kernel
+
+
+def _argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    (x,) = inputs
+    if not parameters.get("descending"):
+        return np.argsort(x, axis=-1, kind="stable")
+    # equals stay in their order: sort the mirror image, and mirror what comes
+    mirrored = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return x.shape[-1] - 1 - mirrored
+
+
+_COMBINE: Final[Mapping[str, Any]] = {
+    "add": np.add, "mul": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
+}  # fmt: skip
+
+
+def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    data, indices, updates = inputs
+    output = data.copy()
+    combine = _COMBINE.get(parameters.get("reduction", "none"))
+    if combine is None:
+        output[indices] = updates
+    else:
+        combine.at(output, indices, updates)
+    return output
+
+
+def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
+    data, indices = inputs
+    return data[:, _checked(indices, data.shape[1])]
+
+
+def _checked(indices: Array, size: int) -> Array:
+    wrong = (indices < 0) | (indices >= size)
+    if wrong.any():
+        raise IndexError(f"index {indices[wrong][0]} is not in 0 .. {size - 1}")
+    return indices
+
+
+def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    generator = np.random.default_rng(parameters.get("seed"))
+    return generator.random(parameters["shape"]).astype(parameters["dtype"])
+
+
+def _of(function: Any) -> Callable[..., Array]:
+    return lambda inputs, _parameters: function(*inputs)
+
+
+_KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]], Any]]] = {
+    Operator.RASTER: raster,
+    Operator.ABS: _of(np.abs),
+    Operator.NEG: _of(np.negative),
+    Operator.SIGN: _of(np.sign),
+    Operator.NOT: _of(np.invert),
+    Operator.CEIL: _of(np.ceil),
+    Operator.FLOOR: _of(np.floor),
+    Operator.ROUND: _of(np.rint),
+    Operator.SQRT: _of(np.sqrt),
+    Operator.EXP: _of(np.exp),
+    Operator.LOG: _of(np.log),
+    Operator.SIN: _of(np.sin),
+    Operator.COS: _of(np.cos),
+    Operator.TAN: _of(np.tan),
+    Operator.ASIN: _of(np.arcsin),
+    Operator.ACOS: _of(np.arccos),
+    Operator.ATAN: _of(np.arctan),
+    Operator.SINH: _of(np.sinh),
+    Operator.COSH: _of(np.cosh),
+    Operator.TANH: _of(np.tanh),
+    Operator.ASINH: _of(np.arcsinh),
+    Operator.ACOSH: _of(np.arccosh),
+    Operator.ATANH: _of(np.arctanh),
+    Operator.ERF: _of(erf),
+    Operator.IS_NAN: _of(np.isnan),
+    Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
+    Operator.BITCAST: lambda inputs, given: np.ascontiguousarray(inputs[0]).view(given["dtype"]),
+    Operator.ADD: _of(np.add),
+    Operator.SUB: _of(np.subtract),
+    Operator.MUL: _of(np.multiply),
+    Operator.DIV: _of(_divide),
+    Operator.POW: _of(_power),
+    Operator.MOD: _of(np.mod),
+    Operator.FMOD: _of(np.fmod),
+    Operator.MINIMUM: _of(np.minimum),
+    Operator.MAXIMUM: _of(np.maximum),
+    Operator.AND: _of(np.bitwise_and),
+    Operator.OR: _of(np.bitwise_or),
+    Operator.XOR: _of(np.bitwise_xor),
+    Operator.SHIFT_LEFT: _of(np.left_shift),
+    Operator.SHIFT_RIGHT: _of(np.right_shift),
+    Operator.EQUAL: _of(np.equal),
+    Operator.LESS: _of(np.less),
+    Operator.LESS_EQUAL: _of(np.less_equal),
+    Operator.SELECT: _of(np.where),
+    Operator.SUM: _reduce(np.sum, lambda dtype: dtype.type(0)),
+    Operator.PROD: _reduce(np.prod, lambda dtype: dtype.type(1)),
+    Operator.REDUCE_MAX: _reduce(np.max, lowest),
+    Operator.REDUCE_MIN: _reduce(np.min, highest),
+    Operator.ARG_MAX: _arg(np.argmax),
+    Operator.ARG_MIN: _arg(np.argmin),
+    Operator.MATMUL: _of(matmul),
+    Operator.ARGSORT: _argsort,
+    Operator.TAKE: _take,
+    Operator.PUT: _put,
+    Operator.NONZERO: lambda inputs, _: np.flatnonzero(inputs[0]),
+    Operator.RANDOM: _random,
+}

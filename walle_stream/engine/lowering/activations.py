@@ -1,0 +1,1 @@
+"""Activations: composites of a few atomics each (Relu, Elu, Gelu, Clip, HardSigmoid ...)."""

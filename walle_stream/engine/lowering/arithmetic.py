@@ -1,0 +1,1 @@
+"""Elementwise operators that need more than one atomic: Mod, BitShift, IsInf, Clip and others."""

@@ -1,0 +1,1 @@
+"""Attention and its kin: Attention, LinearAttention, FlexAttention, RotaryEmbedding."""

@@ -1,0 +1,1 @@
+"""Convolutions of any number of axes, transposed, grouped, dilated, deformable."""

@@ -1,0 +1,38 @@
+"""The modules that hold rules: importing them registers what they have."""
+
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+FAMILIES: Final = (
+    "walle_stream.engine.control",
+    "walle_stream.engine.lowering.activations",
+    "walle_stream.engine.lowering.arithmetic",
+    "walle_stream.engine.lowering.attention",
+    "walle_stream.engine.lowering.conversions",
+    "walle_stream.engine.lowering.convolution",
+    "walle_stream.engine.lowering.elementwise",
+    "walle_stream.engine.lowering.filling",
+    "walle_stream.engine.lowering.indexing",
+    "walle_stream.engine.lowering.losses",
+    "walle_stream.engine.lowering.normalization",
+    "walle_stream.engine.lowering.pooling",
+    "walle_stream.engine.lowering.products",
+    "walle_stream.engine.lowering.quantization",
+    "walle_stream.engine.lowering.recurrent",
+    "walle_stream.engine.lowering.reductions",
+    "walle_stream.engine.lowering.sampling",
+    "walle_stream.engine.lowering.selection",
+    "walle_stream.engine.lowering.sequences",
+    "walle_stream.engine.lowering.shaping",
+    "walle_stream.engine.lowering.signal",
+    "walle_stream.engine.lowering.text",
+    "walle_stream.engine.lowering.trees",
+)
+
+
+@cache
+def load() -> None:
+    """Import every family, once."""
+    for name in FAMILIES:
+        import_module(name)

@@ -1,0 +1,1 @@
+"""Normalisations: batch, instance, layer, group, RMS, Lp, LRN; softmax and its kin."""

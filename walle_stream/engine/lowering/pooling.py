@@ -1,0 +1,1 @@
+"""Pooling of any number of axes, and its inverses."""

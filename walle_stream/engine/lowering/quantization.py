@@ -1,0 +1,1 @@
+"""Quantised tensors: to and from whole numbers, and products of them."""

@@ -1,0 +1,1 @@
+"""Reductions over axes, arg reductions and cumulative ones."""

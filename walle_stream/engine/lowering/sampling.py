@@ -1,0 +1,1 @@
+"""Resize, grids and regions of interest: weighted reads."""

@@ -1,0 +1,1 @@
+"""Sequences and optionals: structure that is known when a graph is lowered."""

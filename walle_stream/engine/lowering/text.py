@@ -1,0 +1,1 @@
+"""Operations on strings, and of ai.onnx.ml on tables of values."""

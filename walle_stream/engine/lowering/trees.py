@@ -1,0 +1,1 @@
+"""Ensembles of trees and other operators of ai.onnx.ml."""
