@@ -21,6 +21,13 @@ MANY_NAMES = {
     "walle_stream/errors/__init__.py",
     "walle_stream/errors/vm.py",
     "walle_stream/errors/base.py",
+    "walle_stream/engine/operators.py",
+    # operator sets and namespaces of the engine: rules import them whole
+    "walle_stream/engine/graph.py",
+    "walle_stream/engine/region.py",
+    "walle_stream/engine/backends/kernels.py",
+    "walle_stream/engine/lowering/moves.py",
+    "walle_stream/engine/lowering/registry.py",
     "walle_stream/ports/__init__.py",
     "walle_stream/spec/models.py",
     "walle_stream/store/keys.py",

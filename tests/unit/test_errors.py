@@ -26,7 +26,9 @@ LEAVES = [cls for cls in ALL if not cls.__subclasses__()]
 
 def tree(cls, indent=""):
     """Draw the classes as the module's docstring does: leaves first, then by place."""
-    children = [child for child in cls.__subclasses__() if child.__module__.startswith(errors.__name__)]
+    children = [
+        child for child in cls.__subclasses__() if child.__module__.startswith(errors.__name__)
+    ]
     children.sort(key=lambda child: bool(child.__subclasses__()))
     for child in children:
         is_last = child is children[-1]

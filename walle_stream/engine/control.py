@@ -4,18 +4,18 @@ Each runs the graphs of its node; what such a graph reads of the graph around it
 is given to it beside its own inputs.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.program import Array
+from walle_stream.engine.program import Array, Data
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
-if TYPE_CHECKING:
-    from walle_stream.engine.module import Data, GraphRunner
+type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
+"""Takes a graph and its inputs by name, those that it reads around it included."""
 
 
 @lowers("If", "Loop", "Scan", "SequenceMap", kind=Kind.CONTROL)
@@ -23,11 +23,11 @@ def _control(call: Call) -> Result:
     raise LoweringError(f"{call.node.operator} is run, not lowered")
 
 
-def run_control(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list["Data"]:
+def run_control(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     """Run a node of control flow.
 
     Args:
-        runner: Of the graph that the node is in.
+        run: Runs a graph of the node.
         node: One of those above.
         env: Values of everything that it reads.
 
@@ -40,20 +40,20 @@ def run_control(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) ->
     try:
         return {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[
             node.operator
-        ](runner, node, env)
+        ](run, node, env)
     except (LoweringError, ShapeError) as error:
         raise type(error)(f"{node.title}: {error.message}") from error
 
 
-def _if(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list["Data"]:
+def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     condition = _array(node, env, 0)
     if condition is None or condition.size != 1:
         raise ShapeError("the condition is not one element")
     branch = _graph(node, "then_branch" if condition.reshape(-1)[0] else "else_branch")
-    return runner.inner(branch).run(_captured(branch, env))
+    return run(branch, _captured(branch, env))
 
 
-def _loop(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list["Data"]:
+def _loop(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     body = _graph(node, "body")
     trips, condition = _array(node, env, 0), _array(node, env, 1)
     count = None if trips is None else int(trips.reshape(-1)[0])
@@ -64,11 +64,10 @@ def _loop(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list[
         raise LoweringError(f"its body takes {len(names)} inputs, not {len(state) + 2}")
     scanned: list[list[Array]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     captured = _captured(body, env)
-    inner = runner.inner(body)
     number = 0
     while goes_on and (count is None or number < count):
         given = [np.array(number, np.int64), np.array(goes_on), *state]
-        made = inner.run({**captured, **dict(zip(names, given, strict=True))})
+        made = run(body, {**captured, **dict(zip(names, given, strict=True))})
         goes_on = bool(np.asarray(made[0]).reshape(-1)[0])
         state = made[1 : 1 + len(state)]
         for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
@@ -87,13 +86,13 @@ def _stacked(rows: list[Array], kind: Any) -> Array:
     return np.zeros((0, *shape), getattr(kind, "dtype", np.float32))
 
 
-def _scan(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list["Data"]:
+def _scan(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
-        return _scan_batches(runner, node, env)
-    return _scan_one(runner, node, [_tensor(env[name]) for name in node.inputs], env)
+        return _scan_batches(run, node, env)
+    return _scan_one(run, node, [_tensor(env[name]) for name in node.inputs], env)
 
 
-def _scan_batches(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list["Data"]:
+def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     # opset 8: an input of lengths first, and an axis of batches in everything
     inputs = [_tensor(env[name]) for name in node.inputs[1:]]
     lengths = _array(node, env, 0)
@@ -104,13 +103,13 @@ def _scan_batches(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) 
         if lengths is not None:
             kept = int(lengths[number])
             given = given[:-count] + [each[:kept] for each in given[-count:]]
-        results.append([_tensor(each) for each in _scan_one(runner, node, given, env)])
+        results.append([_tensor(each) for each in _scan_one(run, node, given, env)])
     return [np.stack(each) for each in zip(*results, strict=True)]
 
 
 def _scan_one(
-    runner: "GraphRunner", node: Node, inputs: list[Array], env: Mapping[str, "Data"]
-) -> list["Data"]:
+    run: RunGraph, node: Node, inputs: list[Array], env: Mapping[str, Data]
+) -> list[Data]:
     body = _graph(node, "body")
     count = int(node.attributes["num_scan_inputs"])
     states = len(inputs) - count
@@ -129,10 +128,9 @@ def _scan_one(
         raise ShapeError(f"it scans inputs of lengths {[len(each) for each in moved]}")
     rows: list[list[Array]] = [[] for _ in range(outputs)]
     captured = _captured(body, env)
-    inner = runner.inner(body)
     for number in range(len(moved[0])):
         given = [*state, *(np.ascontiguousarray(each[number]) for each in moved)]
-        made = inner.run({**captured, **dict(zip(body.inputs, given, strict=True))})
+        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
         state = made[:states]
         for collected, each in zip(rows, made[states:], strict=True):
             collected.append(_tensor(each))
@@ -155,18 +153,17 @@ def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
     return found or (0,) * count
 
 
-def _sequence_map(runner: "GraphRunner", node: Node, env: Mapping[str, "Data"]) -> list["Data"]:
+def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     body = _graph(node, "body")
     inputs = [env[name] for name in node.inputs]
     first = inputs[0]
     if not isinstance(first, list):
         raise LoweringError("input 0 is no sequence")
     captured = _captured(body, env)
-    inner = runner.inner(body)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
         given = [each[number] if isinstance(each, list) else each for each in inputs]
-        made = inner.run({**captured, **dict(zip(body.inputs, given, strict=True))})
+        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
         for collected, each in zip(results, made, strict=True):
             collected.append(each)
     return list(results)
@@ -179,16 +176,16 @@ def _graph(node: Node, name: str) -> Graph:
     return found
 
 
-def _captured(graph: Graph, env: Mapping[str, "Data"]) -> dict[str, "Data"]:
+def _captured(graph: Graph, env: Mapping[str, Data]) -> dict[str, Data]:
     return {name: env[name] for name in graph.free_names}
 
 
-def _array(node: Node, env: Mapping[str, "Data"], number: int) -> Array | None:
+def _array(node: Node, env: Mapping[str, Data], number: int) -> Array | None:
     name = node.inputs[number] if number < len(node.inputs) else ""
     return _tensor(env[name]) if name else None
 
 
-def _tensor(data: "Data") -> Array:
+def _tensor(data: Data) -> Array:
     if data is None or isinstance(data, list):
         raise EngineError("a tensor is expected, not a sequence or an empty optional")
     return data

@@ -14,17 +14,15 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from walle_stream.engine.control import run_control
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.lowering.registry import Kind, Value, rules
 from walle_stream.engine.lowering.trace import Functions, Traced, needed_names, tensors_of, trace
-from walle_stream.engine.program import Array, Program, Tensor
+from walle_stream.engine.program import Array, Data, Program, Tensor
 from walle_stream.errors import EngineError
 
 PLANS_MAX: Final = 64
 """Plans that a stage of a graph keeps; the one that was not run for longest goes."""
-
-type Data = Array | list["Data"] | None
-"""A value at run time: a tensor's elements, a sequence, or an empty optional."""
 
 
 class Plan(Protocol):
@@ -189,21 +187,13 @@ class GraphRunner:
         self._first = Stage(graph.nodes)
         self._inner: dict[int, GraphRunner] = {}
 
-    def inner(self, graph: Graph) -> "GraphRunner":
-        """Give the runner of a graph of a node.
-
-        Args:
-            graph: An attribute.
-
-        Returns:
-            The same one each time.
-        """
+    def _run_inner(self, graph: Graph, inputs: Mapping[str, Data]) -> list[Data]:
         found = self._inner.get(id(graph))
         if found is None:
             found = self._inner.setdefault(
                 id(graph), GraphRunner(graph, self._functions, self._backend)
             )
-        return found
+        return found.run(inputs)
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
         """Run it.
@@ -235,8 +225,6 @@ class GraphRunner:
     def _run_control(
         self, stage: Stage | None, env: dict[str, Data], *, progress: bool
     ) -> Stage | None:
-        from walle_stream.engine.control import run_control  # noqa: PLC0415  # it runs graphs
-
         if stage is None:
             return None
         left = []
@@ -244,7 +232,7 @@ class GraphRunner:
             rule = rules().get((node.domain, node.operator))
             is_control = rule is not None and rule.kind is Kind.CONTROL
             if is_control and needed_names(node) <= env.keys():
-                results = run_control(self, node, env)
+                results = run_control(self._run_inner, node, env)
                 env.update(
                     (name, data) for name, data in zip(node.outputs, results, strict=False) if name
                 )

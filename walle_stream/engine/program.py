@@ -17,11 +17,15 @@ from walle_stream.engine.region import Region, Shape
 type Array = np.ndarray[Any, Any]
 type DType = np.dtype[Any]
 
+type Data = Array | list["Data"] | None
+"""A value at run time: a tensor's elements, a sequence, or an empty optional."""
+
 
 class ShapeUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
     """A rule asked for the shape of a tensor that is known only when it has run."""
 
     def __init__(self, tensor: "Tensor") -> None:
+        """Keep the tensor."""
         super().__init__(tensor)
         self.tensor = tensor
 

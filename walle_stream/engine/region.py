@@ -130,9 +130,7 @@ def is_injective(size: Shape, view: View) -> bool:
     """
     reach = 0
     axes = sorted(
-        (abs(stride), count)
-        for count, stride in zip(size, view.strides, strict=True)
-        if count > 1
+        (abs(stride), count) for count, stride in zip(size, view.strides, strict=True) if count > 1
     )
     for stride, count in axes:
         if stride <= reach:
@@ -141,9 +139,7 @@ def is_injective(size: Shape, view: View) -> bool:
     return True
 
 
-def validate_regions(
-    regions: Iterable[Region], inputs: Sequence[Shape], output: Shape
-) -> None:
+def validate_regions(regions: Iterable[Region], inputs: Sequence[Shape], output: Shape) -> None:
     """Refuse regions that reach beyond a tensor or write an element twice.
 
     Args:

@@ -180,7 +180,7 @@ def _bitcast(operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Made
     return inputs[0].shape, dtype
 
 
-def _same(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+def _same(operator: Operator, inputs: Sequence[Tensor]) -> tuple[Shape, DType]:
     first, second = inputs[0], inputs[1]
     if first.shape != second.shape:
         raise ShapeError(f"{operator} of shapes {list(first.shape)} and {list(second.shape)}")
@@ -207,7 +207,7 @@ def _select(operator: Operator, inputs: Sequence[Tensor]) -> Made:
 
 def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Made:
     _count(operator, inputs, 1)
-    shape = list(inputs[0].shape)
+    shape = [*inputs[0].shape]
     for axis in axes:
         if not 0 <= axis < len(shape):
             raise ShapeError(f"{operator} over axis {axis} of shape {shape}")
@@ -215,9 +215,7 @@ def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Mad
     return tuple(shape), inputs[0].dtype
 
 
-def _arg(
-    operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False
-) -> Made:
+def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False) -> Made:
     del last
     shape, _ = _reduction(operator, inputs, (axis,))
     if not inputs[0].shape[axis]:

@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 
-
 class WalleError(Exception):
     """Base of every error raised by walle_stream.
 

@@ -12,6 +12,16 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.backends.casting import cast
+from walle_stream.engine.backends.kernels import (
+    argsort,
+    check_indices,
+    divide,
+    erf,
+    highest,
+    lowest,
+    matmul,
+    power,
+)
 from walle_stream.engine.backends.text import compute_text
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
@@ -39,7 +49,11 @@ def compute(step: Step, inputs: Sequence[Array]) -> Array:
 
 
 def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
-    """Run one step of any number of outputs; see ``compute``."""
+    """Run one step of any number of outputs; see ``compute``.
+
+    Raises:
+        EngineError: As there.
+    """
     try:
         with np.errstate(all="ignore"):
             if step.operator is Operator.TEXT:
@@ -47,9 +61,8 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
             made = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
         shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
-        raise EngineError(
-            f"node {step.origin!r}: {step.operator} of {shapes}: {str(error) or type(error).__name__}"
-        ) from error
+        reason = str(error) or type(error).__name__
+        raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
     output = step.output
     if made.dtype != output.dtype:
         made = made.astype(output.dtype)
@@ -105,71 +118,6 @@ def zero(dtype: DType) -> Any:
     return "" if dtype == np.dtype(object) else np.zeros((), dtype)[()]
 
 
-def integer_divide(x: Array, y: Array) -> Array:
-    """Divide whole numbers towards zero; by zero gives zero.
-
-    Args:
-        x: Dividend.
-        y: Divisor.
-
-    Returns:
-        Of their dtype.
-    """
-    floor = np.floor_divide(x, y)
-    away = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
-    return floor + away.astype(x.dtype)
-
-
-def _divide(x: Array, y: Array) -> Array:
-    return integer_divide(x, y) if x.dtype.kind in "iub" else np.divide(x, y)
-
-
-def _power(x: Array, y: Array) -> Array:
-    if x.dtype.kind not in "iu":
-        return np.power(x, y)
-    # numpy refuses a negative exponent of integers: 1 and -1 stay, 0 gives 0 as others do
-    raised = np.power(x, np.maximum(y, 0))
-    odd = (y % 2).astype(bool)
-    inverse = np.where(x == 1, 1, np.where((x + 1 == 0) & (y < 0), np.where(odd, -1, 1), 0))
-    return np.where(y < 0, inverse, raised)
-
-
-def erf(x: Array) -> Array:
-    """Give the error function, to about an ulp of float32 and 1e-15 of float64.
-
-    Args:
-        x: Floating.
-
-    Returns:
-        Of its dtype.
-    """
-    wide = x.astype(np.float64)
-    return _erf64(wide).astype(x.dtype)
-
-
-def _erf64(x: Array) -> Array:
-    # math.erf of the C library, element by element: slow and right
-    from math import erf as one  # noqa: PLC0415  # the name is taken here
-
-    flat = [one(each) for each in x.reshape(-1).tolist()]
-    return np.array(flat, np.float64).reshape(x.shape)
-
-
-def matmul(x: Array, y: Array) -> Array:
-    """Multiply matrices; narrow floats are added up in float32.
-
-    Args:
-        x: ``(..., M, K)``.
-        y: ``(..., K, N)``.
-
-    Returns:
-        ``(..., M, N)`` of their dtype.
-    """
-    if x.dtype.kind in "iub" or x.dtype.itemsize >= 4:  # noqa: PLR2004  # float32
-        return np.matmul(x, y)
-    return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
-
-
 def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Array]:
     def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
         x, axes = inputs[0], tuple(parameters["axes"])
@@ -182,27 +130,6 @@ def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Arr
     return kernel
 
 
-def lowest(dtype: DType) -> Any:
-    """Give the least element of a dtype.
-
-    Args:
-        dtype: Of numbers or bool.
-
-    Returns:
-        A scalar; minus infinity for floats.
-    """
-    if dtype.kind == "b":
-        return False
-    return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
-
-
-def highest(dtype: DType) -> Any:
-    """Give the greatest element of a dtype; see ``lowest``."""
-    if dtype.kind == "b":
-        return True
-    return np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.inf)
-
-
 def _arg(function: Any) -> Callable[..., Array]:
     def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
         x, axis = inputs[0], parameters["axis"]
@@ -211,15 +138,6 @@ def _arg(function: Any) -> Callable[..., Array]:
         return x.shape[axis] - 1 - function(np.flip(x, axis), axis=axis, keepdims=True)
 
     return kernel
-
-
-def _argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    (x,) = inputs
-    if not parameters.get("descending"):
-        return np.argsort(x, axis=-1, kind="stable")
-    # equals stay in their order: sort the mirror image, and mirror what comes
-    mirrored = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-    return x.shape[-1] - 1 - mirrored
 
 
 _COMBINE: Final[Mapping[str, Any]] = {
@@ -240,14 +158,7 @@ def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 
 def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
     data, indices = inputs
-    return data[:, _checked(indices, data.shape[1])]
-
-
-def _checked(indices: Array, size: int) -> Array:
-    wrong = (indices < 0) | (indices >= size)
-    if wrong.any():
-        raise IndexError(f"index {indices[wrong][0]} is not in 0 .. {size - 1}")
-    return indices
+    return data[:, check_indices(indices, data.shape[1])]
 
 
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
@@ -290,8 +201,8 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.ADD: _of(np.add),
     Operator.SUB: _of(np.subtract),
     Operator.MUL: _of(np.multiply),
-    Operator.DIV: _of(_divide),
-    Operator.POW: _of(_power),
+    Operator.DIV: _of(divide),
+    Operator.POW: _of(power),
     Operator.MOD: _of(np.mod),
     Operator.FMOD: _of(np.fmod),
     Operator.MINIMUM: _of(np.minimum),
@@ -312,7 +223,7 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.ARG_MAX: _arg(np.argmax),
     Operator.ARG_MIN: _arg(np.argmin),
     Operator.MATMUL: _of(matmul),
-    Operator.ARGSORT: _argsort,
+    Operator.ARGSORT: argsort,
     Operator.TAKE: _take,
     Operator.PUT: _put,
     Operator.NONZERO: lambda inputs, _: np.flatnonzero(inputs[0]),

@@ -27,6 +27,7 @@ class ValueUnknown(Exception):  # noqa: N818  # a signal between lowering and th
     """A rule asked for the elements of a tensor that are known only when it has run."""
 
     def __init__(self, tensor: Tensor) -> None:
+        """Keep the tensor."""
         super().__init__(tensor)
         self.tensor = tensor
 

@@ -54,8 +54,10 @@ def legacy_spread(call: Call) -> tuple[Tensor, Tensor]:
     """
     left, right = call.tensor(0), call.tensor(1)
     if call.version < 7 and call.number("broadcast", 0) and right.rank < left.rank:  # noqa: PLR2004
-        axis = call.axis(left.rank, left.rank - right.rank) if "axis" in call.node.attributes else (
-            left.rank - right.rank
+        axis = (
+            call.axis(left.rank, left.rank - right.rank)
+            if "axis" in call.node.attributes
+            else (left.rank - right.rank)
         )
         behind = left.rank - axis - right.rank
         right = call.builder.reshape(right, (*right.shape, *(1,) * behind))

@@ -89,7 +89,11 @@ def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
         return tuple(_renamed_value(each, names) for each in value)
     if not isinstance(value, Graph):
         return value
-    made = {*value.inputs, *value.constants, *(name for node in value.nodes for name in node.outputs)}
+    made = {
+        *value.inputs,
+        *value.constants,
+        *(name for node in value.nodes for name in node.outputs),
+    }
     free = {old: new for old, new in names.items() if old not in made}
     return Graph(
         value.name,

@@ -95,7 +95,10 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     """
     first = parts[0]
     for each in parts:
-        if each.shape[:axis] != first.shape[:axis] or each.shape[axis + 1 :] != first.shape[axis + 1 :]:
+        if (
+            each.shape[:axis] != first.shape[:axis]
+            or each.shape[axis + 1 :] != first.shape[axis + 1 :]
+        ):
             listed = ", ".join(str(list(part.shape)) for part in parts)
             raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
     if len(parts) == 1:
@@ -154,6 +157,9 @@ def pad(
 
     Returns:
         The output.
+
+    Raises:
+        ShapeError: More is cut than there is.
     """
     if not any(before) and not any(after):
         return x
@@ -185,9 +191,7 @@ def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     if not x.size:
         return x
     starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(x.shape)]
-    return crop(
-        builder, x, starts, x.shape, [-1 if axis in axes else 1 for axis in range(x.rank)]
-    )
+    return crop(builder, x, starts, x.shape, [-1 if axis in axes else 1 for axis in range(x.rank)])
 
 
 def merged_axes(shape: Shape, first: int, last: int) -> Shape:

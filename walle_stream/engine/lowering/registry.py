@@ -191,14 +191,22 @@ class Call:
         return found
 
     def real(self, name: str, default: float | None = None) -> float:
-        """Give a floating number; see ``number``."""
+        """Give a floating number; see ``number``.
+
+        Raises:
+            LoweringError: It is something else.
+        """
         found = self.node.attributes.get(name, default)
         if not isinstance(found, (int, float)):
             raise LoweringError(f"attribute {name!r} must be a number, not {found!r}")
         return float(found)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Give text; see ``number``."""
+        """Give text; see ``number``.
+
+        Raises:
+            LoweringError: It is something else.
+        """
         found = self.node.attributes.get(name, default)
         if isinstance(found, bytes):
             return found.decode("utf-8", "replace")
@@ -207,7 +215,11 @@ class Call:
         return found
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """Give whole numbers, or None where the attribute is left out; see ``number``."""
+        """Give whole numbers, or None where the attribute is left out; see ``number``.
+
+        Raises:
+            LoweringError: It is something else.
+        """
         found = self.node.attributes.get(name)
         if found is None:
             return None
@@ -297,4 +309,3 @@ def rules() -> Mapping[tuple[str, str], Rule]:
 
     families.load()
     return _RULES
-

@@ -51,7 +51,7 @@ def _size(call: Call) -> Result:
 @lowers("Reshape", kind=Kind.TRANSFORM)
 def _reshape(call: Call) -> Result:
     x = call.tensor(0)
-    wanted = list(call.numbers(1) if call.has(1) else call.list("shape") or ())
+    wanted = [*((call.numbers(1) if call.has(1) else call.list("shape")) or ())]
     if not call.number("allowzero", 0):
         for axis, size in enumerate(wanted):
             if size == 0:
@@ -86,9 +86,7 @@ def _squeeze(call: Call) -> Result:
         axes = {axis_of(axis, x.rank) for axis in given}
     if any(x.shape[axis] != 1 for axis in axes):
         raise ShapeError(f"axes {sorted(axes)} of {list(x.shape)} are not all of size 1")
-    return call.builder.reshape(
-        x, [size for axis, size in enumerate(x.shape) if axis not in axes]
-    )
+    return call.builder.reshape(x, [size for axis, size in enumerate(x.shape) if axis not in axes])
 
 
 @lowers("Unsqueeze", kind=Kind.TRANSFORM)
@@ -149,7 +147,12 @@ def _slice(call: Call) -> Result:
         starts, stops = call.numbers(1) or (), call.numbers(2) or ()
         axes, steps = call.numbers(3), call.numbers(4)
     else:
-        starts, stops, axes, steps = call.list("starts") or (), call.list("ends") or (), call.list("axes"), None
+        starts, stops, axes, steps = (
+            call.list("starts") or (),
+            call.list("ends") or (),
+            call.list("axes"),
+            None,
+        )
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(stops) == len(axes) == len(steps):

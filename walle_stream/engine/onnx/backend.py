@@ -14,7 +14,7 @@ from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import import_model
 
 
-class EngineRep(BackendRep):  # type: ignore[misc]  # onnx has no types
+class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
     def __init__(self, model: Model, backend: EngineBackend) -> None:
@@ -38,7 +38,7 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx has no types
         """
         given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         graph = self._model.graph
-        names = [name for name in graph.inputs if name not in graph.constants] 
+        names = [name for name in graph.inputs if name not in graph.constants]
         if len(given) > len(names):
             names = list(graph.inputs)
         return tuple(self._runner.run({n: normal(x) for n, x in zip(names, given, strict=False)}))
@@ -61,7 +61,7 @@ def normal(value: Any) -> Any:
     return array.astype(object) if array.dtype.kind in "SU" else array
 
 
-class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx has no types
+class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
     """What ``onnx.backend.test`` calls."""
 
     @classmethod
@@ -73,7 +73,7 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx has no types
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether a device can be asked for."""
-        return device.split(":")[0] == "CPU"
+        return device.split(":", maxsplit=1)[0] == "CPU"
 
 
 def prepare(model: ModelProto, device: str = "CPU", **kwargs: Any) -> EngineRep:

@@ -31,6 +31,15 @@ from walle_stream.errors import LoweringError, ModelError
 DOMAIN_NAMES = {"ai.onnx": ""}
 """Other names of a domain."""
 
+_PLAIN_ATTRIBUTES = {
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+}
+
 
 def load_model(path: str | Path) -> Model:
     """Read a model.
@@ -141,31 +150,30 @@ class _Reader:
     def attribute(self, proto: AttributeProto) -> Any:
         if proto.ref_attr_name:
             return AttributeReference(proto.ref_attr_name)
+        return self._attribute_value(proto)
+
+    def _attribute_value(self, proto: AttributeProto) -> Any:
+        plain = _PLAIN_ATTRIBUTES.get(proto.type)
+        if plain is not None:
+            value = getattr(proto, plain)
+            return value if plain in {"f", "i", "s"} else tuple(value)
         match proto.type:
-            case AttributeProto.FLOAT:
-                return proto.f
-            case AttributeProto.INT:
-                return proto.i
-            case AttributeProto.STRING:
-                return proto.s
             case AttributeProto.TENSOR:
                 return array_of(proto.t, self._folder)
-            case AttributeProto.SPARSE_TENSOR:
-                return _dense(proto.sparse_tensor, self._folder)
-            case AttributeProto.GRAPH:
-                return self.graph(proto.g)
-            case AttributeProto.TYPE_PROTO:
-                return value_type(proto.tp)
-            case AttributeProto.FLOATS:
-                return tuple(proto.floats)
-            case AttributeProto.INTS:
-                return tuple(proto.ints)
-            case AttributeProto.STRINGS:
-                return tuple(proto.strings)
             case AttributeProto.TENSORS:
                 return tuple(array_of(each, self._folder) for each in proto.tensors)
+            case AttributeProto.GRAPH:
+                return self.graph(proto.g)
             case AttributeProto.GRAPHS:
                 return tuple(self.graph(each) for each in proto.graphs)
+        return self._rare_attribute(proto)
+
+    def _rare_attribute(self, proto: AttributeProto) -> Any:
+        match proto.type:
+            case AttributeProto.SPARSE_TENSOR:
+                return _dense(proto.sparse_tensor, self._folder)
+            case AttributeProto.TYPE_PROTO:
+                return value_type(proto.tp)
         raise ModelError(f"attribute {proto.name!r} has the unknown type {proto.type}")
 
     def function(self, proto: FunctionProto) -> Function:
@@ -193,6 +201,9 @@ def value_type(proto: TypeProto) -> ValueType:
 
     Returns:
         The type, None where none is said.
+
+    Raises:
+        ModelError: It is a map.
     """
     match proto.WhichOneof("value"):
         case "tensor_type" | "sparse_tensor_type" as which:
