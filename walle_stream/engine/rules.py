@@ -141,7 +141,7 @@ def verify_program(program: Program) -> None:
                 raise SpecError(f"{step.operator} ({step.origin}) reads {each} before it is made")
         verify_step(step)
         for each in step.outputs:
-            if each in made or each.data is not None:
+            if each in made:
                 raise SpecError(f"{step.operator} ({step.origin}) makes {each} again")
             made.add(each)
     for each in program.outputs:
