@@ -14,6 +14,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.elementwise",
     "walle_stream.engine.lowering.filling",
     "walle_stream.engine.lowering.indexing",
+    "walle_stream.engine.lowering.limits",
     "walle_stream.engine.lowering.losses",
     "walle_stream.engine.lowering.normalization",
     "walle_stream.engine.lowering.pooling",
