@@ -20,6 +20,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.pooling",
     "walle_stream.engine.lowering.products",
     "walle_stream.engine.lowering.quantization",
+    "walle_stream.engine.lowering.quantized_products",
     "walle_stream.engine.lowering.recurrent",
     "walle_stream.engine.lowering.reductions",
     "walle_stream.engine.lowering.sampling",
