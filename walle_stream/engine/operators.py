@@ -89,11 +89,12 @@ class Operator(StrEnum):
     """``(N, inner)``, int64 indices ``(M,)``, updates ``(M, inner)``: a copy with the rows
     replaced, or combined by ``reduction`` (add, mul, minimum, maximum), in order."""
     NONZERO = "nonzero"
-    """Flat positions, int64 ``(count,)``: the one atomic whose shape depends on values."""
+    """Flat positions, int64 ``(count,)``: beside ``TEXT`` the one whose shape depends on values."""
     RANDOM = "random"
     """Uniform in [0, 1) of ``shape`` and ``dtype``, from ``seed`` or fresh."""
     TEXT = "text"
-    """An operation on strings, ``name``; done by the host for every backend."""
+    """An operation on strings, ``name``, that makes ``shape``, or None where it depends on
+    values, and ``dtype``; done by the host for every backend."""
 
 
 UNARY: Final = frozenset(

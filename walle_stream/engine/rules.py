@@ -88,7 +88,7 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
     """Say what a step makes.
 
     Args:
-        operator: Any but ``TEXT``, whose steps say it themselves.
+        operator: Any.
         inputs: Of the step.
         parameters: Of the step.
 
@@ -117,8 +117,6 @@ def verify_step(step: Step) -> None:
     Raises:
         SpecError: Its outputs are not what the rules say.
     """
-    if step.operator is Operator.TEXT:
-        return
     shape, dtype = infer(step.operator, step.inputs, step.parameters)
     (output,) = step.outputs
     if (output.shape if output.has_shape else None) != shape or output.dtype != dtype:
@@ -276,6 +274,14 @@ def _random(
     return shape, dtype
 
 
+def _text(
+    operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
+    **parameters: Any,
+) -> Made:  # fmt: skip
+    del operator, inputs, name, parameters
+    return shape, dtype
+
+
 def _raster(
     operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
     fill: Any = None, accumulate: bool = False,
@@ -304,5 +310,6 @@ _RULES: Final[Mapping[Operator, Callable[..., Made]]] = {
     Operator.PUT: _put,
     Operator.NONZERO: _nonzero,
     Operator.RANDOM: _random,
+    Operator.TEXT: _text,
     Operator.RASTER: _raster,
 }

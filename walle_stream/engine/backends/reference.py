@@ -162,8 +162,10 @@ def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
 
 
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    generator = np.random.default_rng(parameters.get("seed"))
-    return generator.random(parameters["shape"]).astype(parameters["dtype"])
+    # ONNX's own cases of Dropout fix what a seed gives: the numbers of numpy's first generator
+    seed = parameters.get("seed")
+    generator = np.random.default_rng() if seed is None else np.random.RandomState(seed)
+    return np.asarray(generator.random(parameters["shape"])).astype(parameters["dtype"])
 
 
 def _of(function: Any) -> Callable[..., Array]:
@@ -197,7 +199,7 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.ERF: _of(erf),
     Operator.IS_NAN: _of(np.isnan),
     Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
-    Operator.BITCAST: lambda inputs, given: np.ascontiguousarray(inputs[0]).view(given["dtype"]),
+    Operator.BITCAST: lambda inputs, given: np.asarray(inputs[0], order="C").view(given["dtype"]),
     Operator.ADD: _of(np.add),
     Operator.SUB: _of(np.subtract),
     Operator.MUL: _of(np.multiply),

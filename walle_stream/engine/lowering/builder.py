@@ -115,6 +115,35 @@ class Builder:
         read = sum(each.nbytes for each in step.inputs)
         return step.output.nbytes <= max(FOLD_MAX_BYTES, 2 * read)
 
+    def text(
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        shape: Sequence[int] | None,
+        dtype: DType,
+        **parameters: Any,
+    ) -> Tensor:
+        """Append an operation on strings, or compute it where all that it reads is known.
+
+        Args:
+            name: Of the operation, see ``backends.text``.
+            inputs: As the operation takes them.
+            shape: Of the output; None where it depends on values.
+            dtype: Of the output.
+            **parameters: Of the operation.
+
+        Returns:
+            The output.
+        """
+        return self.emit(
+            Operator.TEXT,
+            *inputs,
+            name=name,
+            shape=None if shape is None else tuple(shape),
+            dtype=dtype,
+            **parameters,
+        )
+
     # moves: the raster
 
     def raster(
@@ -245,7 +274,10 @@ class Builder:
         Returns:
             A tensor.
         """
-        return x if isinstance(x, Tensor) else self.constant(np.array(x).astype(like.dtype))
+        if isinstance(x, Tensor):
+            return x
+        with np.errstate(all="ignore"):
+            return self.constant(np.array(x).astype(like.dtype))
 
     def unary(self, operator: Operator, x: Tensor, **parameters: Any) -> Tensor:
         """Apply to each element.
