@@ -13,7 +13,8 @@ from typing import Any, Final
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.engine.rules import is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Value = Tensor | list["Value"] | None
 """A tensor, a sequence, or an empty optional: the structure is known when it is lowered."""
@@ -153,9 +154,15 @@ class Call:
 
         Returns:
             They, or None.
+
+        Raises:
+            DTypeError: They are of another dtype.
         """
         if not self.has(number):
             return None
+        dtype = self.tensor(number).dtype
+        if not is_integer(dtype):
+            raise DTypeError(f"input {number} must be whole numbers, not {dtype.name}")
         return tuple(int(each) for each in self.values(number).reshape(-1))
 
     # attributes
