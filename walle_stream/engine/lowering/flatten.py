@@ -43,6 +43,26 @@ def flattened_branch(node: Node, branch: Graph, prefix: str) -> tuple[list[Node]
     return nodes, {prefix + name: data for name, data in branch.constants.items()}
 
 
+def flattened_graph(node: Node, graph: Graph, prefix: str) -> list[Node]:
+    """Give the nodes of a graph that a node calls as a function.
+
+    Args:
+        node: Its inputs and outputs stand for those of the graph.
+        graph: An attribute of the node that this one stands for.
+        prefix: Put before names that the graph makes; of no other call.
+
+    Returns:
+        Nodes that make the node's outputs, those of the graph's constants included.
+    """
+    constants = [
+        Node("Constant", (), (prefix + name,), {"value": data}, node.name, version=13)
+        for name, data in graph.constants.items()
+    ]
+    inputs = tuple(name for name in graph.inputs if name not in graph.constants)
+    outputs = tuple(graph.outputs)
+    return constants + _placed(list(graph.nodes), inputs, outputs, node, prefix, graph.constants)
+
+
 def _placed(
     nodes: list[Node],
     inputs: tuple[str, ...],
