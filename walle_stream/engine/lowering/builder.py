@@ -237,7 +237,10 @@ class Builder:
         Returns:
             A tensor.
         """
-        return x if isinstance(x, Tensor) else self.constant(np.array(x).astype(like.dtype))
+        if isinstance(x, Tensor):
+            return x
+        with np.errstate(all="ignore"):
+            return self.constant(np.array(x).astype(like.dtype))
 
     def unary(self, operator: Operator, x: Tensor, **parameters: Any) -> Tensor:
         """Apply to each element.
