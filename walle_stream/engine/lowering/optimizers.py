@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import wide_dtype
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
@@ -22,6 +23,7 @@ def _optimized(call: Call, kinds: int) -> list[tuple[Tensor, ...]]:
         raise LoweringError(f"{len(given)} tensors are not {kinds} for each that is optimized")
     found = [tuple(given[number::count]) for number in range(count)]
     for each in found:
+        wide_dtype(*(other.dtype for other in each))
         if any(other.shape != each[0].shape for other in each):
             raise ShapeError(f"what is kept of shape {list(each[0].shape)} has another one")
     return found
