@@ -13,7 +13,7 @@ import numpy as np
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, whole
-from walle_stream.engine.rules import BOOL, infer
+from walle_stream.engine.rules import BOOL, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
@@ -225,7 +225,7 @@ class Builder:
         Raises:
             ShapeError: Of another number of elements.
         """
-        shape = tuple(shape)
+        shape = check_size(tuple(shape))
         if shape == x.shape:
             return x
         if x.data is not None and x.size == np.prod(shape, dtype=np.int64):
