@@ -17,7 +17,12 @@ def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
 
     Returns:
         Nodes that read the call's inputs and make its outputs.
+
+    Raises:
+        ModelError: The call gives more inputs than the function takes.
     """
+    if len(node.inputs) > len(function.inputs):
+        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(function.inputs)}")
     given = {**function.defaults, **node.attributes}
     nodes = [_bound(each, given) for each in function.nodes]
     return _placed(nodes, function.inputs, function.outputs, node, prefix)
@@ -51,8 +56,6 @@ def _placed(
         names.update((name, prefix + name) for name in each.outputs if name)
     actual = dict(zip(inputs, node.inputs, strict=False))
     names.update((name, actual.get(name, "")) for name in inputs)
-    if len(node.inputs) > len(inputs):
-        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(inputs)}")
     placed = [renamed(each, names, f"{node.name or prefix}/") for each in nodes]
     for formal, wanted in zip(outputs, node.outputs, strict=False):
         if wanted:
