@@ -146,7 +146,8 @@ _COMBINE: Final[Mapping[str, Any]] = {
 
 
 def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    data, indices, updates = inputs
+    data, updates = inputs[0], inputs[2]
+    indices = check_indices(inputs[1], data.shape[0])
     output = data.copy()
     combine = _COMBINE.get(parameters.get("reduction", "none"))
     if combine is None:
@@ -163,7 +164,15 @@ def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
 
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     generator = np.random.default_rng(parameters.get("seed"))
-    return generator.random(parameters["shape"]).astype(parameters["dtype"])
+    dtype = parameters["dtype"]
+    if dtype.kind == "f" and dtype.itemsize >= 4:  # noqa: PLR2004  # float32
+        # drawn in its own precision: a float64 just below 1 would be rounded to it
+        return generator.random(parameters["shape"], dtype)
+    return np.minimum(generator.random(parameters["shape"]).astype(dtype), _below_one(dtype))
+
+
+def _below_one(dtype: DType) -> Any:
+    return np.nextafter(dtype.type(1), dtype.type(0))
 
 
 def _of(function: Any) -> Callable[..., Array]:
@@ -197,7 +206,7 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.ERF: _of(erf),
     Operator.IS_NAN: _of(np.isnan),
     Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
-    Operator.BITCAST: lambda inputs, given: np.ascontiguousarray(inputs[0]).view(given["dtype"]),
+    Operator.BITCAST: lambda inputs, given: np.asarray(inputs[0], order="C").view(given["dtype"]),
     Operator.ADD: _of(np.add),
     Operator.SUB: _of(np.subtract),
     Operator.MUL: _of(np.multiply),
