@@ -129,7 +129,7 @@ def _scan_one(
     rows: list[list[Array]] = [[] for _ in range(outputs)]
     captured = _captured(body, env)
     for number in range(len(moved[0])):
-        given = [*state, *(np.ascontiguousarray(each[number]) for each in moved)]
+        given = [*state, *(np.array(each[number]) for each in moved)]
         made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
         state = made[:states]
         for collected, each in zip(rows, made[states:], strict=True):
@@ -140,7 +140,7 @@ def _scan_one(
     out_backwards = _each(node, "scan_output_directions", outputs)
     for collected, kind, axis, back in zip(rows, kinds, out_axes, out_backwards, strict=True):
         stacked = _stacked(collected[::-1] if back else collected, kind)
-        results.append(np.ascontiguousarray(np.moveaxis(stacked, 0, axis_of(axis, stacked.ndim))))
+        results.append(np.array(np.moveaxis(stacked, 0, axis_of(axis, stacked.ndim)), order="C"))
     return results
 
 
