@@ -106,9 +106,7 @@ def _seed(call: Call) -> int | None:
 def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
     # narrow floats are drawn in float32: they have too few values between 0 and 1
     wide = _DOUBLE if dtype == _DOUBLE else _FLOAT
-    return call.builder.emit(
-        Operator.RANDOM, shape=check_size(shape), dtype=wide, seed=_seed(call)
-    )
+    return call.builder.emit(Operator.RANDOM, shape=check_size(shape), dtype=wide, seed=_seed(call))
 
 
 def _shape_and_dtype(call: Call) -> tuple[Shape, DType]:
@@ -151,9 +149,7 @@ def _random_normal(call: Call) -> Result:
         1,
     )
     line = moves.slice_axis(builder, both, 1, 0, count)
-    scaled = builder.add(
-        builder.mul(line, call.real("scale", 1.0)), call.real("mean", 0.0)
-    )
+    scaled = builder.add(builder.mul(line, call.real("scale", 1.0)), call.real("mean", 0.0))
     return builder.reshape(builder.cast(scaled, dtype), shape)
 
 

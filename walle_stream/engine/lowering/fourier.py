@@ -42,9 +42,7 @@ def _dft(call: Call) -> Result:
     limit = length // 2 + 1 if is_onesided and is_inverse else length
     if found > limit:
         moved = moves.slice_axis(builder, moved, x.rank - 2, 0, limit)
-    made = _transformed(
-        builder, moved, length, is_inverse=is_inverse, is_onesided=is_onesided
-    )
+    made = _transformed(builder, moved, length, is_inverse=is_inverse, is_onesided=is_onesided)
     back = tuple(order.index(each) for each in range(x.rank))
     return builder.cast(moves.transpose(builder, made, back), x.dtype)
 
@@ -97,9 +95,7 @@ def _angles(count: int, bins: int, length: int) -> Array:
     return angles
 
 
-def _matrix(
-    count: int, parts: int, length: int, *, is_inverse: bool, is_onesided: bool
-) -> Array:
+def _matrix(count: int, parts: int, length: int, *, is_inverse: bool, is_onesided: bool) -> Array:
     bins = length // 2 + 1 if is_onesided else length
     angles = _angles(count, bins, length)
     cos, sin = np.cos(angles), np.sin(angles) * (1 if is_inverse else -1)

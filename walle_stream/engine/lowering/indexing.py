@@ -84,9 +84,7 @@ def _element_addresses(call: Call, x: Tensor, indices: Tensor) -> Tensor:
         if each != axis:
             line = np.arange(size) * own[each]
             base = base + line.reshape([-1 if at == each else 1 for at in range(x.rank)])
-    return builder.add(
-        looked_up(builder, places, x.shape[axis], own[axis]), builder.constant(base)
-    )
+    return builder.add(looked_up(builder, places, x.shape[axis], own[axis]), builder.constant(base))
 
 
 @lowers("GatherND")

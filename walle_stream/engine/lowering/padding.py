@@ -9,7 +9,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
@@ -66,9 +66,7 @@ def _widths(call: Call, x: Tensor) -> tuple[list[int], list[int]]:
     return before, after
 
 
-def _pad_constant(
-    call: Call, x: Tensor, before: Sequence[int], after: Sequence[int]
-) -> Tensor:
+def _pad_constant(call: Call, x: Tensor, before: Sequence[int], after: Sequence[int]) -> Tensor:
     builder = call.builder
     if call.version < _BY_INPUT:
         value = np.array(call.real("value", 0.0)).astype(x.dtype)
@@ -159,7 +157,7 @@ def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
     # mirrored runs leave out the turning points, which the runs beside them have
     length = size if mode == "wrap" else size - 1
     found: list[_Run] = []
-    for number in range(-(-(-before) // length) - 1, (size + after) // length + 1):
+    for number in range(-before // length, (size + after) // length + 1):
         low = max(number * length, -before)
         high = min((number + 1) * length, size + after)
         if low >= high:

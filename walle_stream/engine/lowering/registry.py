@@ -19,7 +19,6 @@ type Value = Tensor | list["Value"] | None
 """A tensor, a sequence, or an empty optional: the structure is known when it is lowered."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Stages:
     """Nodes that take the place of one, each lowered by a rule of its own.

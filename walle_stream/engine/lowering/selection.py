@@ -228,9 +228,7 @@ def _chosen(call: Call, x: Tensor, firsts: Tensor) -> Tensor:
     axis = call.axis(x.rank)
     lead, tail = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    return builder.reshape(
-        builder.emit(Operator.TAKE, line, firsts), (*lead, firsts.size, *tail)
-    )
+    return builder.reshape(builder.emit(Operator.TAKE, line, firsts), (*lead, firsts.size, *tail))
 
 
 def _inverse(builder: Builder, order: Tensor) -> Tensor:

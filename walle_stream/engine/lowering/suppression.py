@@ -70,9 +70,7 @@ def _non_max_suppression(call: Call) -> Result:
     )
 
 
-def _loop(
-    call: Call, steps: int, given: tuple[str, str, str], made: tuple[str, str]
-) -> list[Node]:
+def _loop(call: Call, steps: int, given: tuple[str, str, str], made: tuple[str, str]) -> list[Node]:
     trips, left = call.inner_name("trips"), call.inner_name("left_at_end")
     inner = {each: call.inner_name(f"step/{each}") for each in (
         "number", "goes_on", "left", "next", "left_next", "best", "valid",
@@ -132,7 +130,7 @@ def _scalar(call: Call, number: int, like: Tensor, default: float) -> Tensor:
 
 
 def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor) -> Tensor:
-    # (batch, n, 5) against (batch, m, 5): whether intersection over union is above it, (batch, n, m)
+    # (batch, n, 5) and (batch, m, 5): whether intersection over union is above it, (batch, n, m)
     ours = [moves.slice_axis(builder, first, 2, each, each + 1) for each in range(5)]
     theirs = [
         moves.transpose(builder, moves.slice_axis(builder, second, 2, each, each + 1), (0, 2, 1))
@@ -187,9 +185,7 @@ def _step(
         struck = taken
     else:
         own = builder.equal(best, builder.constant(np.arange(count)))
-        struck = builder.binary(
-            Operator.OR, _overlaps(builder, taken, known, threshold), own
-        )
+        struck = builder.binary(Operator.OR, _overlaps(builder, taken, known, threshold), own)
     next_left = builder.select(struck, -np.inf, left)
     shape = (batches, classes)
     return next_left, builder.reshape(best, shape), builder.reshape(valid, shape)
