@@ -180,10 +180,16 @@ class Call:
 
         Returns:
             They, or None.
+
+        Raises:
+            LoweringError: They are no whole numbers.
         """
         if not self.has(number):
             return None
-        return tuple(int(each) for each in self.values(number).reshape(-1))
+        try:
+            return tuple(int(each) for each in self.values(number).reshape(-1))
+        except (ValueError, OverflowError, TypeError) as error:
+            raise LoweringError(f"input {number} must be whole numbers: {error}") from error
 
     # attributes
 
