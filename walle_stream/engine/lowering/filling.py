@@ -9,6 +9,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import attribute_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Region, Shape, View
@@ -62,10 +63,11 @@ def _range(call: Call) -> Result:
     if is_floating(dtype):
         # float16 and bfloat16 are counted in float32, as the operator's stash_type says
         wide = dtype if dtype.itemsize >= _FLOAT.itemsize else _FLOAT
-        (count,) = check_size((max(ceil((limit - start) / delta), 0),))
+        (count,) = check_table((max(ceil((limit - start) / delta), 0),), "a range")
         made = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
     elif is_integer(dtype):
-        (count,) = check_size((len(range(int(start), int(limit), int(delta))),))
+        count = -((int(limit) - int(start)) // -int(delta))
+        (count,) = check_table((max(count, 0),), "a range")
         made = int(start) + np.arange(count, dtype=INT64) * int(delta)
     else:
         raise DTypeError(f"a range of {dtype.name}")

@@ -7,6 +7,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import strides_of
 from walle_stream.engine.rules import check_size, is_floating
@@ -15,8 +16,6 @@ from walle_stream.errors import DTypeError, ShapeError
 _AXIS_BY_INPUT: Final = 20
 """The opset since which the axis is an input."""
 _COMPLEX: Final = 2
-_MATRIX_MAX: Final = 1 << 28
-"""Most elements of a matrix of a transform; a longer signal is refused."""
 
 
 @lowers("DFT")
@@ -74,9 +73,7 @@ def _transformed(
 ) -> Tensor:
     # (..., n, parts) times a matrix (n * parts, bins * parts of the output)
     count, parts = x.shape[-2:]
-    check_size((length, 2 * length, parts), "the matrix of the transform")
-    if count * parts * 2 * length > _MATRIX_MAX:
-        raise ShapeError(f"a transform of {length} points, which needs too large a matrix")
+    check_table((count, parts, length, _COMPLEX), "the matrix of the transform")
     wide = builder.cast(x, np.float32) if x.dtype.itemsize < 4 else x  # noqa: PLR2004  # float32
     matrix = (_real_inverse if is_inverse and is_onesided else _matrix)(
         count, parts, length, is_inverse=is_inverse, is_onesided=is_onesided

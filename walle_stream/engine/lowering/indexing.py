@@ -16,6 +16,7 @@ from walle_stream.engine.lowering.addressing import (
 )
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
@@ -204,7 +205,7 @@ def _one_hot(call: Call) -> Result:
     values = call.tensor(2)
     if depth.size != 1 or not 0 <= float(depth.reshape(-1)[0]) < 2**31 or values.shape != (2,):
         raise ShapeError(f"depth {depth.tolist()} and values {list(values.shape)}")
-    count = int(depth.reshape(-1)[0])
+    (count,) = check_table((int(depth.reshape(-1)[0]),), "the depth")
     axis = call.axis(indices.rank + 1, -1)
     if is_floating(indices.dtype):
         indices = builder.cast(indices, INT64)

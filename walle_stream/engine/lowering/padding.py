@@ -10,6 +10,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
@@ -123,6 +124,7 @@ def _pad_repeating(
     for axis in padded:
         size, first, last = x.shape[axis], before[axis], after[axis]
         if mode != "edge" and (first + last) // size > _TABLES_FROM:
+            check_table((size + first + last,), "a border")
             x = _by_table(builder, x, axis, _sources(size, first, last, mode))
             runs[axis] = [(0, size + first + last, 0, 1)]
         else:

@@ -7,8 +7,8 @@ import numpy as np
 
 from walle_stream.engine.lowering.element_types import attribute_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array
-from walle_stream.engine.rules import check_size
 from walle_stream.errors import DTypeError, ShapeError
 
 _FLOAT: Final = np.dtype(np.float32)
@@ -26,7 +26,7 @@ def _window(call: Call) -> Result:
     given = call.numbers(0) or ()
     if len(given) != 1:
         raise ShapeError(f"a window of {len(given)} sizes")
-    (size,) = check_size((given[0],), "a window")
+    (size,) = check_table((given[0],), "a window")
     turns = size if call.number("periodic", 1) else size - 1
     # a symmetric window of one element is its own middle
     angles = np.arange(size) * (2 * np.pi / turns) if turns > 0 else np.full(size, np.pi)
@@ -55,7 +55,7 @@ def _mel_weight_matrix(call: Call) -> Result:
     low, high = numbers[3:]
     if bands < 0 or length < 0 or rate < 1 or not -700 < low <= high:  # noqa: PLR2004  # of the scale
         raise ShapeError(f"{bands} bands of {length} samples, {rate} Hz, from {low} to {high} Hz")
-    shape = check_size((length // 2 + 1, bands), "the matrix")
+    shape = check_table((length // 2 + 1, bands), "the matrix")
     edges = _edges(bands, length, rate, low, high)
     bins = np.arange(shape[0])[:, None]
     first, middle, last = edges[:-2], edges[1:-1], edges[2:]
