@@ -16,6 +16,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.encoders",
     "walle_stream.engine.lowering.features",
     "walle_stream.engine.lowering.filling",
+    "walle_stream.engine.lowering.fourier",
     "walle_stream.engine.lowering.indexing",
     "walle_stream.engine.lowering.limits",
     "walle_stream.engine.lowering.linear_attention",
@@ -23,6 +24,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.ngrams",
     "walle_stream.engine.lowering.normalization",
     "walle_stream.engine.lowering.optimizers",
+    "walle_stream.engine.lowering.padding",
     "walle_stream.engine.lowering.pooling",
     "walle_stream.engine.lowering.products",
     "walle_stream.engine.lowering.quantization",
@@ -35,6 +37,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.sequences",
     "walle_stream.engine.lowering.shaping",
     "walle_stream.engine.lowering.signal",
+    "walle_stream.engine.lowering.suppression",
     "walle_stream.engine.lowering.text",
     "walle_stream.engine.lowering.trees",
 )
