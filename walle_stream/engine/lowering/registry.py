@@ -13,7 +13,7 @@ from typing import Any, Final
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Value = Tensor | list["Value"] | None
 """A tensor, a sequence, or an empty optional: the structure is known when it is lowered."""
@@ -153,10 +153,19 @@ class Call:
 
         Returns:
             They, or None.
+
+        Raises:
+            DTypeError: They are something else.
         """
         if not self.has(number):
             return None
-        return tuple(int(each) for each in self.values(number).reshape(-1))
+        values = self.values(number).reshape(-1)
+        try:
+            return tuple(int(each) for each in values)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DTypeError(
+                f"input {number} must be whole numbers, not {values.dtype.name}"
+            ) from error
 
     # attributes
 
