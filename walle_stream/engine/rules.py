@@ -103,6 +103,8 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
     rule = _RULES[operator]
     try:
         shape, dtype = rule(operator, inputs, **parameters)
+    except DTypeError:  # a TypeError, too
+        raise
     except TypeError as error:
         raise SpecError(f"{operator} with {dict(parameters)}: {error}") from error
     return (None if shape is None else check_size(shape, str(operator))), dtype
