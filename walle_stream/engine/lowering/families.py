@@ -9,8 +9,10 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.activations",
     "walle_stream.engine.lowering.arithmetic",
     "walle_stream.engine.lowering.attention",
+    "walle_stream.engine.lowering.columns",
     "walle_stream.engine.lowering.conversions",
     "walle_stream.engine.lowering.convolution",
+    "walle_stream.engine.lowering.deformable",
     "walle_stream.engine.lowering.einsum",
     "walle_stream.engine.lowering.elementwise",
     "walle_stream.engine.lowering.encoders",
@@ -31,6 +33,9 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.quantized_products",
     "walle_stream.engine.lowering.recurrent",
     "walle_stream.engine.lowering.reductions",
+    "walle_stream.engine.lowering.resizing",
+    "walle_stream.engine.lowering.roi_align",
+    "walle_stream.engine.lowering.roi_pooling",
     "walle_stream.engine.lowering.rotary",
     "walle_stream.engine.lowering.sampling",
     "walle_stream.engine.lowering.selection",
@@ -39,6 +44,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.signal",
     "walle_stream.engine.lowering.suppression",
     "walle_stream.engine.lowering.text",
+    "walle_stream.engine.lowering.transposed",
     "walle_stream.engine.lowering.trees",
 )
 
