@@ -17,6 +17,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.filling",
     "walle_stream.engine.lowering.indexing",
     "walle_stream.engine.lowering.limits",
+    "walle_stream.engine.lowering.linear_models",
     "walle_stream.engine.lowering.losses",
     "walle_stream.engine.lowering.ngrams",
     "walle_stream.engine.lowering.normalization",
@@ -31,6 +32,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.sequences",
     "walle_stream.engine.lowering.shaping",
     "walle_stream.engine.lowering.signal",
+    "walle_stream.engine.lowering.support_vectors",
     "walle_stream.engine.lowering.text",
     "walle_stream.engine.lowering.trees",
 )
