@@ -12,7 +12,7 @@ import numpy as np
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
-from walle_stream.errors import EngineError, LoweringError, ShapeError
+from walle_stream.errors import LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
 """Takes a graph and its inputs by name, those that it reads around it included."""
@@ -47,28 +47,29 @@ def run_control(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data
 
 def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     condition = _array(node, env, 0)
-    if condition is None or condition.size != 1:
-        raise ShapeError("the condition is not one element")
-    branch = _graph(node, "then_branch" if condition.reshape(-1)[0] else "else_branch")
-    return run(branch, _captured(branch, env))
+    if condition is None:
+        raise LoweringError("input 0 is missing; a condition is expected")
+    branch = _graph(node, "then_branch" if _truth(condition) else "else_branch")
+    made = run(branch, _captured(branch, env))
+    if len(made) < len(node.outputs):
+        raise LoweringError(f"its branch gives {len(made)} outputs, not {len(node.outputs)}")
+    return made
 
 
 def _loop(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     body = _graph(node, "body")
     trips, condition = _array(node, env, 0), _array(node, env, 1)
-    count = None if trips is None else int(trips.reshape(-1)[0])
-    goes_on = condition is None or bool(condition.reshape(-1)[0])
+    count = None if trips is None else _whole(trips)
+    goes_on = condition is None or _truth(condition)
     state: list[Data] = [env[name] if name else None for name in node.inputs[2:]]
-    names = list(body.inputs)
-    if len(names) != len(state) + 2:
-        raise LoweringError(f"its body takes {len(names)} inputs, not {len(state) + 2}")
+    _check_body(body, len(state) + 2, len(state) + 1)
     scanned: list[list[Array]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     captured = _captured(body, env)
     number = 0
     while goes_on and (count is None or number < count):
         given = [np.array(number, np.int64), np.array(goes_on), *state]
-        made = run(body, {**captured, **dict(zip(names, given, strict=True))})
-        goes_on = bool(np.asarray(made[0]).reshape(-1)[0])
+        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
+        goes_on = _truth(_tensor(made[0]))
         state = made[1 : 1 + len(state)]
         for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
             rows.append(_tensor(each))
@@ -89,76 +90,107 @@ def _stacked(rows: list[Array], kind: Any) -> Array:
 def _scan(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
         return _scan_batches(run, node, env)
-    return _scan_one(run, node, [_tensor(env[name]) for name in node.inputs], env)
+    return _scan_one(run, node, _arrays(node, env, 0), env)
 
 
 def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     # opset 8: an input of lengths first, and an axis of batches in everything
-    inputs = [_tensor(env[name]) for name in node.inputs[1:]]
-    lengths = _array(node, env, 0)
-    count = int(node.attributes["num_scan_inputs"])
-    results = []
+    inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
+    batches = {each.shape[:1] for each in inputs}
+    if len(batches) != 1 or batches & {(), (0,)} or any(each.ndim < 2 for each in inputs[-count:]):  # noqa: PLR2004
+        raise ShapeError(f"inputs of shapes {[each.shape for each in inputs]} have no batches")
+    lengths, most = _array(node, env, 0), inputs[-1].shape[1]
+    if lengths is not None and lengths.shape != inputs[0].shape[:1]:
+        raise ShapeError(f"{lengths.shape} lengths for {inputs[0].shape[0]} batches")
+    results: list[list[Array]] = []
     for number in range(inputs[0].shape[0]):
         given = [each[number] for each in inputs]
-        if lengths is not None:
-            kept = int(lengths[number])
-            given = given[:-count] + [each[:kept] for each in given[-count:]]
-        results.append([_tensor(each) for each in _scan_one(run, node, given, env)])
-    return [np.stack(each) for each in zip(*results, strict=True)]
+        kept = most if lengths is None else int(lengths[number])
+        if not 0 <= kept <= most:
+            raise ShapeError(f"a length of {kept}, of {most} steps")
+        given[-count:] = [each[:kept] for each in given[-count:]]
+        made = [_tensor(each) for each in _scan_one(run, node, given, env)]
+        states = len(inputs) - count
+        results.append([*made[:states], *(_lengthened(each, most) for each in made[states:])])
+    return [_stacked(list(each), None) for each in zip(*results, strict=True)]
+
+
+def _lengthened(rows: Array, count: int) -> Array:
+    # what a shorter batch does not reach is 0
+    missing = np.zeros((max(count - len(rows), 0), *rows.shape[1:]), rows.dtype)
+    return np.concatenate([rows, missing])
+
+
+def _scan_inputs(node: Node, given: int) -> int:
+    count = node.attributes.get("num_scan_inputs")
+    if type(count) is not int or not 0 < count <= given:
+        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {given} inputs")
+    return count
 
 
 def _scan_one(
     run: RunGraph, node: Node, inputs: list[Array], env: Mapping[str, Data]
 ) -> list[Data]:
-    body = _graph(node, "body")
-    count = int(node.attributes["num_scan_inputs"])
+    body, count = _graph(node, "body"), _scan_inputs(node, len(inputs))
     states = len(inputs) - count
-    if not 0 < count <= len(inputs):
-        raise LoweringError(f"num_scan_inputs is {count} of {len(inputs)}")
+    _check_body(body, len(inputs), states)
     state: list[Data] = list(inputs[:states])
-    scanned = inputs[states:]
-    outputs = len(body.outputs) - states
-    axes = _each(node, "scan_input_axes", count)
-    backwards = _each(node, "scan_input_directions", count)
-    moved = [
-        np.moveaxis(each, axis_of(axis, each.ndim), 0)[:: -1 if back else 1]
-        for each, axis, back in zip(scanned, axes, backwards, strict=True)
-    ]
-    if len({len(each) for each in moved}) > 1:
-        raise ShapeError(f"it scans inputs of lengths {[len(each) for each in moved]}")
-    rows: list[list[Array]] = [[] for _ in range(outputs)]
+    moved = _scanned(node, inputs[states:])
+    rows: list[list[Array]] = [[] for _ in range(len(body.outputs) - states)]
     captured = _captured(body, env)
     for number in range(len(moved[0])):
-        given = [*state, *(np.ascontiguousarray(each[number]) for each in moved)]
+        given = [*state, *(np.array(each[number]) for each in moved)]
         made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
         state = made[:states]
         for collected, each in zip(rows, made[states:], strict=True):
             collected.append(_tensor(each))
     results: list[Data] = list(state)
     kinds = list(body.outputs.values())[states:]
-    out_axes = _each(node, "scan_output_axes", outputs)
-    out_backwards = _each(node, "scan_output_directions", outputs)
-    for collected, kind, axis, back in zip(rows, kinds, out_axes, out_backwards, strict=True):
+    axes = _each(node, "scan_output_axes", len(rows))
+    backwards = _each(node, "scan_output_directions", len(rows))
+    for collected, kind, axis, back in zip(rows, kinds, axes, backwards, strict=True):
         stacked = _stacked(collected[::-1] if back else collected, kind)
-        results.append(np.ascontiguousarray(np.moveaxis(stacked, 0, axis_of(axis, stacked.ndim))))
+        placed = np.moveaxis(stacked, 0, axis_of(axis, stacked.ndim))
+        results.append(np.array(placed, order="C"))
     return results
 
 
+def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
+    # with the axis that is scanned in front, in the order that it is read
+    axes = _each(node, "scan_input_axes", len(inputs))
+    backwards = _each(node, "scan_input_directions", len(inputs))
+    moved = [
+        np.moveaxis(each, axis_of(axis, each.ndim), 0)[:: -1 if back else 1]
+        for each, axis, back in zip(inputs, axes, backwards, strict=True)
+    ]
+    if len({len(each) for each in moved}) > 1:
+        raise ShapeError(f"it scans inputs of lengths {[len(each) for each in moved]}")
+    return moved
+
+
 def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
-    found = tuple(node.attributes.get(name) or ())
-    if not found and name == "scan_input_directions" and "directions" in node.attributes:
-        found = tuple(node.attributes["directions"])
-    if found and len(found) != count:
+    found = node.attributes.get(name)
+    if found is None and name == "scan_input_directions":
+        found = node.attributes.get("directions")
+    if not found:
+        return (0,) * count
+    if not isinstance(found, tuple) or not all(type(each) is int for each in found):
+        raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
+    if len(found) != count:
         raise LoweringError(f"attribute {name!r} has {len(found)} elements, not {count}")
-    return found or (0,) * count
+    return found
 
 
 def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     body = _graph(node, "body")
-    inputs = [env[name] for name in node.inputs]
-    first = inputs[0]
+    inputs = [env[name] if name else None for name in node.inputs]
+    first = inputs[0] if inputs else None
     if not isinstance(first, list):
         raise LoweringError("input 0 is no sequence")
+    counts = [len(each) for each in inputs if isinstance(each, list)]
+    if min(counts) != max(counts):
+        raise ShapeError(f"sequences of {counts} tensors")
+    _check_body(body, len(inputs), 0)
     captured = _captured(body, env)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
@@ -176,6 +208,13 @@ def _graph(node: Node, name: str) -> Graph:
     return found
 
 
+def _check_body(body: Graph, inputs: int, outputs: int) -> None:
+    if len(body.inputs) != inputs:
+        raise LoweringError(f"its body takes {len(body.inputs)} inputs, not {inputs}")
+    if len(body.outputs) < outputs:
+        raise LoweringError(f"its body gives {len(body.outputs)} outputs, not {outputs} or more")
+
+
 def _captured(graph: Graph, env: Mapping[str, Data]) -> dict[str, Data]:
     return {name: env[name] for name in graph.free_names}
 
@@ -185,7 +224,25 @@ def _array(node: Node, env: Mapping[str, Data], number: int) -> Array | None:
     return _tensor(env[name]) if name else None
 
 
+def _arrays(node: Node, env: Mapping[str, Data], first: int) -> list[Array]:
+    if "" in node.inputs[first:]:
+        raise LoweringError(f"input {node.inputs.index('', first)} is missing")
+    return [_tensor(env[name]) for name in node.inputs[first:]]
+
+
 def _tensor(data: Data) -> Array:
     if data is None or isinstance(data, list):
-        raise EngineError("a tensor is expected, not a sequence or an empty optional")
+        raise LoweringError("a tensor is expected, not a sequence or an empty optional")
     return data
+
+
+def _truth(condition: Array) -> bool:
+    if condition.size != 1:
+        raise ShapeError(f"the condition has shape {list(condition.shape)}, not one element")
+    return bool(condition.reshape(-1)[0])
+
+
+def _whole(count: Array) -> int:
+    if count.size != 1 or count.dtype.kind not in "iu":
+        raise ShapeError(f"the number of trips is {count.dtype.name}{list(count.shape)}")
+    return int(count.reshape(-1)[0])

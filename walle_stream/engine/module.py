@@ -24,6 +24,9 @@ from walle_stream.errors import EngineError
 PLANS_MAX: Final = 64
 """Plans that a stage of a graph keeps; the one that was not run for longest goes."""
 
+GRAPHS_MAX: Final = 1024
+"""Runners of inner graphs that a graph keeps: lowering for new shapes makes new ones."""
+
 
 class Plan(Protocol):
     """A program made ready for one backend. Thread-safe; blocks."""
@@ -185,14 +188,20 @@ class GraphRunner:
         self._functions = functions
         self._backend = backend
         self._first = Stage(graph.nodes)
-        self._inner: dict[int, GraphRunner] = {}
+        self._inner: OrderedDict[int, GraphRunner] = OrderedDict()
+        self._lock = threading.Lock()
 
     def _run_inner(self, graph: Graph, inputs: Mapping[str, Data]) -> list[Data]:
-        found = self._inner.get(id(graph))
-        if found is None:
-            found = self._inner.setdefault(
-                id(graph), GraphRunner(graph, self._functions, self._backend)
-            )
+        # the runner holds its graph, whose id is therefore of no other one
+        with self._lock:
+            found = self._inner.get(id(graph))
+            if found is None:
+                found = GraphRunner(graph, self._functions, self._backend)
+                self._inner[id(graph)] = found
+                if len(self._inner) > GRAPHS_MAX:
+                    self._inner.popitem(last=False)
+            else:
+                self._inner.move_to_end(id(graph))
         return found.run(inputs)
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:

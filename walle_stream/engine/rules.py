@@ -103,6 +103,8 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
     rule = _RULES[operator]
     try:
         shape, dtype = rule(operator, inputs, **parameters)
+    except DTypeError:
+        raise
     except TypeError as error:
         raise SpecError(f"{operator} with {dict(parameters)}: {error}") from error
     return (None if shape is None else check_size(shape, str(operator))), dtype
@@ -139,7 +141,7 @@ def verify_program(program: Program) -> None:
                 raise SpecError(f"{step.operator} ({step.origin}) reads {each} before it is made")
         verify_step(step)
         for each in step.outputs:
-            if each in made or each.data is not None:
+            if each in made:
                 raise SpecError(f"{step.operator} ({step.origin}) makes {each} again")
             made.add(each)
     for each in program.outputs:

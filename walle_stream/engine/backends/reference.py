@@ -146,7 +146,8 @@ _COMBINE: Final[Mapping[str, Any]] = {
 
 
 def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    data, indices, updates = inputs
+    data, updates = inputs[0], inputs[2]
+    indices = check_indices(inputs[1], data.shape[0])
     output = data.copy()
     combine = _COMBINE.get(parameters.get("reduction", "none"))
     if combine is None:
@@ -162,10 +163,16 @@ def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
 
 
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    # ONNX's own cases of Dropout fix what a seed gives: the numbers of numpy's first generator
-    seed = parameters.get("seed")
-    generator = np.random.default_rng() if seed is None else np.random.RandomState(seed)
-    return np.asarray(generator.random(parameters["shape"])).astype(parameters["dtype"])
+    seed, shape, dtype = parameters.get("seed"), parameters["shape"], parameters["dtype"]
+    if seed is not None:
+        # ONNX's own cases of Dropout fix what a seed gives: numbers of numpy's first generator
+        drawn = np.asarray(np.random.RandomState(seed).random(shape))
+    elif dtype.kind == "f" and dtype.itemsize >= 4:  # noqa: PLR2004  # float32
+        # drawn in its own precision: a float64 just below 1 would be rounded to it
+        return np.random.default_rng().random(shape, dtype)
+    else:
+        drawn = np.random.default_rng().random(shape)
+    return np.minimum(drawn.astype(dtype), np.nextafter(dtype.type(1), dtype.type(0)))
 
 
 def _of(function: Any) -> Callable[..., Array]:

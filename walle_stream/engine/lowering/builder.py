@@ -13,11 +13,14 @@ import numpy as np
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, whole
-from walle_stream.engine.rules import BOOL, infer
+from walle_stream.engine.rules import BOOL, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
 """A constant of more bytes than this, and than what it is made from, is left to the run."""
+
+SPREAD_MAX: Final = 256
+"""Elements up to which a constant that is spread is no step of the program."""
 
 type Compute = Callable[[Step, Sequence[Array]], Array]
 type Operand = Tensor | float | bool | str
@@ -193,16 +196,21 @@ class Builder:
 
     def _known_view(self, x: Tensor, shape: Shape, strides: Shape, offset: int) -> Tensor:
         # a constant that is spread takes no memory
-        infer(
-            Operator.RASTER, [x],
-            {"regions": (whole(shape, View(offset, strides)),), "shape": shape, "dtype": x.dtype},
-        )  # fmt: skip
+        parameters = {
+            "regions": (whole(shape, View(offset, strides)),), "shape": shape, "dtype": x.dtype,
+            "fill": None, "accumulate": False,
+        }  # fmt: skip
+        infer(Operator.RASTER, [x], parameters)
         flat = np.ascontiguousarray(self.value(x)).reshape(-1)
         item = flat.itemsize
         seen = np.lib.stride_tricks.as_strided(
             flat[offset:], shape, [each * item for each in strides], writeable=False
         )
-        return self.constant(seen)
+        spread = self.constant(seen)
+        if spread.size > max(SPREAD_MAX, x.size):
+            # passes see how it is spread; whoever needs its elements finds them all the same
+            self.steps.append(Step(Operator.RASTER, (x,), (spread,), parameters, self.origin))
+        return spread
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Give the same elements in the same order another shape.
@@ -217,7 +225,7 @@ class Builder:
         Raises:
             ShapeError: Of another number of elements.
         """
-        shape = tuple(shape)
+        shape = check_size(tuple(shape))
         if shape == x.shape:
             return x
         if x.data is not None and x.size == np.prod(shape, dtype=np.int64):

@@ -17,7 +17,12 @@ def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
 
     Returns:
         Nodes that read the call's inputs and make its outputs.
+
+    Raises:
+        ModelError: The call gives more inputs than the function takes.
     """
+    if len(node.inputs) > len(function.inputs):
+        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(function.inputs)}")
     given = {**function.defaults, **node.attributes}
     nodes = [_bound(each, given) for each in function.nodes]
     return _placed(nodes, function.inputs, function.outputs, node, prefix)
@@ -38,6 +43,26 @@ def flattened_branch(node: Node, branch: Graph, prefix: str) -> tuple[list[Node]
     return nodes, {prefix + name: data for name, data in branch.constants.items()}
 
 
+def flattened_graph(node: Node, graph: Graph, prefix: str) -> list[Node]:
+    """Give the nodes of a graph that a node calls as a function.
+
+    Args:
+        node: Its inputs and outputs stand for those of the graph.
+        graph: An attribute of the node that this one stands for.
+        prefix: Put before names that the graph makes; of no other call.
+
+    Returns:
+        Nodes that make the node's outputs, those of the graph's constants included.
+    """
+    constants = [
+        Node("Constant", (), (prefix + name,), {"value": data}, node.name, version=13)
+        for name, data in graph.constants.items()
+    ]
+    inputs = tuple(name for name in graph.inputs if name not in graph.constants)
+    outputs = tuple(graph.outputs)
+    return constants + _placed(list(graph.nodes), inputs, outputs, node, prefix, graph.constants)
+
+
 def _placed(
     nodes: list[Node],
     inputs: tuple[str, ...],
@@ -51,8 +76,6 @@ def _placed(
         names.update((name, prefix + name) for name in each.outputs if name)
     actual = dict(zip(inputs, node.inputs, strict=False))
     names.update((name, actual.get(name, "")) for name in inputs)
-    if len(node.inputs) > len(inputs):
-        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(inputs)}")
     placed = [renamed(each, names, f"{node.name or prefix}/") for each in nodes]
     for formal, wanted in zip(outputs, node.outputs, strict=False):
         if wanted:

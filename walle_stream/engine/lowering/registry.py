@@ -13,13 +13,30 @@ from typing import Any, Final
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.engine.rules import is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Value = Tensor | list["Value"] | None
 """A tensor, a sequence, or an empty optional: the structure is known when it is lowered."""
 
-type Result = Value | tuple[Value, ...]
-"""One output, or all of them."""
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Nodes that take the place of one, each lowered by a rule of its own.
+
+    Of an operator that computes on after a shape that only values give: what follows
+    ``NONZERO`` is a node of its own, so that the graph is cut between both.
+    """
+
+    nodes: tuple[Node, ...]
+    """They read what the node reads, and make its outputs; see ``Call.inner_name``."""
+
+
+type Result = Value | tuple[Value, ...] | Stages
+"""One output, or all of them, or what makes them."""
+
+INNER_DOMAIN: Final = "walle"
+"""Of operators that only stages of others use."""
 
 
 class Kind(StrEnum):
@@ -74,6 +91,17 @@ class Call:
             True where it has a name.
         """
         return number < len(self.node.outputs) and bool(self.node.outputs[number])
+
+    def inner_name(self, name: str) -> str:
+        """Name a value between the stages of the node.
+
+        Args:
+            name: Of no other value of this node.
+
+        Returns:
+            A name of no other value of the graph.
+        """
+        return f"{next((each for each in self.node.outputs if each), self.node.name)}/{name}"
 
     def tensor(self, number: int) -> Tensor:
         """Give an input that must be a tensor.
@@ -153,9 +181,15 @@ class Call:
 
         Returns:
             They, or None.
+
+        Raises:
+            DTypeError: They are of another dtype.
         """
         if not self.has(number):
             return None
+        dtype = self.tensor(number).dtype
+        if not is_integer(dtype):
+            raise DTypeError(f"input {number} must be whole numbers, not {dtype.name}")
         return tuple(int(each) for each in self.values(number).reshape(-1))
 
     # attributes

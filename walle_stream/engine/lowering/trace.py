@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from walle_stream.engine.graph import Function, Node
 from walle_stream.engine.lowering.builder import Builder, Compute, ShapeUnknown, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
-from walle_stream.engine.lowering.registry import Call, Kind, Value, rules
+from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import EngineError, LoweringError
 
@@ -77,12 +77,14 @@ def trace(
             continue
         count = len(traced.builder.steps)
         try:
-            _lower(node, traced)
+            stages = _lower(node, traced)
         except (ShapeUnknown, ValueUnknown, _Cut) as reason:
             if isinstance(reason, ValueUnknown):
                 traced.asked |= _asked_names(node, traced, reason.tensor, count)
             del traced.builder.steps[count:]
             _put_off(traced, node, late)
+        else:
+            waiting.extendleft(reversed(stages))
     return traced
 
 
@@ -148,7 +150,7 @@ def _chosen_branch(node: Node, traced: Traced) -> str | None:
     return "then_branch" if condition.data.reshape(-1)[0] else "else_branch"
 
 
-def _lower(node: Node, traced: Traced) -> None:
+def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
     rule = rules().get((node.domain, node.operator))
     if rule is None:
         raise LoweringError(
@@ -166,9 +168,12 @@ def _lower(node: Node, traced: Traced) -> None:
         result = rule.lower(Call(traced.builder, node, inputs))
     except EngineError as error:
         raise type(error)(f"{node.title}: {error.message}") from error
+    if isinstance(result, Stages):
+        return result.nodes
     results = result if isinstance(result, tuple) else (result,)
     if any(node.outputs[len(results) :]):
         raise LoweringError(f"{node.title}: {len(node.outputs)} outputs, not {len(results)}")
     for name, value in zip(node.outputs, results, strict=False):
         if name:
             traced.values[name] = value
+    return ()

@@ -13,6 +13,8 @@ from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import import_model
 
+BACKEND = Interpreter
+
 
 class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
@@ -68,7 +70,7 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
     def prepare(cls, model: ModelProto, device: str = "CPU", **_kwargs: Any) -> EngineRep:
         """Make a model ready."""
         del device
-        return EngineRep(import_model(model), Interpreter())
+        return EngineRep(import_model(model), BACKEND())
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
