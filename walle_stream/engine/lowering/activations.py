@@ -9,6 +9,7 @@ from math import pi, sqrt
 from typing import Final
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -16,8 +17,6 @@ from walle_stream.engine.rules import is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Function = Callable[[Builder, Tensor], Tensor]
-
-_NARROW_BYTES: Final = 2
 
 
 def in_float32(builder: Builder, x: Tensor, function: Function) -> Tensor:
@@ -30,15 +29,8 @@ def in_float32(builder: Builder, x: Tensor, function: Function) -> Tensor:
 
     Returns:
         Of the dtype of ``x``.
-
-    Raises:
-        DTypeError: ``x`` is not of floating numbers.
     """
-    if not is_floating(x.dtype):
-        raise DTypeError(f"floating numbers are expected, not {x.dtype.name}")
-    if x.dtype.itemsize > _NARROW_BYTES:
-        return function(builder, x)
-    return builder.cast(function(builder, builder.cast(x, "float32")), x.dtype)
+    return builder.cast(function(builder, widened(builder, x)), x.dtype)
 
 
 def activation(

@@ -1,15 +1,20 @@
 """Conversions of dtype: Cast, CastLike, BitCast."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.errors import DTypeError, LoweringError
 
 _MODES: Final = ("up", "down", "nearest")
+_CODES: Final = {
+    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7,
+    "STRING": 8, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13,
+}  # fmt: skip
 _NARROW_BITS: Final = {
     "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
     "float6_e2m3fn": 6, "float6_e3m2fn": 6,
@@ -17,41 +22,24 @@ _NARROW_BITS: Final = {
 """Of those that take a byte an element in memory and fewer bits in their meaning."""
 
 
-def element_type(code: Any) -> DType:
-    """Give the dtype that an attribute names.
-
-    Args:
-        code: A number of ``TensorProto.DataType``; opsets before 6 give the name.
-
-    Returns:
-        The dtype; ``object`` of strings.
-
-    Raises:
-        DTypeError: There is no such type.
-    """
-    # the package is there: attributes with its numbers come from its files alone
-    from onnx import TensorProto  # noqa: PLC0415
-
-    from walle_stream.engine.onnx.tensors import dtype_of  # noqa: PLC0415
-
-    if isinstance(code, bytes):
-        name = code.decode("utf-8", "replace").upper()
-        if name not in TensorProto.DataType.keys():  # noqa: SIM118  # no mapping: an enum of protobuf
-            raise DTypeError(f"there is no element type {name!r}")
-        code = TensorProto.DataType.Value(name)
-    if type(code) is not int:
-        raise DTypeError(f"an element type must be a number, not {code!r}")
-    return dtype_of(code)
-
-
 @lowers("Cast", kind=Kind.ATOMIC)
 def _cast(call: Call) -> Result:
-    return _converted(call, call.tensor(0), element_type(call.attribute("to")))
+    return _converted(call, call.tensor(0), _target(call))
 
 
 @lowers("CastLike", kind=Kind.ATOMIC)
 def _cast_like(call: Call) -> Result:
     return _converted(call, call.tensor(0), call.tensor(1).dtype)
+
+
+def _target(call: Call) -> DType:
+    if not isinstance(call.attribute("to"), bytes):
+        return element_type(call.number("to"))
+    # opsets before 6 have the name of the type
+    name = call.text("to").upper()
+    if name not in _CODES:
+        raise DTypeError(f"there is no element type {name!r}")
+    return element_type(_CODES[name])
 
 
 def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
@@ -66,7 +54,7 @@ def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
 
 @lowers("BitCast", kind=Kind.ATOMIC)
 def _bit_cast(call: Call) -> Result:
-    x, dtype = call.tensor(0), element_type(call.attribute("to"))
+    x, dtype = call.tensor(0), _target(call)
     for each in (x.dtype, dtype):
         if each == np.dtype(object):
             raise DTypeError("strings have no bits to cast")

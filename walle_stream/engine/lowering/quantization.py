@@ -4,7 +4,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.conversions import element_type
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor

@@ -24,7 +24,7 @@ _MATRIX = 2
 @lowers("MatMulInteger")
 def _matmul_integer(call: Call) -> Result:
     for number in (0, 1):
-        _check_bytes(call.tensor(number))
+        check_bytes(call.tensor(number))
     return _multiplied(call, (0, 2), (1, 3))
 
 
@@ -103,6 +103,14 @@ def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
     return builder.reshape(x, ()) if x.size == 1 else x
 
 
-def _check_bytes(x: Tensor) -> None:
+def check_bytes(x: Tensor) -> None:
+    """Refuse what is not of 8 bits.
+
+    Args:
+        x: Quantised.
+
+    Raises:
+        DTypeError: It has another dtype.
+    """
     if not is_integer(x.dtype) or x.dtype.itemsize != 1:
         raise DTypeError(f"integers of 8 bits are expected, not {x.dtype.name}")
