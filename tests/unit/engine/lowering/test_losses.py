@@ -69,7 +69,7 @@ def test_of_no_samples(run_node):
 def test_a_label_that_is_no_class_is_refused(run_node, label):
     scores, labels, _ = _given()
     labels[0, 0] = label
-    with pytest.raises(EngineError, match=r"'it'.* take of"):
+    with pytest.raises(EngineError, match=f"'it'.* index {label} is not in 0 .. 3"):
         run_node("NegativeLogLikelihoodLoss", [scores, labels])
 
 
