@@ -38,7 +38,7 @@ def test_heads_share_keys(run_node, dtype, heads):
 
 
 @pytest.mark.parametrize("is_causal", [0, 1])
-@pytest.mark.parametrize("windows", [(-1, -1), (1, -1), (-1, 0), (2, 1), (0, 0)])
+@pytest.mark.parametrize("windows", [(-1, -1), (1, -1), (-1, 0), (2, 1), (0, 0), (9, 9)])
 @pytest.mark.parametrize("cache", ["none", "past", "outer"])
 def test_masks_join(run_node, is_causal, windows, cache):
     query, key, value = _random(2, 2, 3, 4), _random(2, 2, 5, 4), _random(2, 2, 5, 4)
