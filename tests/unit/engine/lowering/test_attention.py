@@ -168,6 +168,12 @@ def test_bad_input_is_named(run_node, shapes, given, error, words):
         run_node(operator, inputs, **given)
 
 
+def test_a_mask_of_bool_is_spread_to_scores_and_no_further(run_node):
+    x = np.ones(_Q, np.float32)
+    with pytest.raises(ShapeError, match="a mask of"):
+        run_node("Attention", [x, x, x, np.zeros((2, 1, 3, 3), bool)])
+
+
 def test_queries_are_floating_numbers(run_node):
     with pytest.raises(EngineError, match="not int64"):
         run_node("Attention", [np.ones(_Q, np.int64)] * 3)

@@ -49,6 +49,19 @@ def test_every_rule_of_update(run_node, rule, decay_width, rate_width):
         np.testing.assert_allclose(each, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_the_first_state_is_zero_and_values_may_have_no_width(run_node):
+    x, given = np.ones((1, 2, 2), np.float32), {"q_num_heads": 1, "kv_num_heads": 1}
+    output, state = run_node(
+        "LinearAttention", [x, x, x], outputs=2, update_rule=b"linear", **given
+    )
+    np.testing.assert_allclose(output, np.array([[[2, 2], [4, 4]]]) / 2**0.5, rtol=1e-6)
+    np.testing.assert_array_equal(state, np.full((1, 1, 2, 2), 2))
+    output, _ = run_node(
+        "LinearAttention", [x, x, x[..., :0]], outputs=2, update_rule=b"linear", **given
+    )
+    assert output.shape == (1, 2, 0)
+
+
 def test_no_tokens_leave_the_state(run_node):
     x, state = np.zeros((2, 0, 4), np.float16), _random(2, 2, 2, 2)
     given = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": b"linear"}
@@ -83,14 +96,28 @@ def test_a_convolution_of_nothing(run_node):
     np.testing.assert_array_equal(state, np.zeros((2, 3, 3)))
 
 
+_X = (1, 2, 4)
+
+
 @pytest.mark.parametrize(
     ("operator", "shapes", "given", "error", "words"),
     [
-        ("LinearAttention", [(1, 2, 4)] * 3, {}, LoweringError, "input 4 is missing"),
-        ("LinearAttention", [(1, 2, 4)] * 5, {}, LoweringError, "input 5 is missing|state"),
-        ("LinearAttention", [(1, 2, 4)] * 3, {"q_num_heads": 3}, ShapeError, "3 heads"),
-        ("LinearAttention", [(1, 2, 4)] * 3, {"kv_num_heads": 0}, ShapeError, "for 0 of keys"),
-        ("LinearAttention", [(1, 2, 4)] * 3, {"update_rule": b"x"}, LoweringError, "'x'"),
+        ("LinearAttention", [_X] * 3, {}, LoweringError, "input 4 is missing"),
+        (
+            "LinearAttention",
+            [_X, _X, _X, (1, 2, 2, 3)],
+            {"update_rule": b"linear"},
+            ShapeError,
+            "a state",
+        ),
+        ("LinearAttention", [_X, _X, _X, None, _X], {}, LoweringError, "input 5 is missing"),
+        ("LinearAttention", [_X, _X, _X, None, (1, 2, 3), _X], {}, ShapeError, "a decay"),
+        ("LinearAttention", [_X, _X, _X, None, _X, _X], {}, ShapeError, "a rate"),
+        ("LinearAttention", [_X, _X, _X, None, (1, 3, 4), _X], {}, ShapeError, "query's tokens"),
+        ("LinearAttention", [_X, (1, 2, 2), _X], {}, ShapeError, "2 wide, keys 1"),
+        ("LinearAttention", [_X] * 3, {"q_num_heads": 3}, ShapeError, "3 heads"),
+        ("LinearAttention", [_X] * 3, {"kv_num_heads": 0}, ShapeError, "for 0 of keys"),
+        ("LinearAttention", [_X] * 3, {"update_rule": b"x"}, LoweringError, "'x'"),
         ("LinearAttention", [(1, 2, 4), (1, 3, 4), (1, 2, 4)], {}, ShapeError, "in heads"),
         ("LinearAttention", [(2, 4)] * 3, {}, ShapeError, "in heads"),
         ("CausalConvWithState", [(1, 2, 4), (2, 1)], {}, ShapeError, "a weight of"),

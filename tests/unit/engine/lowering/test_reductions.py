@@ -101,6 +101,10 @@ def test_the_first_or_the_last_of_equals(run_node, operator, first, last):
         np.testing.assert_array_equal(run_node(operator, [x], **given)[0], wanted)
 
 
+def test_places_may_keep_their_axis(run_node):
+    np.testing.assert_array_equal(run_node("ArgMax", [np.eye(2)])[0], [[0, 1]])
+
+
 @pytest.mark.parametrize("exclusive", [0, 1])
 @pytest.mark.parametrize("reverse", [0, 1])
 @pytest.mark.parametrize("operator", ["CumSum", "CumProd"])
