@@ -103,11 +103,7 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
     rule = _RULES[operator]
     try:
         shape, dtype = rule(operator, inputs, **parameters)
-<<<<<<< HEAD
     except DTypeError:
-=======
-    except DTypeError:  # a TypeError, too
->>>>>>> 09ef152914a452d5b6b6bb99f7eef1e1201089ac
         raise
     except TypeError as error:
         raise SpecError(f"{operator} with {dict(parameters)}: {error}") from error

@@ -13,10 +13,7 @@ from typing import Any, Final
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.program import Array, Tensor
-<<<<<<< HEAD
 from walle_stream.engine.rules import is_integer
-=======
->>>>>>> 09ef152914a452d5b6b6bb99f7eef1e1201089ac
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Value = Tensor | list["Value"] | None
@@ -186,7 +183,6 @@ class Call:
             They, or None.
 
         Raises:
-<<<<<<< HEAD
             DTypeError: They are of another dtype.
         """
         if not self.has(number):
@@ -195,19 +191,6 @@ class Call:
         if not is_integer(dtype):
             raise DTypeError(f"input {number} must be whole numbers, not {dtype.name}")
         return tuple(int(each) for each in self.values(number).reshape(-1))
-=======
-            DTypeError: They are something else.
-        """
-        if not self.has(number):
-            return None
-        values = self.values(number).reshape(-1)
-        try:
-            return tuple(int(each) for each in values)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DTypeError(
-                f"input {number} must be whole numbers, not {values.dtype.name}"
-            ) from error
->>>>>>> 09ef152914a452d5b6b6bb99f7eef1e1201089ac
 
     # attributes
 
