@@ -39,8 +39,6 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
     Operator.REDUCE_MIN: "minimum",
 }  # fmt: skip
 
-_NATIVE: Final = "biuf"
-
 
 def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
     """Make a call of a step.
@@ -54,7 +52,7 @@ def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
         Runs the step; raises ``EngineError`` as the reference does.
     """
     narrow = any(
-        each.dtype.kind not in _NATIVE or each.dtype == np.float16 for each in (*inputs, output)
+        each.dtype.isbuiltin != 1 or each.dtype == np.float16 for each in (*inputs, output)
     )
     special = _BINDERS.get(step.operator)
     if special is not None:
@@ -98,10 +96,13 @@ def strided(array: Array, shape: Sequence[int], view: View) -> Array:
         A view.
     """
     item = array.dtype.itemsize
-    flat = array.reshape(-1)
-    return np.lib.stride_tricks.as_strided(
+    # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
+    plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
+    flat = plain.reshape(-1)
+    seen = np.lib.stride_tricks.as_strided(
         flat[view.offset :], tuple(shape), tuple(each * item for each in view.strides)
     )
+    return seen if plain is array else seen.view(array.dtype)
 
 
 def _raster(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
