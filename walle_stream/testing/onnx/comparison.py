@@ -41,13 +41,16 @@ def _one(wanted: Any, found: Any, rtol: float, atol: float) -> str:
     if theirs.shape != mine.shape:
         return f"shape {mine.shape}, not {theirs.shape}"
     if theirs.dtype.kind in "OSU":
-        same = theirs.astype(str) == mine.astype(str)
-        return "" if bool(np.all(same)) else f"text {mine.tolist()!r}, not {theirs.tolist()!r}"
+        return _texts(theirs, mine)
     if theirs.dtype != mine.dtype:
         return f"dtype {mine.dtype.name}, not {theirs.dtype.name}"
-    if theirs.dtype.name == "bfloat16":
-        rtol = max(rtol, BFLOAT16_RTOL)
+    rtol = max(rtol, BFLOAT16_RTOL) if theirs.dtype.name == "bfloat16" else rtol
     return _numbers(theirs, mine, rtol, atol)
+
+
+def _texts(wanted: Any, found: Any) -> str:
+    same = wanted.astype(str) == found.astype(str)
+    return "" if bool(np.all(same)) else f"text {found.tolist()!r}, not {wanted.tolist()!r}"
 
 
 def _numbers(wanted: Any, found: Any, rtol: float, atol: float) -> str:

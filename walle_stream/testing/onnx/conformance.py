@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     parser.add_argument("--failed", action="store_true", help="say why each failed")
     given = parser.parse_args(arguments)
-    sys.meta_path.insert(0, NoOtherEngine())  # type: ignore[arg-type]  # a finder of one method
+    sys.meta_path.insert(0, NoOtherEngine())
     with tempfile.TemporaryDirectory() as folder:
         path = given.cases or Path(folder) / "cases.zip"
         if not path.exists():
