@@ -8,12 +8,15 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.windows import check_table
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import LoweringError
 
 CUBIC_A: Final = -0.75
 """Coefficient of the cubic, where none is given."""
+
+_STEPS: Final = 8
+"""Arrays that are made on the way to the weights of an axis."""
 
 type Floats = np.ndarray[Any, np.dtype[np.float64]]
 type Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,7 +75,7 @@ def original_places(axis: Resizing, mode: str) -> Floats:
     Raises:
         LoweringError: The mode is unknown.
     """
-    check_table(axis.output)
+    check_table((axis.output,), "the places")
     rule = _PLACES.get(mode)
     if rule is None:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
@@ -165,7 +168,7 @@ class Filter:
         """
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
-        check_table(len(at), 2 * reach)
+        check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
         places = low[:, None] + offsets

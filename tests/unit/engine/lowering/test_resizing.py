@@ -189,7 +189,7 @@ def test_empty_tensors_are_resized_to_empty_ones():
         ({"scales": [1, 1e20]}, ShapeError, "more than"),
         ({"sizes": [1, -1]}, ShapeError, "sizes"),
         ({"sizes": [1, 1 << 40]}, ShapeError, "more than"),
-        ({"sizes": [1, 1 << 30]}, ShapeError, "too great"),
+        ({"sizes": [1, 1 << 30]}, ShapeError, "the places of shape"),
         ({"sizes": [4, 4], "axes": (0, -2)}, ShapeError, "name one twice"),
         ({"sizes": [4], "axes": (2,)}, ShapeError, "no axis 2"),
         ({"sizes": [1, 8], "mode": b"sinc"}, LoweringError, "mode 'sinc'"),
