@@ -82,8 +82,14 @@ def original_places(axis: Resizing, mode: str) -> Floats:
     return rule(axis, np.arange(axis.output, dtype=np.float64))
 
 
+def _unscaled(axis: Resizing, x: Floats) -> Floats:
+    if axis.length == axis.output:
+        return x * axis.size / max(axis.output, 1)
+    return x / axis.scale
+
+
 def _half_pixel(axis: Resizing, x: Floats) -> Floats:
-    return (x + 0.5) / axis.scale - 0.5
+    return _unscaled(axis, x + 0.5) - 0.5
 
 
 def _symmetric(axis: Resizing, x: Floats) -> Floats:
@@ -111,8 +117,8 @@ _PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
     "align_corners": _align_corners,
-    "asymmetric": lambda axis, x: x / axis.scale,
-    "tf_half_pixel_for_nn": lambda axis, x: (x + 0.5) / axis.scale,
+    "asymmetric": _unscaled,
+    "tf_half_pixel_for_nn": lambda axis, x: _unscaled(axis, x + 0.5),
     "tf_crop_and_resize": _crop,
 }
 
