@@ -54,7 +54,10 @@ def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
         Runs the step; raises ``EngineError`` as the reference does.
     """
     narrow = any(
-        each.dtype.kind not in _NATIVE or each.dtype == np.float16 for each in (*inputs, output)
+        each.dtype.kind not in _NATIVE
+        or each.dtype == np.float16
+        or each.dtype.isbuiltin != 1  # float8_e5m2 has the kind of numpy's floats
+        for each in (*inputs, output)
     )
     special = _BINDERS.get(step.operator)
     if special is not None:
@@ -99,9 +102,12 @@ def strided(array: Array, shape: Sequence[int], view: View) -> Array:
     """
     item = array.dtype.itemsize
     flat = array.reshape(-1)
-    return np.lib.stride_tricks.as_strided(
-        flat[view.offset :], tuple(shape), tuple(each * item for each in view.strides)
-    )
+    strides = tuple(each * item for each in view.strides)
+    if array.dtype.isbuiltin == 1:
+        return np.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), strides)
+    # numpy does not know the names of all dtypes of ml_dtypes, only their bits
+    bits = flat.view(f"u{item}")[view.offset :]
+    return np.lib.stride_tricks.as_strided(bits, tuple(shape), strides).view(array.dtype)
 
 
 def _raster(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
