@@ -5,14 +5,14 @@ is given to it beside its own inputs.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 
-from walle_stream.engine.graph import Graph, Node
+from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
 """Takes a graph and its inputs by name, those that it reads around it included."""
@@ -74,17 +74,48 @@ def _loop(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
         for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
             rows.append(_tensor(each))
         number += 1
-    outputs = list(body.outputs.values())[1 + len(state) :]
-    return [*state, *(_stacked(*each) for each in zip(scanned, outputs, strict=True))]
+    if number or not scanned:
+        return [*state, *map(_stacked, scanned)]
+    given = [np.array(0, np.int64), np.ones((), np.bool_), *state]
+    return [
+        *state,
+        *_no_rows(
+            run, body, {**captured, **dict(zip(body.inputs, given, strict=True))}, 1 + len(state)
+        ),
+    ]
 
 
-def _stacked(rows: list[Array], kind: Any) -> Array:
-    if rows:
-        if any(each.shape != rows[0].shape for each in rows):
-            raise ShapeError("an output that is collected changes its shape between iterations")
-        return np.stack(rows)
-    shape = [each if isinstance(each, int) else 0 for each in (getattr(kind, "shape", None) or ())]
-    return np.zeros((0, *shape), getattr(kind, "dtype", np.float32))
+def _stacked(rows: list[Array]) -> Array:
+    if any(each.shape != rows[0].shape for each in rows):
+        raise ShapeError("an output that is collected changes its shape between iterations")
+    return np.stack(rows)
+
+
+def _no_rows(run: RunGraph, body: Graph, inputs: Mapping[str, Data], states: int) -> list[Array]:
+    # collected of no iteration: shape and dtype as they are declared, or as one would make them
+    kinds = list(body.outputs.values())[states:]
+    rows: list[Array | None] = [None] * len(kinds)
+    if not all(map(_is_declared, kinds)):
+        with suppress(EngineError):
+            rows = [_tensor(each) for each in run(body, inputs)[states:]]
+    found = []
+    for kind, row in zip(kinds, rows, strict=True):
+        if row is not None:
+            found.append(np.zeros((0, *row.shape), row.dtype))
+            continue
+        sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
+        shape = [each if isinstance(each, int) else 0 for each in sizes]
+        dtype = kind.dtype if isinstance(kind, TensorType) else np.dtype(np.float32)
+        found.append(np.zeros((0, *shape), dtype))
+    return found
+
+
+def _is_declared(kind: ValueType) -> bool:
+    return (
+        isinstance(kind, TensorType)
+        and kind.shape is not None
+        and all(isinstance(each, int) for each in kind.shape)
+    )
 
 
 def _scan(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
@@ -112,7 +143,7 @@ def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Da
         made = [_tensor(each) for each in _scan_one(run, node, given, env)]
         states = len(inputs) - count
         results.append([*made[:states], *(_lengthened(each, most) for each in made[states:])])
-    return [_stacked(list(each), None) for each in zip(*results, strict=True)]
+    return [_stacked(list(each)) for each in zip(*results, strict=True)]
 
 
 def _lengthened(rows: Array, count: int) -> Array:
@@ -144,15 +175,21 @@ def _scan_one(
         state = made[:states]
         for collected, each in zip(rows, made[states:], strict=True):
             collected.append(_tensor(each))
-    results: list[Data] = list(state)
-    kinds = list(body.outputs.values())[states:]
     axes = _each(node, "scan_output_axes", len(rows))
     backwards = _each(node, "scan_output_directions", len(rows))
-    for collected, kind, axis, back in zip(rows, kinds, axes, backwards, strict=True):
-        stacked = _stacked(collected[::-1] if back else collected, kind)
-        placed = np.moveaxis(stacked, 0, axis_of(axis, stacked.ndim))
-        results.append(np.array(placed, order="C"))
-    return results
+    if len(moved[0]):
+        whole = [
+            _stacked(each[:: -1 if back else 1]) for each, back in zip(rows, backwards, strict=True)
+        ]
+    else:
+        given = [*state, *(np.zeros(each.shape[1:], each.dtype) for each in moved)]
+        inputs_of_one = {**captured, **dict(zip(body.inputs, given, strict=True))}
+        whole = _no_rows(run, body, inputs_of_one, states)
+    placed = [
+        np.moveaxis(each, 0, axis_of(axis, each.ndim))
+        for each, axis in zip(whole, axes, strict=True)
+    ]
+    return [*state, *(np.array(each, order="C") for each in placed)]
 
 
 def _scanned(node: Node, inputs: list[Array]) -> list[Array]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.backends.images import decode_image
 from walle_stream.engine.program import Array
 
 _TEXT: Final = np.dtype(object)
@@ -74,5 +75,6 @@ _OPERATIONS: Final[dict[str, Callable[..., Array]]] = {
     "normalize": _normalize,
     "match": _match,
     "lookup": _lookup,
+    "decode_image": decode_image,
 }
 """``lookup`` gives the place of each element in a table, or the table's size."""

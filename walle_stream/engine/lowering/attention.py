@@ -131,7 +131,7 @@ def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
     if call.number("is_causal", 0):
         right = 0
     if right >= 0:
-        last = builder.add(rows, min(right, keys))
+        last = builder.add(rows, min(right, keys + length))
         conditions.append(builder.binary(Operator.LESS_EQUAL, columns, last))
     if left >= 0:
         first = builder.sub(rows, min(left, past + keys + length))

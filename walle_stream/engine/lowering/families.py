@@ -19,6 +19,7 @@ FAMILIES: Final = (
     "walle_stream.engine.lowering.features",
     "walle_stream.engine.lowering.filling",
     "walle_stream.engine.lowering.fourier",
+    "walle_stream.engine.lowering.images",
     "walle_stream.engine.lowering.indexing",
     "walle_stream.engine.lowering.limits",
     "walle_stream.engine.lowering.linear_attention",

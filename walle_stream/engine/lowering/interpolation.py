@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.windows import check_table
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import check_size
 from walle_stream.errors import LoweringError
 
 CUBIC_A: Final = -0.75
@@ -72,6 +72,7 @@ def original_places(axis: Resizing, mode: str) -> Floats:
     Raises:
         LoweringError: The mode is unknown.
     """
+    check_table(axis.output)
     rule = _PLACES.get(mode)
     if rule is None:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
@@ -83,7 +84,8 @@ def _half_pixel(axis: Resizing, x: Floats) -> Floats:
 
 
 def _symmetric(axis: Resizing, x: Floats) -> Floats:
-    return axis.size / 2 * (1 - axis.output / axis.length) + _half_pixel(axis, x)
+    adjustment = axis.output / axis.length if axis.length else 1.0
+    return axis.size / 2 * (1 - adjustment) + _half_pixel(axis, x)
 
 
 def _pytorch_half_pixel(axis: Resizing, x: Floats) -> Floats:
@@ -163,7 +165,7 @@ class Filter:
         """
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
-        check_size((len(at), 2 * reach), "the neighbours")
+        check_table(len(at), 2 * reach)
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
         places = low[:, None] + offsets

@@ -71,23 +71,22 @@ def _picked(builder: Builder, x: Tensor, labels: Tensor) -> Tensor:
     batch, classes = x.shape[:2]
     inner = prod(x.shape[2:])
     rows = np.add.outer(np.arange(batch) * classes * inner, np.arange(inner))
-    places = builder.add(builder.mul(labels, inner), builder.constant(rows.reshape(labels.shape)))
-    # a label that is no class would be another row's: it becomes an index that is refused
-    known = builder.binary(
-        Operator.AND, builder.less(labels, classes), builder.binary(Operator.LESS, -1, labels)
-    )
-    flat = builder.reshape(builder.select(known, places, -1), (labels.size,))
-    taken = builder.emit(Operator.TAKE, builder.reshape(x, (1, x.size, 1)), flat)
-    return builder.reshape(taken, labels.shape)
+    # a label that is no class would be found in another row: the table of classes refuses it
+    columns = _taken(builder, builder.constant(np.arange(classes) * inner), labels)
+    places = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
+    return _taken(builder, builder.reshape(x, (x.size,)), places)
+
+
+def _taken(builder: Builder, table: Tensor, places: Tensor) -> Tensor:
+    flat = builder.reshape(places, (places.size,))
+    taken = builder.emit(Operator.TAKE, builder.reshape(table, (1, table.size, 1)), flat)
+    return builder.reshape(taken, places.shape)
 
 
 def _weights(call: Call, labels: Tensor, dtype: DType) -> Tensor | None:
-    builder, weights = call.builder, call.optional(2)
+    weights, classes = call.optional(2), call.tensor(0).shape[1]
     if weights is None:
         return None
-    classes = call.tensor(0).shape[1]
     if weights.shape != (classes,):
         raise ShapeError(f"weights of shape {list(weights.shape)} for {classes} classes")
-    flat = builder.reshape(labels, (labels.size,))
-    taken = builder.emit(Operator.TAKE, builder.reshape(weights, (1, classes, 1)), flat)
-    return builder.cast(builder.reshape(taken, labels.shape), dtype)
+    return call.builder.cast(_taken(call.builder, weights, labels), dtype)

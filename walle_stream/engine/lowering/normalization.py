@@ -1,9 +1,11 @@
 """Normalizations: by the greatest, by moments, by norms.
 
-Narrow floats are computed in float32 and rounded once, at the end.
+Narrow floats are computed in float32 and rounded once, at the end, but for Softmax.
 """
 
 from collections.abc import Sequence
+from math import prod
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.errors import LoweringError, ShapeError
+
+_FLOAT16_MAX: Final = 65504
 
 
 def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -27,7 +31,10 @@ def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     Returns:
         Of its shape and dtype.
     """
-    wide = widened(builder, x)
+    # float16 is rounded after each step, as by ONNX's function, whose cases are that strict;
+    # a row whose sum could exceed it is not
+    is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX
+    wide = x if is_narrow else widened(builder, x)
     powers = builder.unary(Operator.EXP, _below_greatest(builder, wide, axes))
     return builder.cast(builder.div(powers, builder.sum(powers, axes)), x.dtype)
 
@@ -67,7 +74,7 @@ def _inverse_root(builder: Builder, x: Tensor, epsilon: float) -> Tensor:
 
 def _channels(call: Call, number: int, dtype: DType, shape: Sequence[int]) -> Tensor:
     builder, given = call.builder, call.tensor(number)
-    if given.size != np.prod(shape, dtype=np.int64):
+    if given.size != prod(shape):
         raise ShapeError(f"input {number} of shape {list(given.shape)} is not of {list(shape)}")
     return builder.cast(builder.reshape(given, shape), dtype)
 
@@ -147,7 +154,7 @@ def _group(call: Call) -> Result:
     # opset 18 has one scale a group, later ones one a channel
     shape = (1, groups, 1 if call.version < 21 else each, 1)  # noqa: PLR2004
     scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
-    inner = int(np.prod(x.shape[2:], dtype=np.int64))
+    inner = prod(x.shape[2:])
     grouped = builder.reshape(wide, (x.shape[0], groups, each, inner))
     centred, _, variance = _centred(builder, grouped, (2, 3))
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))

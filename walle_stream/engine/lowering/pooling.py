@@ -14,6 +14,7 @@ from walle_stream.engine.lowering.sliding import slid
 from walle_stream.engine.lowering.widths import require_floating, widened
 from walle_stream.engine.lowering.windows import (
     Window,
+    check_table,
     spatial,
     spatial_sizes,
     tap_indices,
@@ -104,7 +105,7 @@ def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
 
 def _tap_places(window: Window, *, transposed: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
     rank = len(window.sizes)
-    check_size((*window.output, *window.kernel), "the windows")
+    check_table(*window.output, *window.kernel)
     steps = strides_of(window.sizes[::-1])[::-1] if transposed else strides_of(window.sizes)
     total, inside = np.zeros((), np.int64), np.ones((), np.bool_)
     for axis, step in enumerate(steps):

@@ -8,7 +8,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import widened
-from walle_stream.engine.lowering.registry import Call, Result, lowers
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import is_floating
@@ -54,7 +54,7 @@ def _multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
     return builder.reshape(made, (*x.shape[:-1], y.shape[-1]))
 
 
-@lowers("MatMul")
+@lowers("MatMul", kind=Kind.ATOMIC)
 def _matmul(call: Call) -> Result:
     return multiply(call.builder, call.tensor(0), call.tensor(1))
 

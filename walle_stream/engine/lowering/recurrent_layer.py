@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.activations import activation
 from walle_stream.engine.lowering.addressing import reversed_lengths
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import INT64, is_floating, is_integer
@@ -300,14 +300,4 @@ def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
     if layer.clip is not None:
         x = builder.maximum(builder.minimum(x, layer.clip), -layer.clip)
     name, alpha, beta = function
-    try:
-        from walle_stream.engine.lowering.activations import activation  # noqa: PLC0415
-    except ImportError:
-        if name == "Relu":
-            return builder.maximum(x, 0)
-        if name == "Tanh":
-            return builder.unary(Operator.TANH, x)
-        return builder.div(
-            1, builder.add(builder.unary(Operator.EXP, builder.unary(Operator.NEG, x)), 1)
-        )
     return activation(builder, name, x, alpha, beta)

@@ -23,7 +23,7 @@ from walle_stream.engine.lowering.widths import (
     weighted_dtype,
     widened,
 )
-from walle_stream.engine.lowering.windows import spatial_sizes
+from walle_stream.engine.lowering.windows import check_table, spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import check_size
@@ -164,15 +164,23 @@ def _affine_grid(call: Call) -> Result:
     spatial = check_size(size[2:], "the grid")
     check_size((size[0], *spatial, rank), "the grid")
     corners = bool(call.number("align_corners", 0))
-    axes = [_evenly(each, corners=corners) for each in spatial]
     wide = widened(builder, theta)
-    # the first coordinate of a point is of the last axis
-    mesh = np.meshgrid(*axes, indexing="ij")[::-1]
-    points = np.stack([*mesh, np.ones(spatial)], axis=-1).reshape(1, -1, rank + 1)
-    made = builder.matmul(
-        builder.constant(points.astype(wide.dtype)), moves.transpose(builder, wide, (0, 2, 1))
-    )
-    return builder.cast(builder.reshape(made, (size[0], *spatial, rank)), theta.dtype)
+
+    def column(number: int) -> Tensor:
+        # what one coordinate of an element weighs in each of a point's: (N, 1, rank)
+        seen = moves.slice_axis(builder, wide, 2, number, number + 1)
+        return builder.reshape(seen, (size[0], 1, rank))
+
+    made = builder.reshape(column(rank), (size[0], *(1,) * rank, rank))
+    for axis, count in enumerate(spatial):
+        check_table(count)
+        at = _evenly(count, corners=corners).astype(wide.dtype).reshape(1, count, 1)
+        # the first coordinate of a point is of the last axis
+        moved = builder.mul(column(rank - 1 - axis), builder.constant(at))
+        shape = [1] * rank
+        shape[axis] = count
+        made = builder.add(made, builder.reshape(moved, (size[0], *shape, rank)))
+    return builder.cast(made, theta.dtype)
 
 
 def _evenly(count: int, *, corners: bool) -> Floats:

@@ -106,7 +106,8 @@ class _Cut(Exception):  # noqa: N818  # a signal, no error
 
 
 def _prefix(node: Node, count: int) -> str:
-    return f"{node.name or node.operator}#{count}/"
+    # an output's name is of no other node, also where a later piece counts anew
+    return f"{next((each for each in node.outputs if each), node.name)}#{count}/"
 
 
 def _put_off(traced: Traced, node: Node, late: set[str]) -> None:

@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import check_size
 from walle_stream.errors import LoweringError, ShapeError
+
+_TABLE_MAX: Final = 1 << 25
+"""Most elements of a table of places or weights that a rule makes."""
 
 _FIRST_SPATIAL = 2
 """Axes of ``(N, C, *spatial)`` before the spatial ones."""
@@ -66,6 +68,8 @@ def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
         LoweringError: ``auto_pad`` is unknown.
         ShapeError: An attribute does not fit.
     """
+    if len(kernel) != len(sizes):
+        raise ShapeError(f"a kernel {list(kernel)} for {len(sizes)} spatial axes")
     strides = spatial(call, "strides", len(sizes), 1, least=1)
     dilations = spatial(call, "dilations", len(sizes), 1, least=1)
     mode = call.text("auto_pad", "NOTSET")
@@ -186,6 +190,19 @@ def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
     return x.shape[_FIRST_SPATIAL:]
 
 
+def check_table(*shape: int) -> None:
+    """Refuse a table that is too great to be made by a rule.
+
+    Args:
+        *shape: Of it.
+
+    Raises:
+        ShapeError: It has more than ``_TABLE_MAX`` elements.
+    """
+    if prod(shape) > _TABLE_MAX:
+        raise ShapeError(f"a table of {list(shape)} places or weights is too great")
+
+
 def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Say which element each tap of each window is, along one axis.
 
@@ -195,7 +212,10 @@ def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]
 
     Returns:
         ``(output, kernel)``; in the padding it is negative or beyond the size.
+
+    Raises:
+        ShapeError: There are too many.
     """
-    check_size((window.output[axis], window.kernel[axis]), "the windows")
+    check_table(window.output[axis], window.kernel[axis])
     places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
     return np.add.outer(places, np.arange(window.kernel[axis]) * window.dilations[axis])

@@ -48,6 +48,8 @@ def _merged(step: Step, made: Mapping[Tensor, Step]) -> Step | None:
         inner = made.get(tensor)
         if inner is None or inner.operator is not Operator.RASTER:
             continue
+        if all(region.input != number for region in step.regions):
+            continue  # a raster of nothing names an input for its dtype alone
         merged = _through(step, number, inner)
         if merged is not None:
             return merged
