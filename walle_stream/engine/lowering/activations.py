@@ -201,7 +201,8 @@ def _selu(call: Call) -> Result:
     alpha, gamma = call.real("alpha", first), call.real("gamma", second)
 
     def selu(builder: Builder, x: Tensor) -> Tensor:
-        bent = builder.sub(builder.mul(builder.unary(Operator.EXP, x), alpha), alpha)
+        # as alpha e^x - alpha, with more digits
+        bent = builder.mul(builder.sub(builder.unary(Operator.EXP, x), 1), alpha)
         return builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
 
     return in_float32(call.builder, call.tensor(0), selu)

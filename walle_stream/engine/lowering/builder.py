@@ -208,10 +208,12 @@ class Builder:
         infer(Operator.RASTER, [x], parameters)
         flat = np.ascontiguousarray(self.value(x)).reshape(-1)
         item = flat.itemsize
+        # numpy does not know the names of all dtypes of ml_dtypes, only their bits
+        bits = flat if flat.dtype.isbuiltin == 1 else flat.view(f"u{item}")
         seen = np.lib.stride_tricks.as_strided(
-            flat[offset:], shape, [each * item for each in strides], writeable=False
+            bits[offset:], shape, [each * item for each in strides], writeable=False
         )
-        spread = self.constant(seen)
+        spread = self.constant(seen.view(flat.dtype) if bits is not flat else seen)
         if spread.size > max(SPREAD_MAX, x.size):
             # passes see how it is spread; whoever needs its elements finds them all the same
             self.steps.append(Step(Operator.RASTER, (x,), (spread,), parameters, self.origin))
