@@ -15,6 +15,7 @@ from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Step
 from walle_stream.engine.region import Region, View
+from walle_stream.errors import EngineError
 
 type Run = Callable[[], object]
 
@@ -235,12 +236,15 @@ def _erf(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Ru
 
 
 def _take(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del step, narrow
+    del narrow
     data, indices = inputs
     size = data.shape[1]
 
     def take() -> None:
-        check_indices(indices, size)
+        try:
+            check_indices(indices, size)
+        except IndexError as error:
+            raise EngineError(f"node {step.origin!r}: take of {data.shape}: {error}") from error
         np.take(data, indices, axis=1, out=output, mode="clip")
 
     return take if size else None
