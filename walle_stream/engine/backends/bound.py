@@ -53,14 +53,7 @@ def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
         Runs the step; raises ``EngineError`` as the reference does.
     """
     narrow = any(
-<<<<<<< HEAD
         each.dtype.isbuiltin != 1 or each.dtype == np.float16 for each in (*inputs, output)
-=======
-        each.dtype.kind not in _NATIVE
-        or each.dtype == np.float16
-        or each.dtype.isbuiltin != 1  # float8_e5m2 has the kind of numpy's floats
-        for each in (*inputs, output)
->>>>>>> 955ad43155d651ad28cba379cd9efc0a3d520e0c
     )
     special = _BINDERS.get(step.operator)
     if special is not None:
@@ -104,7 +97,6 @@ def strided(array: Array, shape: Sequence[int], view: View) -> Array:
         A view.
     """
     item = array.dtype.itemsize
-<<<<<<< HEAD
     # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
     plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
     flat = plain.reshape(-1)
@@ -112,15 +104,6 @@ def strided(array: Array, shape: Sequence[int], view: View) -> Array:
         flat[view.offset :], tuple(shape), tuple(each * item for each in view.strides)
     )
     return seen if plain is array else seen.view(array.dtype)
-=======
-    flat = array.reshape(-1)
-    strides = tuple(each * item for each in view.strides)
-    if array.dtype.isbuiltin == 1:
-        return np.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), strides)
-    # numpy does not know the names of all dtypes of ml_dtypes, only their bits
-    bits = flat.view(f"u{item}")[view.offset :]
-    return np.lib.stride_tricks.as_strided(bits, tuple(shape), strides).view(array.dtype)
->>>>>>> 955ad43155d651ad28cba379cd9efc0a3d520e0c
 
 
 def _raster(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:

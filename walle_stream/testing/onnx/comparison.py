@@ -31,11 +31,9 @@ def difference(wanted: Sequence[Any], found: Sequence[Any], rtol: float, atol: f
 
 
 def _one(wanted: Any, found: Any, rtol: float, atol: float) -> str:
-    if isinstance(wanted, (list, tuple)):
-        if not isinstance(found, (list, tuple)):
-            return f"{type(found).__name__}, not a sequence"
+    if isinstance(wanted, (list, tuple)) and isinstance(found, (list, tuple)):
         return difference(wanted, found, rtol, atol)
-    if wanted is None or found is None:
+    if wanted is None or found is None or isinstance(found, (list, tuple)):
         return "" if wanted is found else f"{found!r}, not {wanted!r}"
     theirs, mine = np.asarray(wanted), np.asarray(found)
     if theirs.shape != mine.shape:
