@@ -230,7 +230,7 @@ def test_wrong_products_are_refused(run_node, operator, inputs, error):
 
 def naive_convolution(x, w, pads, group):
     x = np.pad(x, ((0, 0), (0, 0), (pads, pads), (pads, pads)))
-    n, c, h, width = x.shape
+    n, _, h, width = x.shape
     m, k, kh, kw = w.shape
     made = np.zeros((n, m, h - kh + 1, width - kw + 1), int)
     for o in range(m):
