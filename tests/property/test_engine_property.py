@@ -20,7 +20,7 @@ from walle_stream.engine.region import Region, View, simplified, strides_of, val
 from walle_stream.engine.rules import verify_program
 
 FLOAT = np.dtype(np.float32)
-UNARY = (Operator.ABS, Operator.NEG, Operator.TANH, Operator.ERF, Operator.FLOOR)
+UNARY = (Operator.ABS, Operator.NEG, Operator.TANH, Operator.ERF)
 BINARY = (Operator.ADD, Operator.SUB, Operator.MUL, Operator.MAXIMUM)
 
 

@@ -288,11 +288,13 @@ def _raster(
     operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
     fill: Any = None, accumulate: bool = False,
 ) -> Made:  # fmt: skip
-    del operator, fill
+    del operator
     validate_regions(regions, [each.shape for each in inputs], shape)
     for each in inputs:
         if each.dtype != dtype:
             raise DTypeError(f"a raster of {dtype.name} reads {each}")
+    if fill is None and sum(each.count for each in regions) < prod(shape):
+        raise SpecError(f"a raster of shape {list(shape)} leaves elements that nobody writes")
     if accumulate and dtype == np.dtype(object):
         raise DTypeError("strings cannot be accumulated")
     return shape, dtype

@@ -15,6 +15,7 @@ from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Step
 from walle_stream.engine.region import Region, View
+from walle_stream.errors import EngineError
 
 type Run = Callable[[], object]
 
@@ -39,8 +40,6 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
     Operator.REDUCE_MIN: "minimum",
 }  # fmt: skip
 
-_NATIVE: Final = "biuf"
-
 
 def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
     """Make a call of a step.
@@ -54,10 +53,7 @@ def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
         Runs the step; raises ``EngineError`` as the reference does.
     """
     narrow = any(
-        each.dtype.kind not in _NATIVE
-        or each.dtype == np.float16
-        or each.dtype.isbuiltin != 1  # float8_e5m2 has the kind of numpy's floats
-        for each in (*inputs, output)
+        each.dtype.isbuiltin != 1 or each.dtype == np.float16 for each in (*inputs, output)
     )
     special = _BINDERS.get(step.operator)
     if special is not None:
@@ -101,13 +97,13 @@ def strided(array: Array, shape: Sequence[int], view: View) -> Array:
         A view.
     """
     item = array.dtype.itemsize
-    flat = array.reshape(-1)
-    strides = tuple(each * item for each in view.strides)
-    if array.dtype.isbuiltin == 1:
-        return np.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), strides)
-    # numpy does not know the names of all dtypes of ml_dtypes, only their bits
-    bits = flat.view(f"u{item}")[view.offset :]
-    return np.lib.stride_tricks.as_strided(bits, tuple(shape), strides).view(array.dtype)
+    # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
+    plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
+    flat = plain.reshape(-1)
+    seen = np.lib.stride_tricks.as_strided(
+        flat[view.offset :], tuple(shape), tuple(each * item for each in view.strides)
+    )
+    return seen if plain is array else seen.view(array.dtype)
 
 
 def _raster(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
@@ -223,12 +219,15 @@ def _erf(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Ru
 
 
 def _take(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del step, narrow
+    del narrow
     data, indices = inputs
     size = data.shape[1]
 
     def take() -> None:
-        check_indices(indices, size)
+        try:
+            check_indices(indices, size)
+        except IndexError as error:
+            raise EngineError(f"node {step.origin!r}: take of {data.shape}: {error}") from error
         np.take(data, indices, axis=1, out=output, mode="clip")
 
     return take if size else None

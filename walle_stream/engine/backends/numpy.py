@@ -13,6 +13,7 @@ from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.planning.placement import ALIGNMENT, place
 from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.errors import EngineError
 
 
 class NumpyBackend:
@@ -73,11 +74,15 @@ class _Instance:
             None if is_loose(each) else self._view(each) for each in self._program.inputs
         ]
         self._calls: list[Run] = []
+        self._steps: list[Step] = []
         for loop in plan.loops:
             if loop.is_cut:
-                self._calls += tiled(loop, self._elision, self._view)
+                made = tiled(loop, self._elision, self._view)
             else:
-                self._calls += [self._call(step) for step in loop.steps]
+                made = [self._call(step) for step in loop.steps]
+            self._calls += made
+            # a tile after the other, all steps in each
+            self._steps += [loop.steps[number % len(loop.steps)] for number in range(len(made))]
         self._outputs = [
             None if is_loose(each) else self._view(each) for each in self._program.outputs
         ]
@@ -88,8 +93,13 @@ class _Instance:
                 self._loose[tensor] = given
             else:
                 np.copyto(target, given)
-        for call in self._calls:
-            call()
+        number = 0
+        try:
+            for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
+                call()
+        except (IndexError, ValueError, MemoryError) as error:
+            step = self._steps[number]
+            raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
         outputs = [
             self._loose[tensor] if view is None else view.copy()
             for tensor, view in zip(self._program.outputs, self._outputs, strict=True)

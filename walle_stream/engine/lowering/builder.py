@@ -6,6 +6,7 @@ the time that a rule asks for them.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,8 @@ from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
 """A constant of more bytes than this, and than what it is made from, is left to the run."""
+
+_TEXT: Final = np.dtype(object)
 
 SPREAD_MAX: Final = 256
 """Elements up to which a constant that is spread is no step of the program."""
@@ -160,14 +163,16 @@ class Builder:
         Args:
             inputs: Of one dtype.
             shape: Of the output.
-            regions: What moves; together they cover the output, or ``fill`` is given.
-            fill: Value of the elements that no region writes.
+            regions: What moves; apart from each other, unless they accumulate.
+            fill: Value of the elements that no region writes; by default zero, or no text.
             accumulate: Regions add to what is there, beginning with ``fill``.
 
         Returns:
             The output.
         """
         kept = tuple(each for each in regions if each.count)
+        if fill is None and sum(each.count for each in kept) < prod(shape):
+            fill = "" if inputs[0].dtype == _TEXT else 0
         return self.emit(
             Operator.RASTER, *inputs, regions=kept, shape=tuple(shape), dtype=inputs[0].dtype,
             fill=fill, accumulate=accumulate,

@@ -19,11 +19,13 @@ from walle_stream.engine.lowering.channels import (
     patches,
     tap_view,
 )
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import require_floating, widened
+from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import Window, placed, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
+from walle_stream.engine.rules import is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
 PATCHES_MAX: Final = 1 << 25
@@ -218,9 +220,10 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
     # a product of matrices would be of vectors here: each tap is multiplied and added up instead
     channels, count = x.shape[-1], w.shape[0]
     many = count // channels
-    wide = widened(builder, x)
+    is_float = is_floating(x.dtype)
+    wide, weights = (widened(builder, each) if is_float else each for each in (x, w))
     weights = builder.reshape(
-        moves.transpose(builder, widened(builder, w), (*range(2, w.rank), 0, 1)),
+        moves.transpose(builder, weights, (*range(2, w.rank), 0, 1)),
         (*window.kernel, channels, *((many,) if many > 1 else ())),
     )
     total = None

@@ -8,12 +8,15 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.windows import check_table
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import LoweringError
 
 CUBIC_A: Final = -0.75
 """Coefficient of the cubic, where none is given."""
+
+_STEPS: Final = 8
+"""Arrays that are made on the way to the weights of an axis."""
 
 type Floats = np.ndarray[Any, np.dtype[np.float64]]
 type Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,15 +75,21 @@ def original_places(axis: Resizing, mode: str) -> Floats:
     Raises:
         LoweringError: The mode is unknown.
     """
-    check_table(axis.output)
+    check_table((axis.output,), "the places")
     rule = _PLACES.get(mode)
     if rule is None:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
     return rule(axis, np.arange(axis.output, dtype=np.float64))
 
 
+def _unscaled(axis: Resizing, x: Floats) -> Floats:
+    if axis.length == axis.output:
+        return x * axis.size / max(axis.output, 1)
+    return x / axis.scale
+
+
 def _half_pixel(axis: Resizing, x: Floats) -> Floats:
-    return (x + 0.5) / axis.scale - 0.5
+    return _unscaled(axis, x + 0.5) - 0.5
 
 
 def _symmetric(axis: Resizing, x: Floats) -> Floats:
@@ -108,8 +117,8 @@ _PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
     "align_corners": _align_corners,
-    "asymmetric": lambda axis, x: x / axis.scale,
-    "tf_half_pixel_for_nn": lambda axis, x: (x + 0.5) / axis.scale,
+    "asymmetric": _unscaled,
+    "tf_half_pixel_for_nn": lambda axis, x: _unscaled(axis, x + 0.5),
     "tf_crop_and_resize": _crop,
 }
 
@@ -165,7 +174,7 @@ class Filter:
         """
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
-        check_table(len(at), 2 * reach)
+        check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
         places = low[:, None] + offsets

@@ -9,12 +9,13 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.sliding import slid
-from walle_stream.engine.lowering.widths import require_floating, widened
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import (
     Window,
-    check_table,
     spatial,
     spatial_sizes,
     tap_indices,
@@ -105,7 +106,7 @@ def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
 
 def _tap_places(window: Window, *, transposed: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
     rank = len(window.sizes)
-    check_table(*window.output, *window.kernel)
+    check_table((*window.output, *window.kernel), "the taps")
     steps = strides_of(window.sizes[::-1])[::-1] if transposed else strides_of(window.sizes)
     total, inside = np.zeros((), np.int64), np.ones((), np.bool_)
     for axis, step in enumerate(steps):

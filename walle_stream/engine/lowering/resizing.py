@@ -197,7 +197,7 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
         return builder.raster([x], shape, [])
     # axes whose indices repeat or step evenly are one view, the others are taken
     viewed, size, strides, offset = [], [], [], 0
-    left = {}
+    left, moves = {}, False
     for axis, (count, own) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
         places = indices.get(axis, np.arange(count))
         first = int(places[0])
@@ -211,11 +211,12 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
         else:
             left[axis] = places
             first, step, times, groups = 0, 1, 1, count
+        moves |= (first, step, times, groups) != (0, 1, 1, count)
         viewed.append(groups * times)
         size += [groups, times]
         strides += [step * own, 0]
         offset += first * own
-    if tuple(viewed) != x.shape or any(times > 1 for times in size[1::2]) or offset:
+    if moves:
         x = builder.reshape(builder.view(x, size, strides, offset), viewed)
     for axis, places in left.items():
         x = _taken(builder, x, axis, places)

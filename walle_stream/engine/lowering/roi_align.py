@@ -9,9 +9,11 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.points import Taps, first_rows, read_points, rows_of
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import clipped, require_floating, widened
-from walle_stream.engine.lowering.windows import check_table, spatial_sizes
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.lowering.widths import clipped, require_floating
+from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import check_size
@@ -117,7 +119,7 @@ def _greatest(builder: Builder, x: Tensor) -> Tensor:
 
 def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Taps:
     # the samples of all bins of a box are evenly spaced
-    check_table(axis.bins, count)
+    check_table((axis.bins, count), "the samples")
     numbers = np.tile(np.arange(count), axis.bins).reshape(1, -1)
     first = np.repeat(np.arange(axis.bins), count).reshape(1, -1)
     dtype = axis.start.dtype

@@ -15,15 +15,11 @@ from walle_stream.engine.lowering.points import (
     read_points,
     rows_of,
 )
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.lowering.widths import (
-    clipped,
-    narrowed,
-    require_floating,
-    weighted_dtype,
-    widened,
-)
-from walle_stream.engine.lowering.windows import check_table, spatial_sizes
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.lowering.widths import clipped, narrowed, require_floating, weighted_dtype
+from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import check_size
@@ -173,7 +169,7 @@ def _affine_grid(call: Call) -> Result:
 
     made = builder.reshape(column(rank), (size[0], *(1,) * rank, rank))
     for axis, count in enumerate(spatial):
-        check_table(count)
+        check_table((count,), "the grid")
         at = _evenly(count, corners=corners).astype(wide.dtype).reshape(1, count, 1)
         # the first coordinate of a point is of the last axis
         moved = builder.mul(column(rank - 1 - axis), builder.constant(at))

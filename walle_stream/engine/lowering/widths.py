@@ -11,20 +11,6 @@ _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
 
-def widened(builder: Builder, x: Tensor) -> Tensor:
-    """Convert narrow floats to float32, and leave everything else.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-
-    Returns:
-        The output; ``x`` itself where it is not narrow.
-    """
-    is_narrow = is_floating(x.dtype) and x.dtype.itemsize < _FLOAT32.itemsize
-    return builder.cast(x, _FLOAT32) if is_narrow else x
-
-
 def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
     """Refuse a tensor of anything but floating numbers.
 

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from walle_stream.engine.lowering.registry import Call
+from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.errors import LoweringError, ShapeError
-
-_TABLE_MAX: Final = 1 << 25
-"""Most elements of a table of places or weights that a rule makes."""
 
 _FIRST_SPATIAL = 2
 """Axes of ``(N, C, *spatial)`` before the spatial ones."""
@@ -190,19 +188,6 @@ def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
     return x.shape[_FIRST_SPATIAL:]
 
 
-def check_table(*shape: int) -> None:
-    """Refuse a table that is too great to be made by a rule.
-
-    Args:
-        *shape: Of it.
-
-    Raises:
-        ShapeError: It has more than ``_TABLE_MAX`` elements.
-    """
-    if prod(shape) > _TABLE_MAX:
-        raise ShapeError(f"a table of {list(shape)} places or weights is too great")
-
-
 def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Say which element each tap of each window is, along one axis.
 
@@ -212,10 +197,7 @@ def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]
 
     Returns:
         ``(output, kernel)``; in the padding it is negative or beyond the size.
-
-    Raises:
-        ShapeError: There are too many.
     """
-    check_table(window.output[axis], window.kernel[axis])
+    check_table((window.output[axis], window.kernel[axis]), "the taps")
     places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
     return np.add.outer(places, np.arange(window.kernel[axis]) * window.dilations[axis])

@@ -7,13 +7,11 @@ import numpy as np
 from onnx import ModelProto
 from onnx.backend.base import Backend, BackendRep
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model
 from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
-from walle_stream.engine.onnx.importer import import_model
-
-BACKEND = Interpreter
+from walle_stream.engine.onnx.importer import import_model, parse_model
 
 
 class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
@@ -70,7 +68,7 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
     def prepare(cls, model: ModelProto, device: str = "CPU", **_kwargs: Any) -> EngineRep:
         """Make a model ready."""
         del device
-        return EngineRep(import_model(model), BACKEND())
+        return EngineRep(import_model(model), backend_named("numpy"))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -86,3 +84,16 @@ def prepare(model: ModelProto, device: str = "CPU", **kwargs: Any) -> EngineRep:
 def run_model(model: ModelProto, inputs: Sequence[Any], device: str = "CPU") -> Any:
     """Run a model once; see ``Backend.run_model`` of onnx."""
     return prepare(model, device).run(inputs)
+
+
+def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
+    """Make a model ready for one of the engine's backends.
+
+    Args:
+        model: Of a ``ModelProto``.
+        backend: Any.
+
+    Returns:
+        The model.
+    """
+    return EngineRep(parse_model(model), backend)

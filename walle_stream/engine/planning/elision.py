@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from walle_stream.engine.operators import ELEMENTWISE, REDUCTION, Operator
-from walle_stream.engine.planning.strided import view_of
+from walle_stream.engine.passes.strided import view_of
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View, strides_of
 

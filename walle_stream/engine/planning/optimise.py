@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from walle_stream.engine.passes.merging import merge_horizontally, merge_vertically
+from walle_stream.engine.passes.scaling import fold_scales
 from walle_stream.engine.passes.sinking import sink_permutations
 from walle_stream.engine.passes.users import without_dead
 from walle_stream.engine.program import Array, Program, Step, Tensor
@@ -33,7 +34,13 @@ def optimised(
     def fold(given: Program) -> Program:
         return fold_constants(given, compute)
 
-    rounds: list[Pass] = [merge_horizontally, merge_vertically, sink_permutations, fold]
+    rounds: list[Pass] = [
+        merge_horizontally,
+        merge_vertically,
+        sink_permutations,
+        fold_scales,
+        fold,
+    ]
     current = without_dead(program)
     for _ in range(ROUNDS_MAX):
         before = len(current.steps), _moved(current)

@@ -225,3 +225,18 @@ def test_a_row_longer_than_the_sequence_is_refused_backward():
     given = parameters("GRU", 1)[:3]
     with pytest.raises(EngineError, match=r"index 5 is not in 0 \.\. 4"):
         run("GRU", *given, None, np.array([6, 1, 1], np.int32), direction=b"reverse")
+
+
+def test_parameters_go_to_the_functions_that_have_some():
+    given = parameters("LSTM", 1)[:3]
+    made = run(
+        "LSTM", *given, activations=(b"HardSigmoid", b"Tanh", b"Affine"),
+        activation_alpha=(0.3, 2.0), activation_beta=(0.4, 1.0),
+    )  # fmt: skip
+    cell = Cell("LSTM", given[1][0], given[2][0], None, None)
+    h = c = np.zeros(HIDDEN)
+    for x in given[0][:, 0]:
+        i, o, f = (np.clip(0.3 * cell.gate(number, x, h) + 0.4, 0, 1) for number in range(3))
+        c = f * c + i * np.tanh(cell.gate(3, x, h))
+        h = o * (2 * c + 1)
+    assert np.allclose(made[1][0, 0], h)

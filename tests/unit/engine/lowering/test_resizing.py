@@ -76,6 +76,7 @@ def test_axes_in_the_middle_are_resized_like_the_last():
         ([1, 0.5], [1, 4]),
         ([1, 1.5], [1, 1, 2, 4, 4, 8]),
         ([2, 1], [[1, 2, 4, 8]] * 2),
+        ([1, 0.6], [1, 2]),
     ],
 )
 def test_nearest_repeats_steps_or_takes(scales, expected):
@@ -83,6 +84,25 @@ def test_nearest_repeats_steps_or_takes(scales, expected):
         ROW, scales=scales, nearest_mode=b"floor", coordinate_transformation_mode=b"asymmetric"
     )
     np.testing.assert_array_equal(found, np.reshape(expected, found.shape))
+
+
+def test_one_element_may_be_read_everywhere():
+    found = resize(
+        np.array([[1.0, 2]]),
+        sizes=[1, 2],
+        nearest_mode=b"floor",
+        roi=[0, 0.6, 1, 0.9],
+        coordinate_transformation_mode=b"tf_crop_and_resize",
+    )
+    np.testing.assert_array_equal(found, [[1, 1]])
+
+
+def test_sizes_are_a_quotient_of_whole_numbers():
+    x = np.arange(49.0).reshape(1, 49)
+    found = resize(
+        x, sizes=[1, 147], nearest_mode=b"floor", coordinate_transformation_mode=b"asymmetric"
+    )
+    np.testing.assert_array_equal(found, x.repeat(3, 1))
 
 
 def test_nearest_moves_strings():
@@ -189,7 +209,7 @@ def test_empty_tensors_are_resized_to_empty_ones():
         ({"scales": [1, 1e20]}, ShapeError, "more than"),
         ({"sizes": [1, -1]}, ShapeError, "sizes"),
         ({"sizes": [1, 1 << 40]}, ShapeError, "more than"),
-        ({"sizes": [1, 1 << 30]}, ShapeError, "too great"),
+        ({"sizes": [1, 1 << 30]}, ShapeError, "the places of shape"),
         ({"sizes": [4, 4], "axes": (0, -2)}, ShapeError, "name one twice"),
         ({"sizes": [4], "axes": (2,)}, ShapeError, "no axis 2"),
         ({"sizes": [1, 8], "mode": b"sinc"}, LoweringError, "mode 'sinc'"),
