@@ -6,6 +6,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.encoders import ML, reals
+from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
@@ -66,10 +67,10 @@ def _binarizer(call: Call) -> Result:
     x, builder, threshold = numbers(call), call.builder, call.real("threshold", 0.0)
     if is_floating(x.dtype):
         return builder.cast(builder.less(threshold, x), x.dtype)
-    limits = np.iinfo(x.dtype)
-    if isnan(threshold) or threshold >= limits.max:
+    least, most = integer_limits(x.dtype)
+    if isnan(threshold) or threshold >= most:
         return builder.broadcast(builder.as_tensor(0, x), x.shape)
-    if threshold < limits.min:
+    if threshold < least:
         return builder.broadcast(builder.as_tensor(1, x), x.shape)
     return builder.cast(builder.less(floor(threshold), x), x.dtype)
 

@@ -7,7 +7,7 @@ import numpy as np
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Tensor
+from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.rules import BOOL, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
@@ -16,6 +16,21 @@ _INPUTS_SINCE = 11
 
 _MODE_SINCE = 12
 """The opset in which ratio and mode of Dropout became inputs."""
+
+
+def integer_limits(dtype: DType) -> tuple[int, int]:
+    """Give the least and the greatest number of a dtype.
+
+    Args:
+        dtype: Of integers, of whatever width.
+
+    Returns:
+        Both.
+    """
+    bits = int(dtype.name.removeprefix("u").removeprefix("int"))
+    if dtype.name.startswith("u"):
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
 @lowers("Clip")
@@ -59,7 +74,7 @@ def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> 
     # whole numbers are compared and moved as such: float64 has not all of int64
     if not isfinite(bias) or not isfinite(limit):
         raise LoweringError(f"bias {bias} and lambd {limit} of whole numbers must be finite")
-    least, most = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
+    least, most = integer_limits(x.dtype)
     low, high = ceil(-limit), floor(limit)
     if bias.is_integer():
         step = builder.constant(np.array(int(bias) % (1 << 64), np.uint64).astype(x.dtype))
@@ -110,8 +125,11 @@ def _ratio(call: Call) -> float:
 
 
 def _scalar(call: Call, number: int, name: str) -> float:
-    if call.tensor(number).size != 1:
-        raise ShapeError(f"{name} of shape {list(call.tensor(number).shape)} is no scalar")
+    given = call.tensor(number)
+    if given.size != 1:
+        raise ShapeError(f"{name} of shape {list(given.shape)} is no scalar")
+    if not (given.dtype == BOOL or is_integer(given.dtype) or is_floating(given.dtype)):
+        raise DTypeError(f"{name} must be a number, not {given.dtype.name}")
     return float(call.values(number).reshape(-1)[0])
 
 

@@ -23,7 +23,7 @@ _BINARY = 2
 @lowers("LinearRegressor", domain=ML)
 def _linear_regressor(call: Call) -> Result:
     coefficients, count = reals(call, "coefficients"), call.number("targets", 1)
-    if count < 1 or len(coefficients) % count:
+    if not 0 < count <= max(len(coefficients), 1) or len(coefficients) % count:
         raise ShapeError(f"{len(coefficients)} coefficients of {count} targets")
     scores = _scored(call, coefficients.reshape(count, -1))
     made = transformed(call.builder, scores, call.text("post_transform", "NONE"))

@@ -5,6 +5,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import element_type
+from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
@@ -18,7 +19,7 @@ _UINT8 = np.dtype(np.uint8)
 
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
+    x, builder = numeric(call.tensor(0)), call.builder
     scale, zero = spread_scale(call, x.shape)
     dtype = _quantized_type(call)
     given = call.number("precision", 0)
@@ -31,7 +32,7 @@ def _quantize(call: Call) -> Result:
 
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
+    x, builder = numeric(call.tensor(0)), call.builder
     scale, zero = spread_scale(call, x.shape)
     given = call.number("output_dtype", 0)
     dtype = element_type(given) if given else call.tensor(1).dtype
@@ -81,7 +82,7 @@ def quantized(
     if zero is not None and not _is_nothing(zero):
         wide = builder.add(wide, builder.cast(zero, wide.dtype))
     if is_integer(dtype):
-        least, most = _limits(dtype)
+        least, most = integer_limits(dtype)
         wide = builder.minimum(builder.maximum(wide, least), most)
     elif dtype.name.startswith("float8"):
         return builder.cast(wide, dtype, saturate=saturate)
@@ -112,6 +113,23 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
     return builder.sub(builder.cast(x, dtype), builder.cast(zero, dtype))
 
 
+def numeric(x: Tensor) -> Tensor:
+    """Refuse a tensor of anything but numbers.
+
+    Args:
+        x: Any.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        DTypeError: It has another dtype.
+    """
+    if not (is_integer(x.dtype) or is_floating(x.dtype)):
+        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
+    return x
+
+
 def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
     """Give scale and zero point of a node, so shaped that they spread to its input.
 
@@ -125,7 +143,7 @@ def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
     Raises:
         ShapeError: They do not fit the input.
     """
-    scale, zero = call.tensor(1), call.optional(2)
+    scale, zero = numeric(call.tensor(1)), call.optional(2)
     if zero is not None and zero.shape != scale.shape and not zero.size == scale.size == 1:
         raise ShapeError(f"a zero point of {list(zero.shape)} for a scale of {list(scale.shape)}")
     block = call.number("block_size", 0)
@@ -179,10 +197,3 @@ def _computed_in(dtype: DType) -> DType:
 
 def _is_nothing(zero: Tensor) -> bool:
     return zero.data is not None and not zero.data.astype(np.float32).any()
-
-
-def _limits(dtype: DType) -> tuple[int, int]:
-    bits = int(dtype.name.removeprefix("u").removeprefix("int"))
-    if dtype.name.startswith("u"):
-        return 0, (1 << bits) - 1
-    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1

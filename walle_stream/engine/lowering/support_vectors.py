@@ -212,6 +212,7 @@ def _distances(builder: Builder, x: Tensor, vectors: Array, factor: float) -> Te
 
 def _vectors(call: Call, count: int, x: Tensor) -> Array:
     found = reals(call, "support_vectors")
+    check_size((count, x.shape[1]), "support vectors")
     if len(found) != count * x.shape[1]:
         raise ShapeError(f"{len(found)} numbers, {count} support vectors, {x.shape[1]} features")
     return found.reshape(count, x.shape[1])
