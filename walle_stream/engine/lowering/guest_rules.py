@@ -137,6 +137,8 @@ def _relu(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> T
 
 def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
     x = _floating(builder, inputs[0])
+    if not x.rank:
+        return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], given), ())
     axis = axis_of(_number(given, "axis") or 0, x.rank)
     shifted = builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, [axis]))
     raised = builder.unary(Operator.EXP, shifted)
@@ -145,7 +147,10 @@ def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any
 
 def _axes(x: Tensor, given: Mapping[str, Any]) -> list[int]:
     axis = _number(given, "axis")
-    return list(range(x.rank)) if axis is None else [axis_of(axis, x.rank)]
+    if axis is None:
+        return list(range(x.rank))
+    # numpy takes a plain number for one element
+    return [axis_of(axis, x.rank)] if x.rank else [axis_of(axis, 1)][:0]
 
 
 def _sum(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
@@ -172,8 +177,8 @@ def _extreme(operator: Operator) -> GuestRule:
 def _argmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
     axis = _number(given, "axis")
-    if axis is None:
-        x, axis = builder.reshape(x, (x.size,)), 0
+    if axis is None or not x.rank:
+        x, axis = builder.reshape(x, (x.size,)), axis or 0
     axis = axis_of(axis, x.rank)
     made = builder.emit(Operator.ARG_MAX, x, axis=axis)
     return builder.reshape(made, (*x.shape[:axis], *x.shape[axis + 1 :]))
