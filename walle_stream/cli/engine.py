@@ -49,15 +49,26 @@ def profile(options: argparse.Namespace) -> int:
 
 def operators(options: argparse.Namespace) -> int:
     """Print how many operators there are of each kind, what that saves, and their names."""
-    from walle_stream.engine._counts import operator_counts, operator_rows  # noqa: PLC0415  # heavy
+    # imported where used: the rules are a hundred modules
+    from walle_stream.engine.counts import (  # noqa: PLC0415
+        PAPER_BACKENDS,
+        operator_counts,
+        operator_rows,
+    )
 
     counts, rows = operator_counts(), operator_rows()
     if options.json:
-        print(msgspec.json.encode({"counts": counts, "operators": rows}).decode())
+        work = {
+            "backends": PAPER_BACKENDS,
+            "before": counts.before(PAPER_BACKENDS),
+            "after": counts.after(PAPER_BACKENDS),
+            "saved": counts.saved(PAPER_BACKENDS),
+        }
+        print(msgspec.json.encode({"counts": counts, "work": work, "operators": rows}).decode())
         return 0
     console = ResultConsole(highlight=False)
-    console.print(count_table(counts))
-    for kind in counts.onnx:
+    console.print(count_table(counts, rows))
+    for kind in dict.fromkeys(each.kind for each in sorted(rows, key=lambda each: each.kind)):
         names = [f"{each.domain}.{each.name}" if each.domain else each.name
                  for each in rows if each.kind == kind]  # fmt: skip
         console.print(f"[bold]{kind}[/] ({len(names)}): {', '.join(names)}\n")

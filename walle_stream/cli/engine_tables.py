@@ -1,12 +1,12 @@
 """What a person sees of the tensor engine: tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.markup import escape
 from rich.table import Table
 
-from walle_stream.engine._counts import OperatorCounts
+from walle_stream.engine.counts import PAPER_BACKENDS, PAPER_COUNTS, OperatorCounts, OperatorRow
 from walle_stream.engine.profiling import Profile, Timing
 
 _STAGE_NOTES: Final = {
@@ -88,27 +88,35 @@ def stage_table(profile: Profile) -> Table:
     return table
 
 
-def count_table(counts: OperatorCounts) -> Table:
+def count_table(counts: OperatorCounts, rows: Sequence[OperatorRow]) -> Table:
     """Make the table of operators by kind, and of the work that the raster saves.
 
     Args:
         counts: Of the engine.
+        rows: Its operators of ONNX.
     """
-    table = Table(title="operators", title_justify="left", show_header=False)
-    table.add_column("what", style="bold")
-    table.add_column("count", justify="right")
-    table.add_column("note", style="dim")
-    table.add_row("atomic operators", f"{counts.atomic:,}", "kernels that a backend provides")
-    table.add_row("raster", "1", "moves elements, for all of them")
-    for kind, count in counts.onnx.items():
-        table.add_row(f"ONNX, {kind}", f"{count:,}", "")
+    table = Table(title="operators", title_justify="left")
+    table.add_column("", style="bold")
+    for name in ("here", "in the paper"):
+        table.add_column(name, justify="right")
+    table.add_column("", style="dim")
+    paper = PAPER_COUNTS
+    for name, mine, theirs, note in (
+        ("atomic", counts.aop, paper.aop, "kernels of a backend, and one raster"),
+        ("transform", counts.top, paper.top, "ONNX's that become rasters alone"),
+        ("composite", counts.cop, paper.cop, "ONNX's that become rasters and atomics"),
+        ("control flow", counts.fop, paper.fop, "ONNX's that run graphs"),
+    ):
+        table.add_row(name, f"{mine:,}", f"{theirs:,}", note)
     table.add_section()
-    work = f"{counts.backends} backends"
-    table.add_row("pieces of work before", f"{counts.before:,}", f"{work}, all operators in each")
-    table.add_row(
-        "pieces of work after", f"{counts.after:,}", f"{work}, atomics and raster in each"
-    )
-    table.add_row("saved", f"{counts.saved:.1%}", "")
+    backends = PAPER_BACKENDS
+    for name, mine, theirs, note in (
+        ("work before", counts.before(backends), paper.before(backends), "every kernel in each"),
+        ("work after", counts.after(backends), paper.after(backends), "rules are written once"),
+    ):
+        table.add_row(name, f"{mine:,}", f"{theirs:,}", f"{backends} backends, {note}")
+    table.add_row("saved", f"{counts.saved(backends):.1%}", f"{paper.saved(backends):.1%}", "")
+    table.caption = f"{len(rows)} operators of ONNX, of all kinds"
     return table
 
 
