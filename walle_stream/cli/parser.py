@@ -245,10 +245,19 @@ def _add_engine(commands: Any) -> None:
     run = verbs.add_parser("run", help="run a model once, arrays from and into numpy's files")
     run.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="NAME.npy each")
     run.set_defaults(run=_later("engine", "run"))
-    texts = ("NAME=SHAPE or NAME=FILE.npy", "NAME=FILE.npy")
-    for verb, text in zip((profile, run), texts, strict=True):
+    for verb, value, text in (
+        (profile, "SHAPE", "its shape, such as 1,3,224,224, or a file: NAME=FILE.npy"),
+        (run, "FILE.npy", "an array"),
+    ):
         verb.add_argument("model", metavar="MODEL", help="an ONNX file")
-        verb.add_argument("--input", type=_named, action="append", default=[], metavar=text)
+        verb.add_argument(
+            "--input",
+            type=_named,
+            action="append",
+            default=[],
+            metavar=f"NAME={value}",
+            help=f"{text}; once an input",
+        )
         verb.add_argument("--backend", default="numpy", help="numpy (default) or reference")
         verb.add_argument("--threads", type=_positive, metavar="N", help="of products of matrices")
     operators = verbs.add_parser("operators", help="every operator by kind, and the work saved")

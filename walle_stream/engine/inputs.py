@@ -25,11 +25,12 @@ def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
         DTypeError: An array has another dtype.
         ShapeError: An array has another shape.
     """
-    listed = ", ".join(map(repr, graph.inputs)) or "none"
+    needed = [name for name in graph.inputs if name not in graph.constants]
+    listed = ", ".join(map(repr, needed)) or "none"
     wrong = next((name for name in given if name not in graph.inputs), None)
     if wrong is not None:
         raise EngineError(f"the model has no input {wrong!r}: it has {listed}")
-    missing = [name for name in graph.inputs if name not in given and name not in graph.constants]
+    missing = [name for name in needed if name not in given]
     if missing:
         raise EngineError(f"input {missing[0]!r} is not given: the model has {listed}")
     found = {name: _taken(name, value) for name, value in given.items()}
