@@ -63,6 +63,10 @@ chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances 
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
+.PHONY: conformance
+conformance: setup ## ONNX's cases, counted by backend of the tensor engine
+	@$(PY) -W ignore -m walle_stream.testing.onnx.report --json bench/results/conformance.json $(ARGS)
+
 .PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it

@@ -21,6 +21,7 @@ from vm_parts.plot import figure
 from vm_parts.tables import Table, tables
 
 from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
+from walle_stream.testing.onnx.report import table as conformance_table
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BAR = 44
@@ -214,6 +215,17 @@ def ipv_lines(result: dict) -> list[str]:
     )
 
 
+def conformance_lines(result: dict) -> list[str]:
+    """Return the table of ONNX's cases by backend of the tensor engine."""
+    head, *rows = conformance_table(result)
+    lines = ["## Conformance of the tensor engine to ONNX", ""]
+    lines.append(
+        f"Cases of onnx {result['versions']['onnx']} that pass, Python {result['python']}; "
+        "nothing is left out of the counts."
+    )
+    return [*lines, "", *(_row(each) for each in (head, ["---"] * len(head), *rows))]
+
+
 def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") -> list[str]:
     lines = [f"## {title}", "", about, ""]
     if picture:
@@ -261,6 +273,7 @@ RENDERERS = {
     "tunnel.json": tunnel_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
+    "conformance.json": conformance_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,
 }

@@ -64,12 +64,21 @@ class Backend(Protocol):
         ...
 
 
-class _Piece:
-    """A lowered part of a graph, and what comes after it."""
+class Piece:
+    """A lowered part of a graph, and what comes after it. Thread-safe; blocks."""
 
     def __init__(
         self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str]
     ) -> None:
+        """Plan it.
+
+        Args:
+            backend: That plans and runs.
+            known: Values that are given to it, by name.
+            traced: What was lowered.
+            wanted: Names that the graph gives.
+        """
+        self._given_away = frozenset(wanted)
         self.inputs = [
             (name, each) for name, value in known.items() for each in tensors_of(value)
             if each.data is None
@@ -83,11 +92,16 @@ class _Piece:
         made = {each: None for value in self.values.values() for each in tensors_of(value)}
         self.outputs = [each for each in made if each.data is None]
         steps = traced.builder.steps
-        program = Program([each for _, each in self.inputs], self.outputs, steps)
+        program = Program([each for _, each in self.inputs], self.outputs, steps, traced.operators)
         self.plan = backend.plan(program) if self.outputs else None
         self.next = Stage(tuple(traced.remaining)) if traced.remaining else None
 
     def run(self, env: dict[str, Data]) -> None:
+        """Run it.
+
+        Args:
+            env: Values by name; what it makes is added.
+        """
         if self.plan is not None:
             given: list[Array] = []
             for name in dict.fromkeys(name for name, _ in self.inputs):
@@ -96,7 +110,8 @@ class _Piece:
         else:
             made = {}
         for name, value in self.values.items():
-            env[name] = _filled(value, made)
+            # a caller may write into what it is given, and must not write into a constant
+            env[name] = _filled(value, made, copied=name in self._given_away)
 
 
 class Stage:
@@ -111,7 +126,7 @@ class Stage:
         self.nodes = nodes
         self.needed = frozenset(name for node in nodes for name in needed_names(node))
         self._asked: dict[Any, frozenset[str]] = {}
-        self._pieces: OrderedDict[Any, _Piece] = OrderedDict()
+        self._pieces: OrderedDict[Any, Piece] = OrderedDict()
         self._rests: dict[tuple[int, ...], Stage] = {}
         self._lock = threading.Lock()
 
@@ -130,7 +145,7 @@ class Stage:
     def piece(
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
         functions: Functions, backend: Backend,
-    ) -> _Piece:  # fmt: skip
+    ) -> Piece:  # fmt: skip
         """Find or make the piece for values.
 
         Args:
@@ -166,7 +181,7 @@ class Stage:
                     break
                 asked |= more
             self._asked[shapes] = asked
-            piece = _Piece(backend, known, traced, outputs)
+            piece = Piece(backend, known, traced, outputs)
             self._pieces[shapes, values] = piece
             if len(self._pieces) > PLANS_MAX:
                 self._pieces.popitem(last=False)
@@ -263,12 +278,14 @@ def _arrays(data: Data) -> list[Array]:
     return [data]
 
 
-def _filled(value: Value, made: Mapping[Tensor, Array]) -> Data:
+def _filled(value: Value, made: Mapping[Tensor, Array], *, copied: bool) -> Data:
     if value is None:
         return None
     if isinstance(value, list):
-        return [_filled(each, made) for each in value]
-    return made[value] if value.data is None else np.asarray(value.data)
+        return [_filled(each, made, copied=copied) for each in value]
+    if value.data is None:
+        return made[value]
+    return np.array(value.data) if copied else np.asarray(value.data)
 
 
 def _signature(data: Data) -> Any:

@@ -119,6 +119,8 @@ class Program:
     inputs: list[Tensor]
     outputs: list[Tensor]
     steps: list[Step]
+    operators: Mapping[str, str] = field(default_factory=dict)
+    """What the nodes of the model are, by the ``origin`` of their steps; for people alone."""
 
     def replaced(self, steps: Iterable[Step]) -> "Program":
         """Give the same with other steps.
@@ -126,4 +128,4 @@ class Program:
         Args:
             steps: That make every output.
         """
-        return Program(self.inputs, self.outputs, list(steps))
+        return Program(self.inputs, self.outputs, list(steps), self.operators)

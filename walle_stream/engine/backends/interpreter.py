@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.program import Array, Program, Step, Tensor
 
+type Watch = Callable[[Step, float], None]
+"""Is told of each step that was run, and its milliseconds."""
 type ComputeAll = Callable[[Step, Sequence[Array]], list[Array]]
 
 
@@ -32,15 +35,18 @@ class InterpretedPlan:
             program: Lowered.
             kernels: Run one step.
         """
-        self._program = program
+        self.program = program
         self._kernels = kernels
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run it; see ``engine.module.Plan``."""
-        values: dict[Tensor, Array] = dict(zip(self._program.inputs, inputs, strict=True))
-        for step in self._program.steps:
+    def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
+        """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
+        values: dict[Tensor, Array] = dict(zip(self.program.inputs, inputs, strict=True))
+        for step in self.program.steps:
             given = [each.data if each.data is not None else values[each] for each in step.inputs]
+            start_ms = 0.0 if watch is None else monotonic_ms()
             values.update(zip(step.outputs, self._kernels(step, given), strict=True))
+            if watch is not None:
+                watch(step, monotonic_ms() - start_ms)
         return [
-            each.data if each.data is not None else values[each] for each in self._program.outputs
+            each.data if each.data is not None else values[each] for each in self.program.outputs
         ]

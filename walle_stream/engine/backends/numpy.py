@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.bound import Run, bind, strided
+from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.backends.tiles import tiled
 from walle_stream.engine.planning.elision import elide, is_loose
@@ -46,15 +48,15 @@ class NumpyPlan:
         self._free: list[_Instance] = []
         self._lock = threading.Lock()
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run it; see ``engine.module.Plan``."""
+    def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
+        """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
         with self._lock:
             instance = self._free.pop() if self._free else None
         if instance is None:
             instance = _Instance(self)
         try:
             with np.errstate(all="ignore"):
-                return instance.run(inputs)
+                return instance.run(inputs, watch)
         finally:
             with self._lock:
                 self._free.append(instance)
@@ -87,7 +89,7 @@ class _Instance:
             None if is_loose(each) else self._view(each) for each in self._program.outputs
         ]
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], watch: Watch | None) -> list[Array]:
         for tensor, target, given in zip(self._program.inputs, self._inputs, inputs, strict=True):
             if target is None:
                 self._loose[tensor] = given
@@ -95,8 +97,14 @@ class _Instance:
                 np.copyto(target, given)
         number = 0
         try:
-            for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
-                call()
+            if watch is None:
+                for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
+                    call()
+            else:
+                for number, call in enumerate(self._calls):
+                    start_ms = monotonic_ms()
+                    call()
+                    watch(self._steps[number], monotonic_ms() - start_ms)
         except (IndexError, ValueError, MemoryError) as error:
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error

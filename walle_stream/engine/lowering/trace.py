@@ -32,6 +32,10 @@ class Traced:
     """Put off, in order."""
     asked: set[str] = field(default_factory=set)
     """Names of values whose elements rules asked for."""
+    reason: str = ""
+    """Why the first of ``remaining`` was put off."""
+    operators: dict[str, str] = field(default_factory=dict)
+    """Of the nodes that were lowered, by the origin of their steps."""
 
 
 def trace(
@@ -81,6 +85,7 @@ def trace(
         except (ShapeUnknown, ValueUnknown, _Cut) as reason:
             if isinstance(reason, ValueUnknown):
                 traced.asked |= _asked_names(node, traced, reason.tensor, count)
+            traced.reason = traced.reason or _reason(node, traced, reason, count)
             del traced.builder.steps[count:]
             _put_off(traced, node, late)
         else:
@@ -113,6 +118,18 @@ def _prefix(node: Node, count: int) -> str:
 def _put_off(traced: Traced, node: Node, late: set[str]) -> None:
     traced.remaining.append(node)
     late.update(each for each in node.outputs if each)
+
+
+def _reason(
+    node: Node, traced: Traced, signal: ShapeUnknown | ValueUnknown | _Cut, count: int
+) -> str:
+    if isinstance(signal, ValueUnknown):
+        names = sorted(_asked_names(node, traced, signal.tensor, count))
+        listed = ", ".join(map(repr, names)) or "a value"
+        return f"its outputs' shapes depend on the elements of {listed}"
+    if isinstance(signal, ShapeUnknown):
+        return "the shape of an input of it depends on values"
+    return "it is control flow, which values decide"
 
 
 def _asked_names(node: Node, traced: Traced, asked: Tensor, count: int) -> set[str]:
@@ -164,7 +181,9 @@ def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
         inputs = tuple(traced.values[name] if name else None for name in node.inputs)
     except KeyError as error:
         raise LoweringError(f"{node.title}: nothing makes its input {error}") from error
-    traced.builder.origin = node.name or next((each for each in node.outputs if each), "")
+    origin = node.name or next((each for each in node.outputs if each), "")
+    traced.builder.origin = origin
+    traced.operators[origin] = f"{node.domain}.{node.operator}" if node.domain else node.operator
     try:
         result = rule.lower(Call(traced.builder, node, inputs))
     except EngineError as error:
