@@ -35,6 +35,12 @@ class InterpretedPlan:
         self._program = program
         self._kernels = kernels
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is made: nothing is given back before the end."""
+        made = (each for step in self._program.steps for each in step.outputs)
+        return sum(each.nbytes for each in made if each.has_shape and each.data is None)
+
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run it; see ``engine.module.Plan``."""
         values: dict[Tensor, Array] = dict(zip(self._program.inputs, inputs, strict=True))

@@ -46,6 +46,11 @@ class NumpyPlan:
         self._free: list[_Instance] = []
         self._lock = threading.Lock()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arena."""
+        return self.placement.arena_bytes
+
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run it; see ``engine.module.Plan``."""
         with self._lock:
