@@ -10,8 +10,8 @@ from contextlib import suppress
 import numpy as np
 
 from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.limits import Budget
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
@@ -24,9 +24,7 @@ def _control(call: Call) -> Result:
     raise LoweringError(f"{call.node.operator} is run, not lowered")
 
 
-def run_control(
-    run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget
-) -> list[Data]:
+def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     """Run a node of control flow.
 
     Args:
@@ -62,9 +60,7 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     return made
 
 
-def _loop(
-    run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget
-) -> list[Data]:
+def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     body = _graph(node, "body")
     trips, condition = _array(node, env, 0), _array(node, env, 1)
     count = None if trips is None else _whole(trips)
@@ -132,17 +128,13 @@ def _is_declared(kind: ValueType) -> bool:
     )
 
 
-def _scan(
-    run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget
-) -> list[Data]:
+def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
         return _scan_batches(run, node, env, budget)
     return _scan_one(run, node, _arrays(node, env, 0), env, budget)
 
 
-def _scan_batches(
-    run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget
-) -> list[Data]:
+def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     # opset 8: an input of lengths first, and an axis of batches in everything
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
     batches = {each.shape[:1] for each in inputs}
@@ -236,9 +228,7 @@ def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
     return found
 
 
-def _sequence_map(
-    run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget
-) -> list[Data]:
+def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     body = _graph(node, "body")
     inputs = [env[name] if name else None for name in node.inputs]
     first = inputs[0] if inputs else None

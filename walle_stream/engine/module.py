@@ -208,9 +208,7 @@ class GraphRunner:
         self._inner: OrderedDict[int, GraphRunner] = OrderedDict()
         self._lock = threading.Lock()
 
-    def _run_inner(
-        self, graph: Graph, inputs: Mapping[str, Data], budget: Budget
-    ) -> list[Data]:
+    def _run_inner(self, graph: Graph, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
         budget.iterate()
         # the runner holds its graph, whose id is therefore of no other one
         with self._lock:
@@ -222,7 +220,7 @@ class GraphRunner:
                     self._inner.popitem(last=False)
             else:
                 self._inner.move_to_end(id(graph))
-        return found._run(inputs, budget)  # noqa: SLF001  # the same class
+        return found._run(inputs, budget)  # the same class
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
         """Run it.

@@ -160,9 +160,7 @@ def _chosen_branch(node: Node, traced: Traced) -> Graph | None:
     condition = traced.values.get(node.inputs[0]) if node.inputs else None
     if not isinstance(condition, Tensor) or condition.data is None or condition.size != 1:
         return None
-    branch = node.attributes.get(
-        "then_branch" if condition.data.reshape(-1)[0] else "else_branch"
-    )
+    branch = node.attributes.get("then_branch" if condition.data.reshape(-1)[0] else "else_branch")
     # one that is missing or gives too little is refused where control flow is run
     if not isinstance(branch, Graph) or len(branch.outputs) < len(node.outputs):
         return None

@@ -19,9 +19,7 @@ from walle_stream.errors import EngineError
 class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
-    def __init__(
-        self, model: Model, backend: EngineBackend, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, model: Model, backend: EngineBackend, limits: Limits | None = None) -> None:
         """Take over.
 
         Args:
@@ -80,9 +78,7 @@ def run_model(model: ModelProto, inputs: Sequence[Any], device: str = "CPU") -> 
     return prepare(model, device).run(inputs)
 
 
-def prepare_with(
-    model: bytes, backend: EngineBackend, limits: Limits | None = None
-) -> EngineRep:
+def prepare_with(model: bytes, backend: EngineBackend, limits: Limits | None = None) -> EngineRep:
     """Make a model ready for one of the engine's backends.
 
     Args:
