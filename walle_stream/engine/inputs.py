@@ -143,7 +143,7 @@ def _check_shape(
     wanted = "[" + ", ".join("?" if each is None else str(each) for each in declared) + "]"
     if len(shape) != len(declared):
         raise ShapeError(
-            f"its shape is {list(shape)}, of {len(shape)} axes; {len(declared)} are declared: {wanted}"
+            f"its shape is {list(shape)}, of {len(shape)} axes; {wanted} of {len(declared)} is declared"
         )
     for mine, theirs in zip(shape, declared, strict=True):
         if isinstance(theirs, int) and mine != theirs:
