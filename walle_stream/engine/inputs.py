@@ -1,7 +1,7 @@
 """What a caller gives a model, held against what the model declares, at one place."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
 _TEXT = np.dtype(object)
 _NAMES_SHOWN = 20
+
+TEXTS_MAX: Final = 1 << 26
+"""Elements of a tensor of text, each of which is looked at."""
 
 
 def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
@@ -39,6 +42,8 @@ def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
         if name in given:
             try:
                 found[name] = _checked(given[name], kind, name, sizes)
+            except MemoryError as error:
+                raise EngineError(f"input {name!r}: there is not enough memory") from error
             except WalleError as error:
                 raise type(error)(f"input {name!r}: {error.message}") from error
         elif isinstance(kind, OptionalType):
@@ -91,7 +96,9 @@ def _array(value: Any, dtype: DType | None) -> Array:
     check_size(array.shape)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if array.dtype.kind in "SUT" or array.dtype == _TEXT:
+    if array.dtype.kind in "SUTO":
+        if dtype is not None and dtype != _TEXT:
+            raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")
         array = _texts(array)
     if dtype is not None and array.dtype != dtype:
         if not is_plain or not _fits(array, dtype):
@@ -116,6 +123,8 @@ def _fits(array: Array, dtype: DType) -> bool:
 
 
 def _texts(array: Array) -> Array:
+    if array.size > TEXTS_MAX:
+        raise ShapeError(f"{array.size} texts are more than {TEXTS_MAX}")
     flat = []
     for each in array.reshape(-1).tolist():
         text = each

@@ -235,7 +235,9 @@ class GraphRunner:
             EngineError: It cannot be run, or is too much; the message names the node.
         """
         try:
-            return self._run(inputs, Budget(self._limits))
+            # rules compute with attributes, which may be anything
+            with np.errstate(all="ignore"):
+                return self._run(inputs, Budget(self._limits))
         except MemoryError as error:
             raise EngineError(
                 f"graph {self._graph.name!r}: there is not enough memory: {error}"

@@ -102,7 +102,7 @@ class _Instance:
         try:
             for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
                 call()
-        except (IndexError, ValueError, MemoryError) as error:
+        except (IndexError, ValueError, TypeError, OverflowError, MemoryError) as error:
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
         outputs = [

@@ -121,6 +121,7 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
         opsets = _opsets(proto.opset_import) or {"": 1}
         reader = _Reader(opsets, folder)
         graph = reader.graph(proto.graph)
+        _check_text(*(each.domain for each in proto.opset_import))
         check_names([f"{_domain(f.domain)}.{f.name}.{f.overload}" for f in proto.functions],
                     "function")  # fmt: skip
         functions = {
@@ -145,6 +146,7 @@ class _Reader:
 
     def graph(self, proto: GraphProto) -> Graph:
         self._depth += 1
+        _check_text(proto.name)
         if self._depth > DEPTH_MAX:
             raise ModelError(f"graph {proto.name!r} is within more than {DEPTH_MAX} others")
         constants = self._constants(proto)
@@ -157,6 +159,8 @@ class _Reader:
         return Graph(proto.name, inputs, outputs, order, constants)
 
     def _constants(self, proto: GraphProto) -> dict[str, Array]:
+        _check_text(*(each.name for each in proto.initializer))
+        _check_text(*(each.values.name for each in proto.sparse_initializer))
         constants = {each.name: array_of(each, self._folder) for each in proto.initializer}
         for sparse in proto.sparse_initializer:
             constants[sparse.values.name] = dense_of(sparse, self._folder)
@@ -181,6 +185,8 @@ class _Reader:
         return outputs
 
     def node(self, proto: NodeProto) -> Node:
+        _check_text(proto.op_type, proto.name, proto.domain, proto.overload)
+        _check_text(*proto.input, *proto.output, *(each.name for each in proto.attribute))
         domain = _domain(proto.domain)
         node = Node(
             proto.op_type, tuple(proto.input), tuple(proto.output), {}, proto.name, domain,
@@ -200,6 +206,7 @@ class _Reader:
         return replace(node, attributes=attributes)
 
     def attribute(self, proto: AttributeProto) -> Any:
+        _check_text(proto.ref_attr_name)
         if proto.ref_attr_name:
             return AttributeReference(proto.ref_attr_name)
         return self._attribute_value(proto)
@@ -230,6 +237,8 @@ class _Reader:
 
     def function(self, proto: FunctionProto) -> Function:
         inner = _Reader({**self._opsets, **_opsets(proto.opset_import)}, self._folder)
+        _check_text(proto.name, proto.domain, proto.overload)
+        _check_text(*proto.input, *proto.output, *proto.attribute)
         check_names([*proto.input], f"function {proto.name!r}: input")
         check_names([*proto.output], f"function {proto.name!r}: output")
         nodes = [inner.node(each) for each in proto.node]
@@ -250,7 +259,15 @@ def _opsets(imports: Sequence[Any]) -> dict[str, int]:
     return {_domain(each.domain): int(each.version) for each in imports}
 
 
+def _check_text(*names: str | bytes) -> None:
+    # protobuf gives bytes where they are not UTF-8
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"the name {name[:100]!r} is not UTF-8")
+
+
 def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
+    _check_text(proto.name)
     if not proto.name:
         raise ModelError(f"an {what} has no name")
     try:
@@ -297,4 +314,7 @@ def _dim(proto: Any) -> int | str | None:
     if which == "dim_value":
         # some exporters write -1 for a size that is not known
         return int(proto.dim_value) if proto.dim_value >= 0 else None
-    return str(proto.dim_param) or None if which == "dim_param" else None
+    if which != "dim_param":
+        return None
+    _check_text(proto.dim_param)
+    return proto.dim_param or None

@@ -154,9 +154,10 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
         if error is outside:
             raise
         raise outside from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise outside
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise outside
         rest = os.fstat(file.fileno()).st_size - offset
         if rest < nbytes:
             raise ModelError(f"{location!r} has {max(rest, 0)} bytes from {offset}, not {nbytes}")

@@ -158,7 +158,7 @@ def fuzz(
         json_path: Where the report is written meanwhile.
 
     Raises:
-        RuntimeError: A child cannot even begin.
+        RuntimeError: A child cannot even begin, or a mutation cannot be made.
     """
     start, told = time.monotonic() - report.seconds, time.monotonic()
     while report.next < count:
@@ -167,6 +167,8 @@ def fuzz(
             child = Child(cases, Path(folder), report.seed, report.next, count)
             try:
                 for line in child.lines():
+                    if "broken" in line:
+                        raise RuntimeError(f"mutation {begun} cannot be made: {line['broken']}")
                     begun = line.get("begins", begun)
                     if "outcome" in line:
                         report.take(line)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 from google.protobuf.message import Message
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper
 
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.inputs import checked_inputs
@@ -97,12 +97,15 @@ class Corpus:
             names = [each for each in names if each not in constants]
         made = Mutation(case.name, case.model, list(zip(names, given, strict=False)), backend)
         made.is_twice = rng.random() < _REFERENCE_SHARE
-        level = rng.choice(("bytes", "structure", "structure", "data", "all"))
+        level = rng.choice(("bytes", *["structure"] * 3, "data", "data", "all"))
+        if rng.random() < _REFERENCE_SHARE:
+            made.changes.append("known inputs")
+            _know(rng, proto, made)
         if level in {"structure", "all"}:
             theirs = _parsed(other.model)
             for _ in range(rng.choice((1, 1, 1, 2, 4))):
                 made.changes.append(_structure(rng, proto, theirs))
-            made.model = proto.SerializeToString()
+        made.model = proto.SerializeToString()
         if level == "bytes" or (level == "all" and rng.random() < 0.3):  # noqa: PLR2004  # a share
             made.changes.append("bytes")
             made.model = mutate_bytes(rng, made.model, other.model)
@@ -113,6 +116,17 @@ class Corpus:
 
     def _case(self, rng: Random) -> Case:
         return rng.choice(self.small if rng.random() < _SMALL_SHARE else self.published)
+
+
+def _know(rng: Random, proto: ModelProto, made: Mutation) -> None:
+    # what is known is computed when it is lowered, by other code
+    kept = []
+    for name, value in made.inputs:
+        if isinstance(value, np.ndarray) and rng.random() < 0.7:  # noqa: PLR2004  # a share
+            proto.graph.initializer.append(numpy_helper.from_array(value, name))
+        else:
+            kept.append((name, value))
+    made.inputs[:] = kept
 
 
 def _parsed(data: bytes) -> ModelProto:
@@ -191,7 +205,11 @@ def main() -> None:
     warnings.simplefilter("error")
     for number in range(int(first), int(count)):
         results.write(f'{{"begins": {number}}}\n')
-        mutation = corpus.mutation(seed, number)
+        try:
+            mutation = corpus.mutation(seed, number)
+        except Exception as error:  # noqa: BLE001  # a fault of the fuzz, not of the engine
+            results.write(json.dumps({"broken": "".join(traceback.format_exception(error))}) + "\n")
+            return
         result = run_mutation(mutation, Path(folder))
         sys.stdout.flush()
         sys.stderr.flush()

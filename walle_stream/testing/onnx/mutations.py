@@ -5,7 +5,9 @@ gives it back changed; a mutation that finds nothing to change leaves all as it 
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -54,6 +56,9 @@ DOMAINS: Final = (
     "com.example",
     "\n",
 )
+CHANGED_BYTES_MAX: Final = 1 << 24
+"""Of arrays that are copied: what is spread without memory may be larger."""
+
 DTYPES: Final = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
     "float32", "float64", "complex64", "complex128", "object", "datetime64[s]", ">f4", "S3", "U3",
@@ -431,7 +436,7 @@ def _subgraph(rng: Random, model: ModelProto, other: ModelProto) -> None:
 def _function(rng: Random, model: ModelProto, other: ModelProto) -> None:
     if not model.functions:
         node = _node(rng, model)
-        name, domain = rng.choice((("F", "f"), (node.op_type, node.domain)))
+        name, domain = rng.choice((*[("F", "f")] * 4, (node.op_type, node.domain)))
         inner = NodeProto()
         inner.CopyFrom(node)
         made = helper.make_function(domain, name, list(node.input), list(node.output), [inner],
@@ -458,7 +463,8 @@ def _function(rng: Random, model: ModelProto, other: ModelProto) -> None:
 _STRUCTURE: Final = (
     _operator, _operator, _operator, _inputs, _inputs, _inputs, _outputs, _attribute, _attribute,
     _attribute, _attribute, _opset, _opset, _domain, _constant, _constant, _value, _signature,
-    _nodes, _cycle, _subgraph, _function,
+    _nodes, _nodes, _cycle, _subgraph, _subgraph, _function, _function, _attribute, _attribute,
+    _constant, _constant, _value,
 )  # fmt: skip
 
 
@@ -508,22 +514,29 @@ def _changed_arrays(rng: Random, value: Any) -> Iterator[tuple[str, Any]]:
     yield "empty", np.zeros([0] * len(shape), value.dtype)
     yield "flat", value.reshape(-1)
     yield "rank", value[None]
-    yield (
-        "huge",
-        np.broadcast_to(np.zeros((), value.dtype), [2 ** rng.choice((20, 31, 40)), *shape]),
-    )
+    # repeated without memory: as large as numpy can say
+    times = 2 ** rng.choice((20, 31, 40))
+    with suppress(ValueError):
+        yield "huge", np.broadcast_to(np.zeros((), value.dtype), [times, *shape])
     yield "backwards", value.reshape(-1)[::-1].reshape(shape[::-1]).T
-    if value.size and value.dtype.kind in "fiu":
+    if value.size and value.dtype.char in "efdgbBhHiIlLqQ" and value.nbytes <= CHANGED_BYTES_MAX:
         changed = value.copy()
         for _ in range(rng.choice((1, 1, 3))):
             place = rng.randrange(changed.size)
             info: Any = np.finfo(value.dtype) if value.dtype.kind == "f" else np.iinfo(value.dtype)
             odd = [0, 1, info.min, info.max]
-            odd += [math.nan, math.inf, -math.inf] if value.dtype.kind == "f" else []
+            if value.dtype.kind == "f":
+                odd += [math.nan, math.inf, -math.inf]
+            else:
+                odd += [each for each in ODD_INTS if info.min <= each <= info.max]
             changed.reshape(-1)[place] = rng.choice(odd)
         for _ in range(6):
             yield "value", changed
+    if value.nbytes > CHANGED_BYTES_MAX:
+        return
     try:
-        yield "dtype", value.astype(rng.choice(DTYPES))
-    except (ValueError, TypeError):
+        with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+            changed = value.astype(rng.choice(DTYPES))
+        yield "dtype", changed
+    except (ValueError, TypeError, OverflowError):
         yield "dtype", np.zeros(shape, "float64")
