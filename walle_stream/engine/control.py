@@ -10,6 +10,7 @@ from contextlib import suppress
 import numpy as np
 
 from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
+from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
 from walle_stream.errors import EngineError, LoweringError, ShapeError
@@ -23,13 +24,14 @@ def _control(call: Call) -> Result:
     raise LoweringError(f"{call.node.operator} is run, not lowered")
 
 
-def run_control(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
+def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     """Run a node of control flow.
 
     Args:
         run: Runs a graph of the node.
         node: One of those above.
         env: Values of everything that it reads.
+        budget: Of the run that this is a part of.
 
     Returns:
         Its outputs, in order.
@@ -38,9 +40,11 @@ def run_control(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data
         EngineError: It cannot be run; the message names the node.
     """
     try:
-        return {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[
-            node.operator
-        ](run, node, env)
+        if node.operator == "If":
+            return _if(run, node, env)
+        return {"Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[node.operator](
+            run, node, env, budget
+        )
     except (LoweringError, ShapeError) as error:
         raise type(error)(f"{node.title}: {error.message}") from error
 
@@ -56,7 +60,7 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     return made
 
 
-def _loop(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
+def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     body = _graph(node, "body")
     trips, condition = _array(node, env, 0), _array(node, env, 1)
     count = None if trips is None else _whole(trips)
@@ -72,7 +76,7 @@ def _loop(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
         goes_on = _truth(_tensor(made[0]))
         state = made[1 : 1 + len(state)]
         for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
-            rows.append(_tensor(each))
+            rows.append(_kept(each, budget))
         number += 1
     if number or not scanned:
         return [*state, *map(_stacked, scanned)]
@@ -83,6 +87,12 @@ def _loop(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
             run, body, {**captured, **dict(zip(body.inputs, given, strict=True))}, 1 + len(state)
         ),
     ]
+
+
+def _kept(data: Data, budget: Budget) -> Array:
+    row = _tensor(data)
+    budget.keep(row.nbytes)
+    return row
 
 
 def _stacked(rows: list[Array]) -> Array:
@@ -118,13 +128,13 @@ def _is_declared(kind: ValueType) -> bool:
     )
 
 
-def _scan(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
+def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
-        return _scan_batches(run, node, env)
-    return _scan_one(run, node, _arrays(node, env, 0), env)
+        return _scan_batches(run, node, env, budget)
+    return _scan_one(run, node, _arrays(node, env, 0), env, budget)
 
 
-def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
+def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     # opset 8: an input of lengths first, and an axis of batches in everything
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
     batches = {each.shape[:1] for each in inputs}
@@ -140,7 +150,7 @@ def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Da
         if not 0 <= kept <= most:
             raise ShapeError(f"a length of {kept}, of {most} steps")
         given[-count:] = [each[:kept] for each in given[-count:]]
-        made = [_tensor(each) for each in _scan_one(run, node, given, env)]
+        made = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
         states = len(inputs) - count
         results.append([*made[:states], *(_lengthened(each, most) for each in made[states:])])
     return [_stacked(list(each)) for each in zip(*results, strict=True)]
@@ -160,7 +170,7 @@ def _scan_inputs(node: Node, given: int) -> int:
 
 
 def _scan_one(
-    run: RunGraph, node: Node, inputs: list[Array], env: Mapping[str, Data]
+    run: RunGraph, node: Node, inputs: list[Array], env: Mapping[str, Data], budget: Budget
 ) -> list[Data]:
     body, count = _graph(node, "body"), _scan_inputs(node, len(inputs))
     states = len(inputs) - count
@@ -174,7 +184,7 @@ def _scan_one(
         made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
         state = made[:states]
         for collected, each in zip(rows, made[states:], strict=True):
-            collected.append(_tensor(each))
+            collected.append(_kept(each, budget))
     axes = _each(node, "scan_output_axes", len(rows))
     backwards = _each(node, "scan_output_directions", len(rows))
     if len(moved[0]):
@@ -218,7 +228,7 @@ def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
     return found
 
 
-def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
+def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     body = _graph(node, "body")
     inputs = [env[name] if name else None for name in node.inputs]
     first = inputs[0] if inputs else None
@@ -234,6 +244,7 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Da
         given = [each[number] if isinstance(each, list) else each for each in inputs]
         made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
         for collected, each in zip(results, made, strict=True):
+            budget.keep(0 if each is None or isinstance(each, list) else each.nbytes)
             collected.append(each)
     return list(results)
 

@@ -8,7 +8,7 @@ imports say which version of an operator a node means.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from walle_stream.engine.program import Array, DType
 
@@ -36,7 +36,16 @@ class OptionalType:
     element: "ValueType"
 
 
+TITLE_MAX: Final = 200
+"""Characters of a name that messages show."""
+
 type ValueType = TensorType | SequenceType | OptionalType | None
+
+
+def _shown(name: str) -> str:
+    # a name comes from a file: a message is one line of bounded length all the same
+    short = name if len(name) <= TITLE_MAX else f"{name[:TITLE_MAX]}..."
+    return short if short.isprintable() else ascii(short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ class Node:
         """What messages call it."""
         called = self.name or ", ".join(each for each in self.outputs if each)
         operator = f"{self.domain}.{self.operator}" if self.domain else self.operator
-        return f"node {called!r} ({operator}, opset {self.version})"
+        return f"node {_shown(called)!r} ({_shown(operator)}, opset {self.version})"
 
     def graphs(self) -> Iterator["Graph"]:
         """Give the graphs among its attributes."""

@@ -10,12 +10,14 @@ module, and a piece of it a session).
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from walle_stream.engine.control import run_control
 from walle_stream.engine.graph import Graph, Node
+from walle_stream.engine.limits import Budget, Limits, check_memory
 from walle_stream.engine.lowering.registry import Kind, Value, rules
 from walle_stream.engine.lowering.trace import Functions, Traced, needed_names, tensors_of, trace
 from walle_stream.engine.program import Array, Data, Program, Tensor
@@ -30,6 +32,11 @@ GRAPHS_MAX: Final = 1024
 
 class Plan(Protocol):
     """A program made ready for one backend. Thread-safe; blocks."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of one run, beside constants and what a kernel takes meanwhile."""
+        ...
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run it.
@@ -68,8 +75,9 @@ class Piece:
     """A lowered part of a graph, and what comes after it. Thread-safe; blocks."""
 
     def __init__(
-        self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str]
-    ) -> None:
+        self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str],
+        limits: Limits,
+    ) -> None:  # fmt: skip
         """Plan it.
 
         Args:
@@ -77,6 +85,7 @@ class Piece:
             known: Values that are given to it, by name.
             traced: What was lowered.
             wanted: Names that the graph gives.
+            limits: Of a run.
         """
         self._given_away = frozenset(wanted)
         self.inputs = [
@@ -94,14 +103,19 @@ class Piece:
         steps = traced.builder.steps
         program = Program([each for _, each in self.inputs], self.outputs, steps, traced.operators)
         self.plan = backend.plan(program) if self.outputs else None
+        if self.plan is not None:
+            check_memory(self.plan.nbytes, limits)
+        self.work = traced.builder.work
         self.next = Stage(tuple(traced.remaining)) if traced.remaining else None
 
-    def run(self, env: dict[str, Data]) -> None:
+    def run(self, env: dict[str, Data], budget: Budget) -> None:
         """Run it.
 
         Args:
             env: Values by name; what it makes is added.
+            budget: Of the run.
         """
+        budget.spend(self.work)
         if self.plan is not None:
             given: list[Array] = []
             for name in dict.fromkeys(name for name, _ in self.inputs):
@@ -144,7 +158,7 @@ class Stage:
 
     def piece(
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
-        functions: Functions, backend: Backend,
+        functions: Functions, backend: Backend, budget: Budget,
     ) -> Piece:  # fmt: skip
         """Find or make the piece for values.
 
@@ -154,6 +168,7 @@ class Stage:
             outputs: Names that the graph gives.
             functions: Of the model.
             backend: That plans.
+            budget: Of the run.
 
         Returns:
             The piece.
@@ -175,13 +190,13 @@ class Stage:
                     name: Tensor(data.shape, data.dtype, data, name)
                     for name, data in constants.items() if name in self.needed
                 }  # fmt: skip
-                traced = trace(self.nodes, {**fixed, **known}, functions, backend.compute)
+                traced = trace(self.nodes, {**fixed, **known}, functions, backend.compute, budget)
                 more = traced.asked & known.keys()
                 if not more - asked:
                     break
                 asked |= more
             self._asked[shapes] = asked
-            piece = Piece(backend, known, traced, outputs)
+            piece = Piece(backend, known, traced, outputs, budget.limits)
             self._pieces[shapes, values] = piece
             if len(self._pieces) > PLANS_MAX:
                 self._pieces.popitem(last=False)
@@ -191,33 +206,38 @@ class Stage:
 class GraphRunner:
     """Runs one graph, and keeps the plans of it."""
 
-    def __init__(self, graph: Graph, functions: Functions, backend: Backend) -> None:
+    def __init__(
+        self, graph: Graph, functions: Functions, backend: Backend, limits: Limits | None = None
+    ) -> None:
         """Take over.
 
         Args:
             graph: Of a model, or of a control node.
             functions: Of the model.
             backend: That plans and runs.
+            limits: Of each run.
         """
         self._graph = graph
+        self._limits = limits or Limits()
         self._functions = functions
         self._backend = backend
         self._first = Stage(graph.nodes)
         self._inner: OrderedDict[int, GraphRunner] = OrderedDict()
         self._lock = threading.Lock()
 
-    def _run_inner(self, graph: Graph, inputs: Mapping[str, Data]) -> list[Data]:
+    def _run_inner(self, graph: Graph, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
+        budget.iterate()
         # the runner holds its graph, whose id is therefore of no other one
         with self._lock:
             found = self._inner.get(id(graph))
             if found is None:
-                found = GraphRunner(graph, self._functions, self._backend)
+                found = GraphRunner(graph, self._functions, self._backend, self._limits)
                 self._inner[id(graph)] = found
                 if len(self._inner) > GRAPHS_MAX:
                     self._inner.popitem(last=False)
             else:
                 self._inner.move_to_end(id(graph))
-        return found.run(inputs)
+        return found._run(inputs, budget)  # the same class
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
         """Run it.
@@ -229,8 +249,18 @@ class GraphRunner:
             Its outputs, in order.
 
         Raises:
-            EngineError: It cannot be run; the message names the node.
+            EngineError: It cannot be run, or is too much; the message names the node.
         """
+        try:
+            # rules compute with attributes, which may be anything
+            with np.errstate(all="ignore"):
+                return self._run(inputs, Budget(self._limits))
+        except MemoryError as error:
+            raise EngineError(
+                f"graph {self._graph.name!r}: there is not enough memory: {error}"
+            ) from error
+
+    def _run(self, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
         env: dict[str, Data] = {**self._graph.constants, **inputs}
         constants = {
             name: data for name, data in self._graph.constants.items() if name not in inputs
@@ -238,25 +268,26 @@ class GraphRunner:
         outputs = set(self._graph.outputs)
         stage: Stage | None = self._first
         while stage is not None and stage.nodes:
-            piece = stage.piece(env, constants, outputs, self._functions, self._backend)
-            piece.run(env)
-            stage = self._run_control(piece.next, env, progress=piece.plan is not None)
+            piece = stage.piece(env, constants, outputs, self._functions, self._backend, budget)
+            piece.run(env, budget)
+            stage = self._run_control(piece.next, env, budget, progress=piece.plan is not None)
         missing = outputs - env.keys()
         if missing:
             raise EngineError(f"graph {self._graph.name!r}: nothing makes {sorted(missing)}")
         return [env[name] for name in self._graph.outputs]
 
     def _run_control(
-        self, stage: Stage | None, env: dict[str, Data], *, progress: bool
+        self, stage: Stage | None, env: dict[str, Data], budget: Budget, *, progress: bool
     ) -> Stage | None:
         if stage is None:
             return None
         left = []
+        run = partial(self._run_inner, budget=budget)
         for node in stage.nodes:
             rule = rules().get((node.domain, node.operator))
             is_control = rule is not None and rule.kind is Kind.CONTROL
             if is_control and needed_names(node) <= env.keys():
-                results = run_control(self._run_inner, node, env)
+                results = run_control(run, node, env, budget)
                 env.update(
                     (name, data) for name, data in zip(node.outputs, results, strict=False) if name
                 )

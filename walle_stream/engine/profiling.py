@@ -113,6 +113,9 @@ class _Watchable(Protocol):
 
     program: Program
 
+    @property
+    def nbytes(self) -> int: ...
+
     def run(
         self, inputs: Sequence[Array], watch: Callable[[Step, float], None] | None = None
     ) -> list[Array]: ...
@@ -158,6 +161,10 @@ class _WatchedPlan:
     def __init__(self, plan: _Watchable, watching: _Watching) -> None:
         self._plan = plan
         self._watching = watching
+
+    @property
+    def nbytes(self) -> int:
+        return self._plan.nbytes
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         watching = self._watching

@@ -31,6 +31,7 @@ MAX_ELEMENTS: Final = 1 << 31
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
 _BOOL_OR_INT: Final = frozenset({Operator.NOT, Operator.AND, Operator.OR, Operator.XOR})
+_NO_BOOL: Final = frozenset({Operator.NEG, Operator.SIGN, Operator.SUB})
 _FLOATING: Final = frozenset(
     {
         Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
@@ -154,9 +155,19 @@ def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:
         raise SpecError(f"{operator} takes {count} inputs, not {len(inputs)}")
 
 
+def _check_numbers(operator: Operator, dtype: DType) -> None:
+    # text is compared and chosen, and otherwise left to TEXT; complex numbers only move
+    if dtype.kind in "Oc":
+        kind = "text" if dtype.kind == "O" else dtype.name
+        raise DTypeError(f"{operator} takes numbers, not {kind}")
+    if dtype == BOOL and operator in _NO_BOOL:
+        raise DTypeError(f"{operator} takes numbers, not bool")
+
+
 def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     _count(operator, inputs, 1)
     dtype = inputs[0].dtype
+    _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
         raise DTypeError(f"{operator} takes floating numbers, not {dtype.name}")
     if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
@@ -170,6 +181,8 @@ def _cast(
 ) -> Made:  # fmt: skip
     _count(operator, inputs, 1)
     del saturate, mode
+    if inputs[0].dtype != dtype and "c" in {inputs[0].dtype.kind, dtype.kind}:
+        raise DTypeError(f"{inputs[0].dtype.name} cannot become {dtype.name}")
     return inputs[0].shape, dtype
 
 
@@ -192,6 +205,8 @@ def _same(operator: Operator, inputs: Sequence[Tensor]) -> tuple[Shape, DType]:
 def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     _count(operator, inputs, 2)
     shape, dtype = _same(operator, inputs)
+    if operator is not Operator.EQUAL:
+        _check_numbers(operator, dtype)
     if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
         raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
     return shape, BOOL if operator in COMPARISON else dtype
@@ -207,6 +222,7 @@ def _select(operator: Operator, inputs: Sequence[Tensor]) -> Made:
 
 def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Made:
     _count(operator, inputs, 1)
+    _check_numbers(operator, inputs[0].dtype)
     shape = [*inputs[0].shape]
     for axis in axes:
         if not 0 <= axis < len(shape):
@@ -226,6 +242,7 @@ def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = F
 def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     _count(operator, inputs, 2)
     left, right = inputs
+    _check_numbers(operator, left.dtype)
     if left.dtype != right.dtype:
         raise DTypeError(f"matmul of {left.dtype.name} and {right.dtype.name}")
     a, b = left.shape, right.shape

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
+from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.loading import read_model
 from walle_stream.engine.lowering.registry import Value
 from walle_stream.engine.lowering.trace import trace
@@ -19,6 +20,8 @@ from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
 from walle_stream.errors import EngineError, LoweringError, ShapeError
+
+_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Session:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
         env: dict[str, Data] = {**graph.constants, **given}
         with run_with(self.threads):
-            ready.piece.run(env)
+            ready.piece.run(env, Budget(_LIMITS))
         return owned({name: env[name] for name in graph.outputs}, given)
 
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
@@ -132,7 +135,9 @@ class Session:
             name: Tensor(data.shape, data.dtype, data, name)
             for name, data in graph.constants.items()
         }
-        traced = trace(graph.nodes, {**fixed, **known}, self.model.functions, self._backend.compute)
+        values = {**fixed, **known}
+        budget = Budget(_LIMITS)
+        traced = trace(graph.nodes, values, self.model.functions, self._backend.compute, budget)
         if traced.remaining:
             raise LoweringError(
                 f"{traced.remaining[0].title}: a session cannot run it: {traced.reason}:"
@@ -142,7 +147,8 @@ class Session:
         if missing is not None:
             raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
         outputs = {name: _described(traced.values[name]) for name in graph.outputs}
-        return _Ready(Piece(self._backend, known, traced, set(graph.outputs)), inputs, outputs)
+        piece = Piece(self._backend, known, traced, set(graph.outputs), _LIMITS)
+        return _Ready(piece, inputs, outputs)
 
 
 def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:

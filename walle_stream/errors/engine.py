@@ -1,8 +1,11 @@
 """Errors of the tensor engine."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from walle_stream.errors.base import WalleError
+
+_MESSAGE_MAX: Final = 1000
+"""Characters: names and attributes in a message come from a model, as long as it likes."""
 
 
 class EngineError(WalleError):
@@ -12,6 +15,17 @@ class EngineError(WalleError):
     """
 
     exit_code: ClassVar[int] = 15
+
+    def __init__(self, message: str = "") -> None:
+        """Keep the message.
+
+        Args:
+            message: Made one line of bounded length: its beginning and its end.
+        """
+        line = " ".join(message[: 2 * _MESSAGE_MAX].split()) if "\n" in message else message
+        if len(line) > _MESSAGE_MAX:
+            line = f"{line[: _MESSAGE_MAX // 2]} ... {line[-_MESSAGE_MAX // 2 + 5 :]}"
+        super().__init__(line)
 
 
 class DTypeError(EngineError, TypeError):

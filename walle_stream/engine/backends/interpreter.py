@@ -38,6 +38,12 @@ class InterpretedPlan:
         self.program = program
         self._kernels = kernels
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is made: nothing is given back before the end."""
+        made = (each for step in self.program.steps for each in step.outputs)
+        return sum(each.nbytes for each in made if each.has_shape and each.data is None)
+
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
         values: dict[Tensor, Array] = dict(zip(self.program.inputs, inputs, strict=True))

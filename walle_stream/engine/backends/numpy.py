@@ -48,6 +48,11 @@ class NumpyPlan:
         self._free: list[_Instance] = []
         self._lock = threading.Lock()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arena."""
+        return self.placement.arena_bytes
+
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
         with self._lock:
@@ -105,7 +110,7 @@ class _Instance:
                     start_ms = monotonic_ms()
                     call()
                     watch(self._steps[number], monotonic_ms() - start_ms)
-        except (IndexError, ValueError, MemoryError) as error:
+        except (IndexError, ValueError, TypeError, OverflowError, MemoryError) as error:
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
         outputs = [

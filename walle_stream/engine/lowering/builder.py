@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, whole
@@ -41,15 +42,21 @@ class ValueUnknown(Exception):  # noqa: N818  # a signal between lowering and th
 class Builder:
     """Collects the steps of one program. Not thread-safe; one a lowering."""
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute, limits: Limits | None = None) -> None:
         """Begin an empty program.
 
         Args:
             compute: Runs one step; of the reference backend.
+            limits: Of the program and of what is computed at once.
         """
         self._compute = compute
+        self._limits = limits or Limits()
+        self._folded_bytes = 0
+        self._emitted = 0
         self.steps: list[Step] = []
         self.origin = ""
+        self.work = 0
+        """Elements that the steps so far compute, those that were computed at once included."""
 
     # values
 
@@ -102,13 +109,26 @@ class Builder:
         shape, dtype = infer(operator, inputs, parameters)
         output = Tensor(shape, dtype)
         step = Step(operator, inputs, (output,), parameters, self.origin)
+        self._charge(step)
         if self._is_folded(step):
+            self._folded_bytes += output.nbytes if output.has_shape else 0
+            check_memory(self._folded_bytes, self._limits)
             output = self.constant(self._compute(step, [self.value(each) for each in inputs]))
             if shape is not None and output.shape != shape:
                 raise EngineError(f"{operator} made {output.shape}, not {shape}")
             return output
         self.steps.append(step)
         return output
+
+    def _charge(self, step: Step) -> None:
+        self._emitted += 1
+        if self._emitted > self._limits.steps:
+            raise EngineError(f"it needs more than {self._limits.steps} steps (Limits.steps)")
+        self.work += work_of(step)
+        if self.work > self._limits.work:
+            raise EngineError(
+                f"it computes more than {self._limits.work} elements in one run (Limits.work)"
+            )
 
     def _is_folded(self, step: Step) -> bool:
         if step.operator is Operator.RANDOM or any(each.data is None for each in step.inputs):

@@ -104,6 +104,8 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     if len(parts) == 1:
         return first
     shape = list(first.shape)
+    if any(each.rank != len(shape) for each in parts):
+        raise ShapeError(f"shapes {[list(each.shape) for each in parts]} differ in their axes")
     shape[axis] = sum(each.shape[axis] for each in parts)
     target = strides_of(shape)
     regions, offset = [], 0

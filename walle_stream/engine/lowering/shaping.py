@@ -1,10 +1,12 @@
 """Transforms of shape and place: the raster alone."""
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import LoweringError, ShapeError
@@ -14,22 +16,42 @@ _TEXT = np.dtype(object)
 
 @lowers("Identity", kind=Kind.TRANSFORM)
 def _identity(call: Call) -> Result:
+    if not call.inputs:
+        raise LoweringError("input 0 is missing")
     return call.inputs[0]
 
 
 @lowers("Constant", kind=Kind.TRANSFORM)
 def _constant(call: Call) -> Result:
-    for name, dtype in (
-        ("value", None), ("sparse_value", None), ("value_float", np.float32),
-        ("value_floats", np.float32), ("value_int", np.int64), ("value_ints", np.int64),
-    ):  # fmt: skip
+    builder = call.builder
+    for name in ("value", "sparse_value"):
         found = call.attribute(name)
         if found is not None:
-            return call.builder.constant(found, None if dtype is None else np.dtype(dtype))
-    if (text := call.attribute("value_string")) is not None:
-        return call.builder.constant(np.array(text.decode(), _TEXT))
-    if (texts := call.attribute("value_strings")) is not None:
-        return call.builder.constant(np.array([each.decode() for each in texts], _TEXT))
+            if not isinstance(found, np.ndarray):
+                raise LoweringError(f"attribute {name!r} must be a tensor")
+            return builder.constant(found)
+    if call.attribute("value_float") is not None:
+        return builder.constant(call.real("value_float"), np.dtype(np.float32))
+    if call.attribute("value_int") is not None:
+        return builder.constant(call.number("value_int"), np.dtype(np.int64))
+    if call.attribute("value_string") is not None:
+        return builder.constant(np.array(call.text("value_string"), _TEXT))
+    return builder.constant(*_listed(call))
+
+
+def _listed(call: Call) -> tuple[Any, Any]:
+    for name, dtype, kinds in (
+        ("value_ints", np.int64, int), ("value_floats", np.float32, (int, float)),
+        ("value_strings", _TEXT, bytes),
+    ):  # fmt: skip
+        found = call.attribute(name)
+        if found is None:
+            continue
+        if not isinstance(found, tuple) or not all(isinstance(each, kinds) for each in found):
+            raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
+        if dtype is not _TEXT:
+            return found, np.dtype(dtype)
+        return [each.decode("utf-8", "replace") for each in found], dtype
     raise LoweringError("a constant has no value")
 
 
@@ -113,7 +135,7 @@ def _transpose(call: Call) -> Result:
 @lowers("Expand", kind=Kind.TRANSFORM)
 def _expand(call: Call) -> Result:
     x = call.tensor(0)
-    return call.builder.broadcast(x, np.broadcast_shapes(x.shape, call.numbers(1) or ()))
+    return call.builder.broadcast(x, common_shape(x.shape, call.numbers(1) or ()))
 
 
 @lowers("Concat", kind=Kind.TRANSFORM)

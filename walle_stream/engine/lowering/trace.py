@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from walle_stream.engine.graph import Function, Node
+from walle_stream.engine.graph import Function, Graph, Node
+from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.lowering.builder import Builder, Compute, ShapeUnknown, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
 from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
@@ -39,7 +40,11 @@ class Traced:
 
 
 def trace(
-    nodes: Sequence[Node], known: Mapping[str, Value], functions: Functions, compute: Compute
+    nodes: Sequence[Node],
+    known: Mapping[str, Value],
+    functions: Functions,
+    compute: Compute,
+    budget: Budget | None = None,
 ) -> Traced:
     """Lower what can be.
 
@@ -48,19 +53,28 @@ def trace(
         known: Values by name.
         functions: Operators that the model defines.
         compute: See ``Builder``.
+        budget: Of the run that this is for.
 
     Returns:
         The program so far and what is left.
 
     Raises:
-        EngineError: A rule refuses its node, which the message names.
+        EngineError: A rule refuses its node, which the message names; or it is too much.
     """
-    traced = Traced(Builder(compute), dict(known))
+    budget = budget or Budget(Limits())
+    traced = Traced(Builder(compute, budget.limits), dict(known))
     late: set[str] = set()
     waiting = deque(nodes)
-    calls = 0
+    calls = count_nodes = 0
     while waiting:
         node = waiting.popleft()
+        budget.check_time()
+        count_nodes += 1
+        if count_nodes > budget.limits.nodes:
+            raise EngineError(
+                f"{node.title}: the graph has more than {budget.limits.nodes} nodes with the"
+                " functions that it calls (Limits.nodes)"
+            )
         called = functions.get((node.domain, node.operator, node.overload))
         if called is not None:
             calls += 1
@@ -72,9 +86,7 @@ def trace(
         chosen = _chosen_branch(node, traced)
         if chosen is not None:
             calls += 1
-            placed, constants = flattened_branch(
-                node, node.attributes[chosen], _prefix(node, calls)
-            )
+            placed, constants = flattened_branch(node, chosen, _prefix(node, calls))
             for name, data in constants.items():
                 traced.values[name] = traced.builder.constant(data, name=name)
             waiting.extendleft(reversed(placed))
@@ -159,13 +171,17 @@ def tensors_of(value: Value) -> list[Tensor]:
     return [] if value is None else [each for element in value for each in tensors_of(element)]
 
 
-def _chosen_branch(node: Node, traced: Traced) -> str | None:
+def _chosen_branch(node: Node, traced: Traced) -> Graph | None:
     if node.operator != "If" or node.domain:
         return None
     condition = traced.values.get(node.inputs[0]) if node.inputs else None
     if not isinstance(condition, Tensor) or condition.data is None or condition.size != 1:
         return None
-    return "then_branch" if condition.data.reshape(-1)[0] else "else_branch"
+    branch = node.attributes.get("then_branch" if condition.data.reshape(-1)[0] else "else_branch")
+    # one that is missing or gives too little is refused where control flow is run
+    if not isinstance(branch, Graph) or len(branch.outputs) < len(node.outputs):
+        return None
+    return branch
 
 
 def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:

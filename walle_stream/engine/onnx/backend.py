@@ -3,29 +3,32 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from onnx import ModelProto
 from onnx.backend.base import Backend, BackendRep
 
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model
+from walle_stream.engine.inputs import checked_inputs
+from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import import_model, parse_model
+from walle_stream.errors import EngineError
 
 
 class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
-    def __init__(self, model: Model, backend: EngineBackend) -> None:
+    def __init__(self, model: Model, backend: EngineBackend, limits: Limits | None = None) -> None:
         """Take over.
 
         Args:
             model: As imported.
             backend: That runs it.
+            limits: Of each run.
         """
         self._model = model
-        self._runner = GraphRunner(model.graph, model.functions, backend)
+        self._runner = GraphRunner(model.graph, model.functions, backend, limits)
 
     def run(self, inputs: Any, **_kwargs: Any) -> tuple[Any, ...]:
         """Run it.
@@ -35,30 +38,19 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
 
         Returns:
             Its outputs, in order.
+
+        Raises:
+            EngineError: It cannot be run, or not with these inputs.
         """
         given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         graph = self._model.graph
         names = [name for name in graph.inputs if name not in graph.constants]
         if len(given) > len(names):
             names = list(graph.inputs)
-        return tuple(self._runner.run({n: normal(x) for n, x in zip(names, given, strict=False)}))
-
-
-def normal(value: Any) -> Any:
-    """Take over a value of a caller.
-
-    Args:
-        value: An array, a number, a list of them, or None.
-
-    Returns:
-        Arrays; strings have the dtype ``object``.
-    """
-    if isinstance(value, list):
-        return [normal(each) for each in value]
-    if value is None:
-        return None
-    array = np.asarray(value)
-    return array.astype(object) if array.dtype.kind in "SU" else array
+        if len(given) > len(names):
+            raise EngineError(f"{len(given)} inputs are given, of {len(names)} at most")
+        named = dict(zip(names, given, strict=False))
+        return tuple(self._runner.run(checked_inputs(graph, named)))
 
 
 class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
@@ -86,14 +78,15 @@ def run_model(model: ModelProto, inputs: Sequence[Any], device: str = "CPU") -> 
     return prepare(model, device).run(inputs)
 
 
-def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
+def prepare_with(model: bytes, backend: EngineBackend, limits: Limits | None = None) -> EngineRep:
     """Make a model ready for one of the engine's backends.
 
     Args:
         model: Of a ``ModelProto``.
         backend: Any.
+        limits: Of each run.
 
     Returns:
         The model.
     """
-    return EngineRep(parse_model(model), backend)
+    return EngineRep(parse_model(model), backend, limits)
