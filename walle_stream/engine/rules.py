@@ -155,9 +155,17 @@ def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:
         raise SpecError(f"{operator} takes {count} inputs, not {len(inputs)}")
 
 
+_COMPLEX: Final = frozenset(
+    {
+        Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.NEG, Operator.SUM,
+        Operator.PROD, Operator.MATMUL, Operator.EQUAL, Operator.SELECT,
+    }
+)  # fmt: skip
+
+
 def _check_numbers(operator: Operator, dtype: DType) -> None:
-    # text is compared and chosen, and otherwise left to TEXT; complex numbers only move
-    if dtype.kind in "Oc":
+    # text is compared and chosen, and otherwise left to TEXT; complex numbers have no order
+    if dtype.kind == "O" or (dtype.kind == "c" and operator not in _COMPLEX):
         kind = "text" if dtype.kind == "O" else dtype.name
         raise DTypeError(f"{operator} takes numbers, not {kind}")
     if dtype == BOOL and operator in _NO_BOOL:

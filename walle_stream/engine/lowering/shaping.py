@@ -27,7 +27,7 @@ def _constant(call: Call) -> Result:
     for name in ("value", "sparse_value"):
         found = call.attribute(name)
         if found is not None:
-            if not isinstance(found, np.ndarray):
+            if not isinstance(found, (np.ndarray, np.generic)):
                 raise LoweringError(f"attribute {name!r} must be a tensor")
             return builder.constant(found)
     if call.attribute("value_float") is not None:
