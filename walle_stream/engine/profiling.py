@@ -159,6 +159,11 @@ class _WatchedPlan:
         self._plan = plan
         self._watching = watching
 
+    @property
+    def nbytes(self) -> int:
+        """Of the plan's memory, where it says so."""
+        return int(getattr(self._plan, "nbytes", 0))
+
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         watching = self._watching
         met: dict[Step, float] = {}
