@@ -1,6 +1,7 @@
 """Sessions: a model lowered and planned once, for one set of shapes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +64,8 @@ class Session:
         self.backend = backend
         self.threads = checked_threads(threads)
         self._backend = backend_named(backend)
-        self._ready = self._planned(shapes or {})
+        with _guarded(self.model.graph):
+            self._ready = self._planned(shapes or {})
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
@@ -84,7 +86,8 @@ class Session:
         Args:
             shapes: As for the constructor.
         """
-        self._ready = self._planned(shapes)
+        with _guarded(self.model.graph):
+            self._ready = self._planned(shapes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run it.
@@ -113,7 +116,7 @@ class Session:
         if extra is not None:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
         env: dict[str, Data] = {**graph.constants, **given}
-        with run_with(self.threads):
+        with run_with(self.threads), _guarded(graph):
             ready.piece.run(env, Budget(_LIMITS))
         return owned({name: env[name] for name in graph.outputs}, given)
 
@@ -147,8 +150,19 @@ class Session:
         if missing is not None:
             raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
         outputs = {name: _described(traced.values[name]) for name in graph.outputs}
-        piece = Piece(self._backend, known, traced, set(graph.outputs), _LIMITS)
-        return _Ready(piece, inputs, outputs)
+        return _Ready(
+            Piece(self._backend, known, traced, set(graph.outputs), _LIMITS), inputs, outputs
+        )
+
+
+@contextmanager
+def _guarded(graph: Graph) -> Iterator[None]:
+    try:
+        # rules compute with attributes, which may be anything
+        with np.errstate(all="ignore"):
+            yield
+    except MemoryError as error:
+        raise EngineError(f"graph {graph.name!r}: there is not enough memory: {error}") from error
 
 
 def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:

@@ -116,7 +116,7 @@ def test_a_file_is_loaded(dense_file):
 
 
 def test_a_file_that_is_none_is_one_line(tmp_path, dense_file):
-    with pytest.raises(ModelError, match=r"away\.onnx.*No such file"):
+    with pytest.raises(ModelError, match=r"away\.onnx'?: No such file"):
         load(tmp_path / "away.onnx")
     cut = tmp_path / "cut.onnx"
     cut.write_bytes(dense_file.read_bytes()[:50])

@@ -92,3 +92,14 @@ def test_inputs_that_are_no_tensors_are_refused():
 def test_a_file_is_loaded(dense_file):
     session = Session(dense_file, {"x": (1, 3)})
     assert session.run({"x": np.ones((1, 3), np.float32)})["y"].tolist() == [[6, 9]]
+
+
+def test_too_little_memory_is_one_line(monkeypatch, dense):
+    session = Session(dense, {"x": (4, 3)})
+
+    def run(*_given):
+        raise MemoryError("Unable to allocate")
+
+    monkeypatch.setattr(session._ready.piece, "run", run)
+    with pytest.raises(EngineError, match="graph 'dense': there is not enough memory"):
+        session.run({"x": np.ones((4, 3), np.float32)})
