@@ -4,6 +4,8 @@ from typing import Final
 
 import onnx
 
+from walle_stream.engine.lowering.registry import Kind, rules
+
 LIGHT_NETS: Final = frozenset(
     {
         "Add", "AveragePool", "BatchNormalization", "Concat", "ConstantOfShape", "Conv",
@@ -30,6 +32,9 @@ PAPER_MODELS: Final = frozenset(
 )  # fmt: skip
 """Operators of the models that Walle is measured with, as exporters write them."""
 
+LOWERED: Final = frozenset({Kind.TRANSFORM, Kind.COMPOSITE})
+"""Kinds of operators that no backend knows of: rasters and atomics take their place."""
+
 
 def subsets_of(kind: str, name: str, model: bytes) -> list[str]:
     """Say which counts a case is part of.
@@ -52,4 +57,13 @@ def subsets_of(kind: str, name: str, model: bytes) -> list[str]:
     }
     if "_expanded" not in name and operators <= LIGHT_NETS | PAPER_MODELS:
         found.append("paper")
+    kinds = {_kind(node) for node in proto.graph.node}
+    if kinds and kinds <= LOWERED:
+        found.append("toy")
     return found
+
+
+def _kind(node: onnx.NodeProto) -> Kind | None:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    rule = rules().get((domain, node.op_type))
+    return None if rule is None else rule.kind
