@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -58,21 +58,20 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
 
     Args:
         path: Of the cases, see ``testing.onnx.cases``.
-        backend: Name of the engine's backend.
+        backend: Name of a backend of the engine, or toy.
         words: Parts of names; none: all cases.
 
     Returns:
         What passed.
     """
-    from walle_stream.engine.backends import backend_named  # noqa: PLC0415  # after the finder
-    from walle_stream.engine.onnx.backend import prepare_with  # noqa: PLC0415  # same
+    from walle_stream.engine.onnx.backend import prepare_with  # noqa: PLC0415  # after the finder
     from walle_stream.errors import WalleError  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.cases import read_cases  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.comparison import difference  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.subsets import subsets_of  # noqa: PLC0415  # same
 
     tally = Tally()
-    chosen = backend_named(backend)
+    chosen = _backend(backend)
     start = time.perf_counter()
     for case in read_cases(path):
         if words and not any(each in case.name for each in words):
@@ -95,6 +94,16 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
     return tally
 
 
+def _backend(name: str) -> Any:
+    if name == TOY:
+        from walle_stream.testing.toy.backend import ToyBackend  # noqa: PLC0415  # after the finder
+
+        return ToyBackend()
+    from walle_stream.engine.backends import backend_named  # noqa: PLC0415  # same
+
+    return backend_named(name)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -106,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     parser.add_argument("words", nargs="*", help="run cases whose names contain one of these")
-    parser.add_argument("--backend", default="numpy", help="reference, numpy or cupy")
+    parser.add_argument("--backend", default="numpy", help="reference, numpy, cupy or toy")
     parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     parser.add_argument("--failed", action="store_true", help="say why each failed")
@@ -125,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"  {name}: {reason}")  # noqa: T201  # a command
     if given.json:
         given.json.write_text(json.dumps(_report(tally, given.backend), indent=1) + "\n")
-    return 0 if given.words or is_met(tally) else 1
+    return 0 if given.words or is_met(tally, given.backend) else 1
 
 
 BARS: Final = {
@@ -134,30 +143,49 @@ BARS: Final = {
 }  # fmt: skip
 """By subset: how many of how many cases pass at least."""
 
+TOY: Final = "toy"
+TOY_BARS: Final = {"toy": (897, 944)}
+"""Of the toy backend, which is too slow for the models of the others: 95 % of what moves and
+composes."""
 
-def is_met(tally: Tally) -> bool:
+
+def bars_of(backend: str) -> Mapping[str, tuple[int, int]]:
+    """Give what a backend must pass.
+
+    Args:
+        backend: Name of it.
+
+    Returns:
+        By subset: how many of how many cases at least.
+    """
+    return TOY_BARS if backend == TOY else BARS
+
+
+def is_met(tally: Tally, backend: str) -> bool:
     """Whether every bar is met.
 
     Args:
         tally: Of all cases.
+        backend: Name of what ran them.
 
     Returns:
         True where all subsets are as large as they were, and as many pass.
     """
     return all(
         tally.total[subset] == total and tally.passed[subset] >= least
-        for subset, (least, total) in BARS.items()
+        for subset, (least, total) in bars_of(backend).items()
     )
 
 
 def _report(tally: Tally, backend: str) -> dict[str, Any]:
+    bars = bars_of(backend)
     return {
         "format": 1,
         "backend": backend,
         "versions": {each: version(each) for each in ("onnx", "numpy", "walle-stream")},
         "python": sys.version.split()[0],
         "subsets": {
-            each: {"passed": tally.passed[each], "total": total, "bar": BARS.get(each, (0,))[0]}
+            each: {"passed": tally.passed[each], "total": total, "bar": bars.get(each, (0,))[0]}
             for each, total in tally.total.items()
         },
         "failed": tally.failed,

@@ -4,6 +4,8 @@ from typing import Final
 
 import onnx
 
+from walle_stream.engine.lowering.registry import Kind, rules
+
 LIGHT_NETS: Final = frozenset(
     {
         "Add", "AveragePool", "BatchNormalization", "Concat", "ConstantOfShape", "Conv",
@@ -71,6 +73,9 @@ CORE_TYPES: Final = frozenset(
 )  # fmt: skip
 """Element types that engines of models have."""
 
+LOWERED: Final = frozenset({Kind.TRANSFORM, Kind.COMPOSITE})
+"""Kinds of operators that no backend knows of: rasters and atomics take their place."""
+
 
 def subsets_of(kind: str, name: str, model: bytes) -> list[str]:
     """Say which counts a case is part of.
@@ -95,6 +100,9 @@ def subsets_of(kind: str, name: str, model: bytes) -> list[str]:
         found.append("paper")
     if operators <= MNN_OPERATORS and _types_of(proto.graph) <= CORE_TYPES:
         found.append("core")
+    kinds = {_kind(node) for node in proto.graph.node}
+    if kinds and kinds <= LOWERED:
+        found.append("toy")
     return found
 
 
@@ -105,3 +113,9 @@ def _types_of(graph: onnx.GraphProto) -> set[int | None]:
         is_tensor = value.type.WhichOneof("value") == "tensor_type"
         found.add(value.type.tensor_type.elem_type if is_tensor else None)
     return found
+
+
+def _kind(node: onnx.NodeProto) -> Kind | None:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    rule = rules().get((domain, node.op_type))
+    return None if rule is None else rule.kind
