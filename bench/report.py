@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
 from growth_parts.tables import tables as growth_tables
@@ -226,6 +227,17 @@ def conformance_lines(result: dict) -> list[str]:
     return [*lines, "", *(_row(each) for each in (head, ["---"] * len(head), *rows))]
 
 
+def engine_lines(result: dict) -> list[str]:
+    """Return the tables of the engines."""
+    return _section(
+        "Engines: named architectures with random weights",
+        f"One thread each, rounds: {result['settings']['rounds']}; numpy "
+        f"{result['versions']['numpy']}, instructions "
+        f"{', '.join(result['machine']['instructions'])}. {_where(result)}.{_trial(result)}",
+        engine_tables(result),
+    )
+
+
 def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") -> list[str]:
     lines = [f"## {title}", "", about, ""]
     if picture:
@@ -271,6 +283,7 @@ RENDERERS = {
     "peers-kafka.json": peers_kafka_lines,
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
+    "engine.json": engine_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
     "conformance.json": conformance_lines,

@@ -175,21 +175,41 @@ def _clip(
         if high < 0 or low >= size:
             return True
         moving = [axis for axis in axes if axis.digits[digit] and axis.size > 1]
-        axis = min(moving, key=lambda each: each.size)
-        if len(moving) == 1:
-            step = axis.digits[digit]
-            first, last = max(0, -(low // step)), min(axis.size - 1, (size - 1 - low) // step)
-            if first > last:
-                return True
-            return _clip(*_kept(axes, axis, first, last, places, write), radix, boxes)
-        if len(boxes) + axis.size > PIECES_MAX:
+        spans = {
+            id(axis): _spans(axis.digits[digit], axis.size, low, high, size) for axis in moving
+        }
+        axis = min(moving, key=lambda each: len(spans[id(each)]))
+        if len(boxes) + len(spans[id(axis)]) > PIECES_MAX:
             return False
         return all(
-            _clip(*_kept(axes, axis, value, value, places, write), radix, boxes)
-            for value in range(axis.size)
+            _clip(*_kept(axes, axis, first, last, places, write), radix, boxes)
+            for first, last in spans[id(axis)]
         )
     boxes.append((axes, places, write))
     return len(boxes) <= PIECES_MAX
+
+
+def _spans(step: int, count: int, low: int, high: int, size: int) -> list[tuple[int, int]]:
+    """Give the coordinates of an axis at which a digit may stay below its size.
+
+    Args:
+        step: Of the digit.
+        count: Of the axis.
+        low: Least digit of the box.
+        high: Greatest digit.
+        size: Of the digit.
+
+    Returns:
+        First and last of each span: one where all other axes stay as well, and each
+        coordinate alone where some do.
+    """
+    rest = high - low - step * (count - 1)
+    first, last = max(0, -((low + rest) // step)), min(count - 1, (size - 1 - low) // step)
+    inner = max(first, -(low // step)), min(last, (size - 1 - low - rest) // step)
+    if inner[0] > inner[1]:
+        return [(each, each) for each in range(first, last + 1)]
+    before = [(each, each) for each in range(first, inner[0])]
+    return [*before, inner, *((each, each) for each in range(inner[1] + 1, last + 1))]
 
 
 def _kept(

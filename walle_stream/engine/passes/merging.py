@@ -5,12 +5,14 @@ the tensor between is dropped when nobody else reads it. Horizontally two steps
 that do the same are done once.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.composition import PIECES_MAX, compose_all
+from walle_stream.engine.passes.strided import view_of
 from walle_stream.engine.passes.users import makers, without_dead
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, simplified
@@ -28,12 +30,12 @@ def merge_vertically(program: Program) -> Program:
     Returns:
         The same program with fewer tensors between.
     """
-    made = makers(program.steps)
+    made, seen = makers(program.steps), _seen_in_place(program)
     steps: list[Step] = []
     for step in program.steps:
         merged = step
         while merged.operator is Operator.RASTER:
-            better = _merged(merged, made)
+            better = _merged(merged, made, seen)
             if better is None:
                 break
             merged = better
@@ -43,7 +45,16 @@ def merge_vertically(program: Program) -> Program:
     return without_dead(program.replaced(steps))
 
 
-def _merged(step: Step, made: Mapping[Tensor, Step]) -> Step | None:
+def _seen_in_place(program: Program) -> Mapping[Tensor, int]:
+    """Count the elements of each tensor that rasters read which could be views of it."""
+    counts: dict[Tensor, int] = defaultdict(int)
+    for step in program.steps:
+        if view_of(step) is not None:
+            counts[step.inputs[0]] += step.output.size
+    return counts
+
+
+def _merged(step: Step, made: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
     for number, tensor in enumerate(step.inputs):
         inner = made.get(tensor)
         if inner is None or inner.operator is not Operator.RASTER:
@@ -51,8 +62,12 @@ def _merged(step: Step, made: Mapping[Tensor, Step]) -> Step | None:
         if all(region.input != number for region in step.regions):
             continue  # a raster of nothing names an input for its dtype alone
         merged = _through(step, number, inner)
-        if merged is not None:
-            return merged
+        if merged is None:
+            continue
+        is_copied = view_of(step) is not None and view_of(merged) is None
+        if is_copied and seen[tensor] > tensor.size:
+            continue  # the taps of a window: one border is moved once, and each of them is a view
+        return merged
     return None
 
 

@@ -93,6 +93,12 @@ class ToyPlan:
             if each not in kept:
                 self._done[number].append(each)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is made, as arrays would take them."""
+        made = (each for step in self._program.steps for each in step.outputs)
+        return sum(each.nbytes for each in made if each.has_shape and each.data is None)
+
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run it; see ``engine.module.Plan``."""
         values = dict(self._constants)
