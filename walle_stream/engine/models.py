@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model, ValueType
 from walle_stream.engine.inputs import checked_inputs
+from walle_stream.engine.limits import Limits
 from walle_stream.engine.loading import read_model, read_model_bytes
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.session import Session, owned
@@ -30,7 +31,14 @@ class Module:
     other runs that need a plan of the same part of the graph wait.
     """
 
-    def __init__(self, model: Model, *, backend: str = "numpy", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        backend: str = "numpy",
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         """Take over.
 
         Args:
@@ -39,11 +47,15 @@ class Module:
             threads: Of products of matrices in a run; None leaves numpy's own
                 number. It is the whole process's while the run lasts, see
                 ``engine.threads``.
+            limits: Of each run; None: as wide as the machine allows.
         """
         self.model = model
         self.backend = backend
         self.threads = checked_threads(threads)
-        self._runner = GraphRunner(model.graph, model.functions, backend_named(backend))
+        self.limits = limits or Limits()
+        self._runner = GraphRunner(
+            model.graph, model.functions, backend_named(backend), self.limits
+        )
 
     @property
     def inputs(self) -> Mapping[str, ValueType]:
@@ -98,7 +110,13 @@ class Module:
         Returns:
             The session.
         """
-        return Session(self.model, shapes, backend=self.backend, threads=self.threads)
+        return Session(
+            self.model,
+            shapes,
+            backend=self.backend,
+            threads=self.threads,
+            limits=self.limits,
+        )
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
         """Time the steps of the model. Blocks for as many runs and one.
@@ -117,13 +135,20 @@ class Module:
             return profile_model(self.model, given, backend_named(self.backend), repeats)
 
 
-def load(path: str | Path, *, backend: str = "numpy", threads: int | None = None) -> Module:
+def load(
+    path: str | Path,
+    *,
+    backend: str = "numpy",
+    threads: int | None = None,
+    limits: Limits | None = None,
+) -> Module:
     """Read an ONNX model. Blocks; any thread may call it.
 
     Args:
         path: Of the file; tensors beside it are read from its folder alone.
         backend: See ``Module``.
         threads: See ``Module``.
+        limits: See ``Module``.
 
     Returns:
         The model; nothing of it is lowered before it is run.
@@ -133,7 +158,7 @@ def load(path: str | Path, *, backend: str = "numpy", threads: int | None = None
         EngineError: The extra ``onnx`` is not installed, or there is no such backend
             or number of threads.
     """
-    return Module(read_model(path), backend=backend, threads=threads)
+    return Module(read_model(path), backend=backend, threads=threads, limits=limits)
 
 
 def load_bytes(
@@ -141,6 +166,7 @@ def load_bytes(
     *,
     backend: str = "numpy",
     threads: int | None = None,
+    limits: Limits | None = None,
     folder: Path | None = None,
 ) -> Module:
     """Read an ONNX model from bytes; see ``load``.
@@ -149,6 +175,7 @@ def load_bytes(
         data: Of the file.
         backend: See ``Module``.
         threads: See ``Module``.
+        limits: See ``Module``.
         folder: Where tensors outside of the file are; None: it may have none.
 
     Returns:
@@ -158,4 +185,4 @@ def load_bytes(
         ModelError: As ``load``.
         EngineError: As ``load``.
     """
-    return Module(read_model_bytes(data, folder), backend=backend, threads=threads)
+    return Module(read_model_bytes(data, folder), backend=backend, threads=threads, limits=limits)

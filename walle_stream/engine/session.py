@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
 from walle_stream.errors import EngineError, LoweringError, ShapeError
-
-_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,7 @@ class Session:
         *,
         backend: str = "numpy",
         threads: int | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Lower and plan.
 
@@ -59,7 +58,9 @@ class Session:
                 says in numbers.
             backend: See ``Module``.
             threads: See ``Module``.
+            limits: See ``Module``.
         """
+        self._limits = limits or Limits()
         self.model = model if isinstance(model, Model) else read_model(model)
         self.backend = backend
         self.threads = checked_threads(threads)
@@ -117,7 +118,7 @@ class Session:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
         env: dict[str, Data] = {**graph.constants, **given}
         with run_with(self.threads), _guarded(graph):
-            ready.piece.run(env, Budget(_LIMITS))
+            ready.piece.run(env, Budget(self._limits))
         return owned({name: env[name] for name in graph.outputs}, given)
 
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
@@ -138,9 +139,13 @@ class Session:
             name: Tensor(data.shape, data.dtype, data, name)
             for name, data in graph.constants.items()
         }
-        values = {**fixed, **known}
-        budget = Budget(_LIMITS)
-        traced = trace(graph.nodes, values, self.model.functions, self._backend.compute, budget)
+        traced = trace(
+            graph.nodes,
+            {**fixed, **known},
+            self.model.functions,
+            self._backend.compute,
+            Budget(self._limits),
+        )
         if traced.remaining:
             raise LoweringError(
                 f"{traced.remaining[0].title}: a session cannot run it: {traced.reason}:"
@@ -151,7 +156,7 @@ class Session:
             raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
         outputs = {name: _described(traced.values[name]) for name in graph.outputs}
         return _Ready(
-            Piece(self._backend, known, traced, set(graph.outputs), _LIMITS), inputs, outputs
+            Piece(self._backend, known, traced, set(graph.outputs), self._limits), inputs, outputs
         )
 
 
