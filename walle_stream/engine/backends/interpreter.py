@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.program import Array, Program, Step, Tensor
 
@@ -41,6 +43,8 @@ class InterpretedPlan:
         for step in self._program.steps:
             given = [each.data if each.data is not None else values[each] for each in step.inputs]
             values.update(zip(step.outputs, self._kernels(step, given), strict=True))
+        # the caller's own, also where an output is an input or stands twice
         return [
-            each.data if each.data is not None else values[each] for each in self._program.outputs
+            np.array(each.data if each.data is not None else values[each])
+            for each in self._program.outputs
         ]
