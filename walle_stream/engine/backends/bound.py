@@ -22,7 +22,7 @@ type Run = Callable[[], object]
 _UFUNCS: Final[Mapping[Operator, str]] = {
     Operator.ABS: "abs", Operator.NEG: "negative", Operator.SIGN: "sign",
     Operator.NOT: "invert", Operator.CEIL: "ceil", Operator.FLOOR: "floor",
-    Operator.ROUND: "rint", Operator.SQRT: "sqrt", Operator.EXP: "exp", Operator.LOG: "log",
+    Operator.SQRT: "sqrt", Operator.EXP: "exp", Operator.LOG: "log",
     Operator.SIN: "sin", Operator.COS: "cos", Operator.TAN: "tan", Operator.ASIN: "arcsin",
     Operator.ACOS: "arccos", Operator.ATAN: "arctan", Operator.SINH: "sinh",
     Operator.COSH: "cosh", Operator.TANH: "tanh", Operator.ASINH: "arcsinh",
@@ -218,6 +218,14 @@ def _erf(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Ru
     return lambda: erf_into(x, output)
 
 
+def _round(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
+    del step
+    if narrow or output.dtype.kind != "f":
+        return None
+    (x,) = inputs
+    return lambda: np.rint(x, out=output)
+
+
 def _take(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
     del narrow
     data, indices = inputs
@@ -242,5 +250,6 @@ _BINDERS: Final[Mapping[Operator, Callable[[Step, Sequence[Array], Array, bool],
     Operator.SELECT: _select,
     Operator.CAST: _cast,
     Operator.ERF: _erf,
+    Operator.ROUND: _round,
     Operator.TAKE: _take,
 }

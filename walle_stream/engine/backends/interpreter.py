@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.program import Array, Program, Step, Tensor
@@ -53,6 +55,8 @@ class InterpretedPlan:
             values.update(zip(step.outputs, self._kernels(step, given), strict=True))
             if watch is not None:
                 watch(step, monotonic_ms() - start_ms)
+        # the caller's own, also where an output is an input or stands twice
         return [
-            each.data if each.data is not None else values[each] for each in self.program.outputs
+            np.array(each.data if each.data is not None else values[each])
+            for each in self.program.outputs
         ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.program import Array, DType
+from walle_stream.engine.rules import is_integer
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -41,7 +42,20 @@ def power(x: Array, y: Array) -> Array:
     raised = np.power(x, np.maximum(y, 0))
     odd = (y % 2).astype(bool)
     inverse = np.where(x == 1, 1, np.where((x + 1 == 0) & (y < 0), np.where(odd, -1, 1), 0))
-    return np.where(y < 0, inverse, raised)
+    # both of one dtype: int64 and uint64 would meet in float64
+    return np.where(y < 0, inverse.astype(x.dtype), raised)
+
+
+def nearest(x: Array) -> Array:
+    """Round to whole numbers, halves to even.
+
+    Args:
+        x: Floats, or whole numbers, which stay; numpy would make floats of them.
+
+    Returns:
+        Of its dtype.
+    """
+    return x.copy() if is_integer(x.dtype) else np.rint(x)
 
 
 def erf(x: Array) -> Array:
@@ -104,6 +118,9 @@ def argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
         int64 positions.
     """
     (x,) = inputs
+    if x.dtype.isbuiltin != 1:
+        # the order of ml_dtypes stops at a nan
+        x = x.astype(np.float32)
     if not parameters.get("descending"):
         return np.argsort(x, axis=-1, kind="stable")
     # equals stay in their order: sort the mirror image, and mirror what comes

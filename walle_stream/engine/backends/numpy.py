@@ -114,11 +114,18 @@ class _Instance:
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
         outputs = [
-            self._loose[tensor] if view is None else view.copy()
+            self._loose_output(tensor) if view is None else view.copy()
             for tensor, view in zip(self._program.outputs, self._outputs, strict=True)
         ]
         self._loose.clear()
         return outputs
+
+    def _loose_output(self, tensor: Tensor) -> Array:
+        found = self._loose.get(tensor)
+        if found is None:
+            assert tensor.data is not None, tensor  # noqa: S101
+            found = tensor.data
+        return found.copy()
 
     def _view(self, tensor: Tensor) -> Array:
         seen = self._elision.seen[tensor]

@@ -20,6 +20,7 @@ from walle_stream.engine.backends.kernels import (
     highest,
     lowest,
     matmul,
+    nearest,
     power,
 )
 from walle_stream.engine.backends.text import compute_text
@@ -59,13 +60,11 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
             if step.operator is Operator.TEXT:
                 return compute_text(inputs, step.parameters)
             made = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
+            made = made.astype(step.output.dtype, copy=False)
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
         shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
         reason = str(error) or type(error).__name__
         raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
-    output = step.output
-    if made.dtype != output.dtype:
-        made = made.astype(output.dtype)
     return [made]
 
 
@@ -187,7 +186,7 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.NOT: _of(np.invert),
     Operator.CEIL: _of(np.ceil),
     Operator.FLOOR: _of(np.floor),
-    Operator.ROUND: _of(np.rint),
+    Operator.ROUND: _of(nearest),
     Operator.SQRT: _of(np.sqrt),
     Operator.EXP: _of(np.exp),
     Operator.LOG: _of(np.log),

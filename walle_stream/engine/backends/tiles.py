@@ -76,8 +76,8 @@ def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
                 memory = slots[over].view(np.uint8).reshape(-1)
             else:
                 fit = next((each for each in free if each.nbytes >= nbytes), None)
-                if fit is not None:
-                    free.remove(fit)
+                # by identity: arrays compare element by element
+                free = [each for each in free if each is not fit]
                 memory = np.empty(nbytes, np.uint8) if fit is None else fit
             slots[output] = memory[:nbytes].view(output.dtype)
         free += [slots[root].view(np.uint8) for root in dying]

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from math import frexp, isfinite, isinf, isnan, nan
+from math import copysign, frexp, isfinite, isinf, isnan, nan
 from typing import Any, Final
 
 import numpy as np
 
 from walle_stream.engine.program import DType
 from walle_stream.engine.rules import BOOL, is_floating, is_integer
-from walle_stream.testing.toy.elements import Elements, Value, as_float, fitted, read, written
+from walle_stream.testing.toy.elements import Elements, Value, fitted, read, written
 
 _TEXT: Final = np.dtype(object)
 _DOUBLE: Final = np.dtype(np.float64)
+_SINGLE: Final = np.dtype(np.float32)
 _GREATEST: Final = {
     "float8_e4m3fn": 448.0,
     "float8_e4m3fnuz": 240.0,
@@ -25,6 +26,7 @@ _DIGITS_MAX: Final = 17
 """That a float64 needs to be told from its neighbours."""
 
 _EXPONENT_MAX: Final = 127
+_KEPT_BITS: Final = 52
 
 
 def cast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
@@ -52,13 +54,23 @@ def cast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
         return Value(x.shape, dtype, fitted(map(_whole, given), dtype))
     if dtype == _DOUBLE:
         return Value(x.shape, dtype, [float(each) for each in given])
-    exact = [each if isinstance(each, float) else as_float(int(each)) for each in given]
+    exact = [each if isinstance(each, float) else _as_float(int(each)) for each in given]
     return Value(x.shape, dtype, _narrowed(exact, **parameters))
 
 
 def bitcast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
     """Read bits as another dtype; see ``Operator.BITCAST``."""
     return read(written(inputs[0]).view(parameters["dtype"]))
+
+
+def _as_float(number: int) -> float:
+    # one that rounds to a narrower float as the number does: what is lost stays as an odd bit
+    lost = abs(number).bit_length() - _KEPT_BITS
+    if lost < 2:  # noqa: PLR2004  # 53 bits are exact
+        return float(number)
+    high = abs(number) >> lost
+    exact = high << lost == abs(number)
+    return copysign(float((high if exact else high | 1) << lost), number)
 
 
 def _whole(number: Any) -> int:
@@ -100,17 +112,20 @@ def _text_of(element: Any, dtype: DType) -> str:
         return "NaN"
     if isinf(element):
         return "INF" if element > 0 else "-INF"
-    for digits in range(_DIGITS_MAX):
-        text = f"{element:.{digits}e}"
-        # the fewest digits that no other element of the dtype has
-        if fitted([float(text)], _written_as(dtype)) == [element]:
-            break
-    plain = f"{Decimal(text):f}"
+    plain = f"{_shortest(element, dtype if dtype.isbuiltin == 1 else _SINGLE):f}"
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-def _written_as(dtype: DType) -> DType:
-    return dtype if dtype.isbuiltin == 1 else np.dtype(np.float32)
+def _shortest(element: float, dtype: DType) -> Decimal:
+    """Give the fewest digits that no other element of the dtype has."""
+    for digits in range(_DIGITS_MAX):
+        near = Decimal(f"{element:.{digits}e}")
+        unit = Decimal((0, (1,), int(near.as_tuple().exponent)))
+        # below a power of two elements lie closer: what is near may be one of them
+        for each in (near, near + unit, near - unit):
+            if fitted([float(each)], dtype) == [element]:
+                return each
+    return Decimal(element)
 
 
 def _parsed(text: str, dtype: DType) -> Any:

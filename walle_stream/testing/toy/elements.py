@@ -22,8 +22,6 @@ from walle_stream.engine.rules import BOOL, is_floating, is_integer
 type Elements = list[Any]
 
 _TEXT: Final = np.dtype(object)
-_DOUBLE_BITS: Final = 53
-_KEPT_BITS: Final = 52
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +113,6 @@ def range_of(dtype: DType) -> tuple[Any, Any]:
         return -float("inf"), float("inf")
     bits, is_signed = bits_of(dtype)
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
-
-
-def as_float(number: int) -> float:
-    """Make a float of a whole number that rounds to a narrower one as the number does.
-
-    Args:
-        number: Of any size that a float reaches.
-
-    Returns:
-        The number, or where it has more bits than a float, one beside it: what is lost
-        stays as an odd bit.
-    """
-    lost = abs(number).bit_length() - _KEPT_BITS
-    if lost < 2:  # noqa: PLR2004  # 53 bits are exact
-        return float(number)
-    high = abs(number) >> lost
-    exact = high << lost == abs(number)
-    return copysign(float((high if exact else high | 1) << lost), number)
 
 
 @cache
