@@ -188,8 +188,11 @@ def _p_relu(call: Call) -> Result:
     if call.version < 7 and slope.rank == 1 and slope.size > 1 and x.rank > 1:  # noqa: PLR2004
         # one slope a channel: before opset 7 nothing was spread
         slope = builder.reshape(slope, (slope.size, *(1,) * (x.rank - 2)))
-    slope = builder.broadcast(slope, x.shape)
-    return builder.select(builder.less(x, 0), builder.mul(x, slope), x)
+    is_flatter = slope.data is not None and bool(((slope.data > 0) & (slope.data <= 1)).all())
+    scaled = builder.mul(x, builder.broadcast(slope, x.shape))
+    if is_flatter:
+        return builder.maximum(x, scaled)
+    return builder.select(builder.less(x, 0), scaled, x)
 
 
 @lowers("Selu")

@@ -28,10 +28,15 @@ from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
-PATCHES_MAX: Final = 1 << 25
-"""Elements of patches that are gathered at once; more places are done slab by slab."""
+PATCHES_MAX: Final = 1 << 20
+"""Elements of patches that are gathered at once, so that the product finds them in cache; more
+places are done slab by slab."""
 
 _SLABS_MAX: Final = 1 << 12
+_SLABS_WANTED: Final = 1 << 9
+"""Slabs beyond which they rather grow."""
+
+_SLAB_MAX: Final = 1 << 25
 _DEPTHWISE_TAPS_MAX: Final = 64
 
 
@@ -170,7 +175,9 @@ def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, grou
         ``(N, *output, O)``.
     """
     places, depth = (x.shape[0], *window.output), matrix.shape[-1]
-    slabs = list(_slabs(places, window.taps * x.shape[-1]))
+    # each place once is the input as it lies
+    least = PATCHES_MAX if window.taps > 1 or max(window.strides, default=1) > 1 else _SLAB_MAX
+    slabs = list(_slabs(places, window.taps * x.shape[-1], least))
     parts = [
         builder.matmul(patches(builder, x, window, starts, sizes, group), matrix)
         for starts, sizes in slabs
@@ -194,12 +201,15 @@ def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, grou
     return builder.raster(parts, shape, regions)
 
 
-def _slabs(places: Shape, each: int) -> Iterator[tuple[Shape, Shape]]:
+def _slabs(places: Shape, each: int, least: int) -> Iterator[tuple[Shape, Shape]]:
     # as many of the last axes as fit whole, a part of the one before, the others one by one
-    left = max(1, PATCHES_MAX // max(each, 1))
+    most = min(max(least, prod(places) * each // _SLABS_WANTED), _SLAB_MAX)
+    left = max(1, most // max(each, 1))
     steps = list(places)
     for axis in reversed(range(len(places))):
         steps[axis] = max(1, min(places[axis], left))
+        # equal ones: the last is not a sliver
+        steps[axis] = -(-places[axis] // -(-places[axis] // steps[axis])) if places[axis] else 1
         left //= steps[axis]
         if steps[axis] < places[axis]:
             left = 1

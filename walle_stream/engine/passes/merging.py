@@ -72,7 +72,7 @@ def _merged(step: Step, made: Mapping[Tensor, Step], seen: Mapping[Tensor, int])
 
 
 def _through(step: Step, number: int, inner: Step) -> Step | None:
-    if inner.parameters.get("accumulate") or not _is_worth(step, number, inner):
+    if inner.parameters.get("accumulate"):
         return None
     inner_fill, fill = inner.parameters.get("fill"), step.parameters.get("fill")
     is_covered = inner_fill is None
@@ -80,6 +80,7 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
         if step.parameters.get("accumulate") or fill not in {None, inner_fill}:
             return None
         fill = inner_fill
+    is_worth = _is_worth(step, number, inner)
     regions: list[Region] = []
     inputs = list(step.inputs)
     places = []
@@ -92,7 +93,7 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
             regions.append(region)
             continue
         found = compose_all(region, inner.regions, is_covered=is_covered)
-        if found is None:
+        if found is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in found)):
             return None
         regions += [
             Region(each.size, each.source, each.destination, places[each.input]) for each in found

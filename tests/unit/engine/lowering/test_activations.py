@@ -113,6 +113,15 @@ def test_p_relu_of_whole_numbers_is_exact(run_node):
     assert run_node("PRelu", [x, slope])[0].tolist() == [-15, 2**62 + 1]
 
 
+@pytest.mark.parametrize("slope", [[0.1, 1.0], [0.0, 0.5], [0.5, 2.0], [-0.5, 0.5]])
+def test_p_relu_of_any_slope_bends_below_zero_alone(run_node, slope):
+    x = np.array([[-2, 3], [np.inf, -0.5], [np.nan, np.inf]], np.float32)
+    slopes = np.array(slope, np.float32)
+    (made,) = run_node("PRelu", [x, slopes])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(made, np.where(x < 0, x * slopes, x))
+
+
 def test_p_relu_does_not_grow(run_node):
     with pytest.raises(ShapeError):
         run_node("PRelu", [np.ones(3, np.float32), np.ones((2, 3), np.float32)])
