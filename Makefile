@@ -64,8 +64,12 @@ chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances 
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
+.PHONY: conformance
+conformance: setup ## ONNX's cases, counted by backend of the tensor engine
+	@$(PY) -W ignore -m walle_stream.testing.onnx.report --json bench/results/conformance.json $(ARGS)
+
 .PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
-    bench-ipv bench-report
+    bench-ipv bench-engine bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
@@ -85,6 +89,8 @@ bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pyt
 	@if [ -x $(OTHER)/bin/python ]; then $(OTHER)/bin/python bench/vm.py $(ARGS); fi
 bench-ipv: setup ## features at the device and in the cloud over one broker: latency, bytes, errors
 	@$(PY) bench/ipv.py $(ARGS)
+bench-engine: setup ## models on the tensor engine, onnxruntime and MNN (installed in .venv-peers), one thread each
+	@$(PY) bench/engine.py $(ARGS)
 bench-report: setup ## tables from bench/results
 	@$(PY) bench/report.py $(ARGS)
 

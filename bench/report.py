@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
 from growth_parts.tables import tables as growth_tables
@@ -21,6 +22,7 @@ from vm_parts.plot import figure
 from vm_parts.tables import Table, tables
 
 from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
+from walle_stream.testing.onnx.report import table as conformance_table
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BAR = 44
@@ -214,6 +216,28 @@ def ipv_lines(result: dict) -> list[str]:
     )
 
 
+def conformance_lines(result: dict) -> list[str]:
+    """Return the table of ONNX's cases by backend of the tensor engine."""
+    head, *rows = conformance_table(result)
+    lines = ["## Conformance of the tensor engine to ONNX", ""]
+    lines.append(
+        f"Cases of onnx {result['versions']['onnx']} that pass, Python {result['python']}; "
+        "nothing is left out of the counts."
+    )
+    return [*lines, "", *(_row(each) for each in (head, ["---"] * len(head), *rows))]
+
+
+def engine_lines(result: dict) -> list[str]:
+    """Return the tables of the engines."""
+    return _section(
+        "Engines: named architectures with random weights",
+        f"One thread each, rounds: {result['settings']['rounds']}; numpy "
+        f"{result['versions']['numpy']}, instructions "
+        f"{', '.join(result['machine']['instructions'])}. {_where(result)}.{_trial(result)}",
+        engine_tables(result),
+    )
+
+
 def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") -> list[str]:
     lines = [f"## {title}", "", about, ""]
     if picture:
@@ -259,8 +283,10 @@ RENDERERS = {
     "peers-kafka.json": peers_kafka_lines,
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
+    "engine.json": engine_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
+    "conformance.json": conformance_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,
 }

@@ -26,7 +26,9 @@ LEAVES = [cls for cls in ALL if not cls.__subclasses__()]
 
 def tree(cls, indent=""):
     """Draw the classes as the module's docstring does: leaves first, then by place."""
-    children = [child for child in cls.__subclasses__() if child.__module__ == errors.__name__]
+    children = [
+        child for child in cls.__subclasses__() if child.__module__.startswith(errors.__name__)
+    ]
     children.sort(key=lambda child: bool(child.__subclasses__()))
     for child in children:
         is_last = child is children[-1]
@@ -55,7 +57,7 @@ def made():
     """Names of everything that is called anywhere outside of the tree's own file."""
     names = set()
     for path in files():
-        if path.name != "errors.py":
+        if path.parent.name != "errors":
             for node in ast.walk(ast.parse(path.read_text())):
                 match node:
                     case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
@@ -109,14 +111,14 @@ def test_every_error_is_raised_somewhere(cls, made):
 def test_exit_codes_are_those_of_the_table(cls):
     main = importlib.import_module("walle_stream.cli.__main__")
     assert f" {cls.exit_code} " in main.__doc__.replace("\n", " ")
-    assert 1 <= cls.exit_code <= 14
+    assert 1 <= cls.exit_code <= 15
     assert isinstance(cls.is_retryable, bool)
 
 
 def test_no_error_that_leaves_the_framework_is_outside_of_the_tree():
     found = set()
     for path in files():
-        if path.name != "errors.py" and "guest" not in path.parts:
+        if path.parent.name != "errors" and "guest" not in path.parts:
             nodes = ast.walk(ast.parse(path.read_text()))
             found |= {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     # of the mapping language: caught by the connector, which turns them into its own

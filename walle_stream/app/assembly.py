@@ -48,11 +48,17 @@ class _LazyEvaluator:
 
     def __init__(self, models: Mapping[str, Callable[..., Any]]) -> None:
         self._models = models
+        self._evaluator: Any = None
 
     def evaluate(self, graph: Graph) -> list[Constant]:
-        from walle_stream.engine.minimal import MinimalEvaluator  # noqa: PLC0415 - see above
+        if self._evaluator is None:
+            from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
+            from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
 
-        return MinimalEvaluator(self._models).evaluate(graph)
+            # two that come first at the same time make two: either will do
+            self._evaluator = EngineEvaluator(NumpyBackend(), self._models)
+        found: list[Constant] = self._evaluator.evaluate(graph)
+        return found
 
 
 class Assembly:

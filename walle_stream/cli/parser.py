@@ -48,6 +48,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     _add_state(commands)
     _add_status(commands)
     _add_task(commands)
+    _add_engine(commands)
     if command not in commands.choices:
         points = entry_points(group=COMMANDS_GROUP)
         for point in points.select(name=command) or points:
@@ -231,6 +232,40 @@ def _add_task(commands: Any) -> None:
         verb.add_argument("--json", action="store_true", help="one JSON object on one line")
 
 
+def _add_engine(commands: Any) -> None:
+    engine = commands.add_parser("engine", help="the tensor engine: run and profile ONNX models")
+    verbs = engine.add_subparsers(title="verbs", metavar="VERB", required=True)
+    profile = verbs.add_parser("profile", help="time by operator and node, and what merging saves")
+    profile.add_argument(
+        *("--repeats", "-n"), type=_positive, default=10, metavar="N", help="timed runs (10)"
+    )
+    profile.add_argument("--nodes", type=_not_negative, default=10, help="show so many nodes (10)")
+    profile.add_argument("--svg", type=Path, metavar="FILE", help="draw where the time goes")
+    profile.set_defaults(run=_later("engine", "profile"))
+    run = verbs.add_parser("run", help="run a model once, arrays from and into numpy's files")
+    run.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="NAME.npy each")
+    run.set_defaults(run=_later("engine", "run"))
+    for verb, value, text in (
+        (profile, "SHAPE", "its shape, such as 1,3,224,224, or a file: NAME=FILE.npy"),
+        (run, "FILE.npy", "an array"),
+    ):
+        verb.add_argument("model", metavar="MODEL", help="an ONNX file")
+        verb.add_argument(
+            "--input",
+            type=_named,
+            action="append",
+            default=[],
+            metavar=f"NAME={value}",
+            help=f"{text}; once an input",
+        )
+        verb.add_argument("--backend", default="numpy", help="numpy (default) or reference")
+        verb.add_argument("--threads", type=_positive, metavar="N", help="of products of matrices")
+    operators = verbs.add_parser("operators", help="every operator by kind, and the work saved")
+    operators.set_defaults(run=_later("engine", "operators"))
+    for verb in (profile, run, operators):
+        verb.add_argument("--json", action="store_true", help="one JSON object on one line")
+
+
 def _add_definitions(commands: Any) -> None:
     validate = commands.add_parser("validate", help="check a pipeline, a task file or a package")
     validate.add_argument("file", metavar="FILE")
@@ -258,6 +293,13 @@ def _later(module: str, function: str) -> Any:
         return int(getattr(import_module(f"walle_stream.cli.{module}"), function)(options))
 
     return run
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _positive(text: str) -> int:

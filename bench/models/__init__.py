@@ -1,0 +1,1 @@
+"""Architectures that engines are measured with, as ONNX models with random weights."""

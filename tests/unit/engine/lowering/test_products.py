@@ -1,0 +1,89 @@
+"""Products beyond ONNX's own cases: vectors, batches, whole numbers, nothing, old opsets."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+
+def _random(*shape):
+    return np.random.default_rng(11).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((3,), (3,)), ((3,), (3, 2)), ((4, 3), (3,)), ((5, 4, 3), (3,)), ((3,), (5, 3, 2)),
+        ((5, 4, 3), (3, 2)), ((2, 5, 4, 3), (1, 1, 3, 2)), ((2, 1, 4, 3), (5, 3, 2)),
+        ((4, 3), (5, 3, 2)), ((4, 0), (0, 2)), ((0, 4, 3), (3, 2)), ((4, 3), (1, 3, 2)),
+        ((1, 4, 3), (2, 1, 3, 5)),
+    ],
+)  # fmt: skip
+def test_products_are_those_of_numpy(run_node, left, right):
+    x, y = _random(*left), _random(*right)
+    (made,) = run_node("MatMul", [x, y])
+    wanted = np.matmul(x, y)
+    assert made.shape == wanted.shape
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_products_of_whole_numbers_are_exact(run_node):
+    x = np.array([[2**40, 1]])
+    np.testing.assert_array_equal(run_node("MatMul", [x, x.T])[0], x @ x.T)
+
+
+def test_narrow_products_add_up_in_float32(run_node):
+    x = np.ones((1, 4096), ml_dtypes.bfloat16)
+    assert run_node("MatMul", [x, x.T])[0] == 4096
+
+
+def test_gemm_scales_and_adds(run_node):
+    x, y, bias = _random(3, 2), _random(4, 3), _random(4)
+    (made,) = run_node("Gemm", [x, y, bias], alpha=0.5, beta=-2.0, transA=1, transB=1)
+    np.testing.assert_allclose(made, 0.5 * x.T @ y.T - 2 * bias, rtol=1e-5, atol=1e-6)
+    (made,) = run_node("Gemm", [x, y, bias], version=6, broadcast=1, transA=1, transB=1)
+    np.testing.assert_allclose(made, x.T @ y.T + bias, rtol=1e-5, atol=1e-6)
+    whole = np.array([[1, 2], [3, 4]], np.int32)
+    (made,) = run_node("Gemm", [whole, whole, whole], alpha=0.5, beta=3.0)
+    np.testing.assert_array_equal(made, (whole @ whole * 0.5).astype(np.int32) + 3 * whole)
+
+
+def test_gemm_of_known_weights_is_a_product_and_a_sum(count_steps):
+    assert count_steps("Gemm", [_random(2, 3), _random(4, 3), _random(4)], (1, 2), transB=1) == 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 6, 17])
+def test_determinants(run_node, size):
+    x = np.random.default_rng(size).standard_normal((2, 3, size, size))
+    (made,) = run_node("Det", [x])
+    np.testing.assert_allclose(made, np.linalg.det(x), rtol=1e-9)
+
+
+def test_determinants_that_need_another_row_or_are_zero(run_node):
+    x = np.array([[[0, 2], [3, 4]], [[1, 2], [2, 4]], [[0, 0], [0, 5]]], np.float32)
+    np.testing.assert_array_equal(run_node("Det", [x])[0], [-6, 0, 0])
+    assert run_node("Det", [np.zeros((0, 2, 2), np.float16)])[0].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "error", "words"),
+    [
+        ("MatMul", [(), (3,)], ShapeError, "of a scalar"),
+        ("MatMul", [(2, 3), (2, 3)], ShapeError, "matmul of shapes"),
+        ("MatMul", [(2, 1, 3), (3, 3, 1)], ShapeError, "do not fit"),
+        ("Gemm", [(2, 3, 1), (3, 1)], ShapeError, "is no matrix"),
+        ("Gemm", [(2, 3), (3, 1), (3, 1)], ShapeError, "does not spread"),
+        ("Det", [(3,)], ShapeError, "square"),
+        ("Det", [(2, 3)], ShapeError, "square"),
+        ("Det", [(1, 2000, 2000)], LoweringError, "2000 rows"),
+    ],
+)
+def test_bad_input_is_named(run_node, operator, shapes, error, words):
+    with pytest.raises(error, match=words):
+        run_node(operator, [np.ones(shape, np.float32) for shape in shapes])
+
+
+def test_two_dtypes_are_refused(run_node):
+    with pytest.raises(DTypeError, match="float32 and float64"):
+        run_node("MatMul", [np.ones((1, 1), np.float32), np.ones((1, 1))])

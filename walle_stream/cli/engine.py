@@ -1,0 +1,126 @@
+"""Sub-commands of the tensor engine: profile, operators, run."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from walle_stream.cli.engine_inputs import given_inputs, made_inputs
+from walle_stream.cli.engine_tables import (
+    count_table,
+    kernel_table,
+    node_table,
+    operator_table,
+    stage_table,
+)
+from walle_stream.cli.render import ResultConsole
+from walle_stream.engine import load
+
+_FORMATS: Final = frozenset({"b", "i", "u", "f", "c"})
+"""Kinds of dtype that a file of numpy keeps by itself."""
+
+
+def profile(options: argparse.Namespace) -> int:
+    """Time a model by operator and node; say what the passes saved."""
+    from walle_stream.engine.flame import flame_svg  # noqa: PLC0415  # seldom
+
+    module = load(options.model, backend=options.backend, threads=options.threads)
+    inputs, notes = made_inputs(module, dict(options.input))
+    found = module.profile(inputs, options.repeats)
+    if options.svg is not None:
+        options.svg.write_text(flame_svg(found), encoding="utf-8")
+    if options.json:
+        print(msgspec.json.encode({**found.to_builtins(), "notes": notes}).decode())
+        return 0
+    console = ResultConsole(highlight=False)
+    for note in notes:
+        console.print(note, style="dim", markup=False)
+    console.print(operator_table(found))
+    console.print(kernel_table(found))
+    console.print(node_table(found, options.nodes))
+    console.print(stage_table(found))
+    if options.svg is not None:
+        console.print(f"drawn: {options.svg}", markup=False)
+    return 0
+
+
+def operators(options: argparse.Namespace) -> int:
+    """Print how many operators there are of each kind, what that saves, and their names."""
+    # imported where used: the rules are a hundred modules
+    from walle_stream.engine.counts import (  # noqa: PLC0415
+        PAPER_BACKENDS,
+        operator_counts,
+        operator_rows,
+    )
+
+    counts, rows = operator_counts(), operator_rows()
+    if options.json:
+        work = {
+            "backends": PAPER_BACKENDS,
+            "before": counts.before(PAPER_BACKENDS),
+            "after": counts.after(PAPER_BACKENDS),
+            "saved": counts.saved(PAPER_BACKENDS),
+        }
+        print(msgspec.json.encode({"counts": counts, "work": work, "operators": rows}).decode())
+        return 0
+    console = ResultConsole(highlight=False)
+    console.print(count_table(counts, rows))
+    for kind in dict.fromkeys(each.kind for each in sorted(rows, key=lambda each: each.kind)):
+        names = [f"{each.domain}.{each.name}" if each.domain else each.name
+                 for each in rows if each.kind == kind]  # fmt: skip
+        console.print(f"[bold]{kind}[/] ({len(names)}): {', '.join(names)}\n")
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a model once, on arrays of files, into arrays of files."""
+    module = load(options.model, backend=options.backend, threads=options.threads)
+    made = module.run(given_inputs(dict(options.input)))
+    options.out.mkdir(parents=True, exist_ok=True)
+    facts: list[dict[str, Any]] = []
+    for name, array in _flat(made):
+        stored = _storable(array)
+        path = _free_path(options.out, name, {each["file"] for each in facts})
+        np.save(path, stored, allow_pickle=False)
+        facts.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape),
+                      "file": str(path)})  # fmt: skip
+    if options.json:
+        print(msgspec.json.encode({"outputs": facts}).decode())
+        return 0
+    for each in facts:
+        print(f"{each['name']}: {each['dtype']} {each['shape']} in {each['file']}")
+    return 0
+
+
+def _flat(made: dict[str, Any]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in made.items():
+        if isinstance(value, list):
+            found += _flat({f"{name}.{number}": each for number, each in enumerate(value)})
+        elif value is not None:
+            found.append((name, value))
+    return found
+
+
+def _storable(array: Any) -> Any:
+    """Give what a file of numpy keeps: text of one width, narrow floats as float32."""
+    if array.dtype.kind == "O":
+        return array.astype(str)
+    if array.dtype.isbuiltin == 1 and array.dtype.kind in _FORMATS:
+        return array
+    whole = array.dtype.name.startswith(("int", "uint"))
+    return array.astype(np.int8 if whole else np.float32)
+
+
+def _free_path(folder: Path, name: str, taken: set[str]) -> Path:
+    # names are the model's: nothing of them leads out of the folder
+    stem = re.sub(r"[^\w.-]", "_", name)[:100].lstrip(".") or "output"
+    path = folder / f"{stem}.npy"
+    number = 1
+    while str(path) in taken:
+        number += 1
+        path = folder / f"{stem}-{number}.npy"
+    return path

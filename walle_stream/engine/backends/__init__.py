@@ -1,0 +1,31 @@
+"""Backends: the kernels of the atomic operators and a raster, each."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from walle_stream.errors import EngineError
+
+_BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
+    "reference": ("walle_stream.engine.backends.interpreter", "Interpreter"),
+    "numpy": ("walle_stream.engine.backends.numpy", "NumpyBackend"),
+}
+
+
+def backend_named(name: str) -> Any:
+    """Make a backend.
+
+    Args:
+        name: reference or numpy.
+
+    Returns:
+        It; see ``engine.module.Backend``.
+
+    Raises:
+        EngineError: There is none of that name.
+    """
+    found = _BACKENDS.get(name)
+    if found is None:
+        raise EngineError(f"there is no backend {name!r}: choose one of {', '.join(_BACKENDS)}")
+    make: Callable[[], Any] = getattr(import_module(found[0]), found[1])
+    return make()

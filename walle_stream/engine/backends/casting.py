@@ -1,0 +1,146 @@
+"""Conversions between dtypes, the same for every backend that computes with numpy.
+
+ONNX Cast: a float that does not fit becomes infinite, or with ``saturate`` the
+greatest of the float8 family; whole numbers wrap; text is parsed. Every result is
+rounded once, from the value itself.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.program import Array, DType
+
+_TEXT: Final = np.dtype(object)
+_BOOL: Final = np.dtype(np.bool_)
+_MASK: Final = (1 << 64) - 1
+_GREATEST: Final = {
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
+}
+_EXPONENTS: Final = "float8_e8m0fnu"
+"""Powers of two from ``2 ** -127`` to ``2 ** 127``, and nan: no zero, no sign."""
+
+_BIAS: Final = 127
+_LAST: Final = 254
+_NAN: Final = 255
+
+
+def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Array:
+    """Convert each element.
+
+    Args:
+        x: Any dtype.
+        dtype: Of the output.
+        saturate: Whether a float8 takes its greatest for what is beyond it.
+        mode: How float8e8m0 rounds: up, down or nearest.
+
+    Returns:
+        The output.
+    """
+    if x.dtype == dtype:
+        return x.copy()
+    if dtype == _TEXT:
+        return _written(x)
+    given = _parsed(x, dtype) if x.dtype == _TEXT else _widened(x)
+    if dtype == _BOOL:
+        return np.asarray(given != given.dtype.type(0))
+    if dtype.isbuiltin == 1:
+        return given.astype(dtype)
+    return _to_narrow(given, dtype, saturate, mode)
+
+
+def _to_narrow(given: Array, dtype: DType, saturate: bool, mode: str) -> Array:
+    if dtype.name.startswith(("int", "uint")):
+        return given.astype(np.int64).astype(dtype)
+    if dtype.name == _EXPONENTS:
+        return _rounded_exponents(given, saturate, mode).view(dtype)
+    narrow = _narrowed(given)
+    if saturate and dtype.name in _GREATEST:
+        greatest = np.float32(_GREATEST[dtype.name])
+        narrow = np.clip(narrow, -greatest, greatest)
+    return narrow.astype(dtype)
+
+
+def _widened(x: Array) -> Array:
+    # numpy converts its own dtypes to all; those of ml_dtypes not to each other
+    if x.dtype.isbuiltin == 1:
+        return x
+    if x.dtype.name.startswith("int"):
+        return x.astype(np.int8)
+    return x.astype(np.uint8 if x.dtype.name.startswith("uint") else np.float32)
+
+
+def _narrowed(x: Array) -> Array:
+    # float32 that rounds to a narrower float as ``x`` itself does: what is lost stays as an odd bit
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:  # noqa: PLR2004  # bytes of an int64
+        low = x.dtype.type(0x7FF)
+        large = (x >= 1 << 53) if x.dtype.kind == "u" else np.abs(x) >= 1 << 53
+        sticky = (x & ~low) | ((x & low) != 0).astype(x.dtype) * x.dtype.type(0x800)
+        x = np.where(large, sticky, x)
+    if x.dtype.kind in "iu" and x.dtype.itemsize > 2:  # noqa: PLR2004  # exact in float32
+        x = x.astype(np.float64)
+    if x.dtype != np.float64:
+        return x.astype(np.float32)
+    near = x.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.int32) - (np.abs(back) > np.abs(x)).astype(np.int32)
+    return (bits | (back != x)).view(np.float32)
+
+
+def _rounded_exponents(x: Array, saturate: bool, mode: str) -> Array:
+    wide = x.astype(np.float64)
+    fraction, exponent = np.frexp(wide)
+    code = exponent.astype(np.int64) - 1 + _BIAS
+    if mode == "up":
+        code += fraction > 0.5  # noqa: PLR2004  # frexp: from a half, which is a power of two
+    elif mode == "nearest":
+        code += fraction >= 0.75  # noqa: PLR2004  # frexp: in the middle of two powers, and above
+    infinite, nothing = np.isinf(wide), wide == 0
+    if saturate:
+        code = np.where(infinite, _LAST, np.where(nothing, 0, np.clip(code, 0, _LAST)))
+    else:
+        code = np.where(infinite | nothing | (code < 0) | (code > _LAST), _NAN, code)
+    return np.where(np.isnan(wide) | (wide < 0), _NAN, code).astype(np.uint8)
+
+
+def _written(x: Array) -> Array:
+    if x.dtype.kind == "b" or x.dtype.kind in "iu" or x.dtype.name.startswith(("int", "uint")):
+        flat: list[str] = [str(int(each)) for each in x.reshape(-1)]
+    else:
+        flat = [_written_float(each) for each in _widened(x).reshape(-1)]
+    made = np.empty(len(flat), _TEXT)
+    made[:] = flat
+    return made.reshape(x.shape)
+
+
+def _written_float(x: Any) -> str:
+    if np.isnan(x):
+        return "NaN"
+    if np.isinf(x):
+        return "INF" if x > 0 else "-INF"
+    return np.format_float_positional(x, unique=True, trim="-")
+
+
+def _parsed(x: Array, dtype: DType) -> Array:
+    flat = x.reshape(-1)
+    if dtype.kind in "iu" or dtype.name.startswith(("int", "uint")):
+        whole = [_parsed_whole(each) & _MASK for each in flat]
+        return np.array(whole, np.uint64).astype(np.int64).reshape(x.shape)
+    if dtype == _BOOL:
+        return np.array([_parsed_truth(each) for each in flat], np.float64).reshape(x.shape)
+    return np.array([float(each) for each in flat], np.float64).reshape(x.shape)
+
+
+def _parsed_whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
+
+
+def _parsed_truth(text: str) -> float:
+    known = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
+    return float(text) if known is None else known

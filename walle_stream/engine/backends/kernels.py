@@ -1,0 +1,147 @@
+"""Kernels that numpy has not, or not with the meaning that the operators have."""
+
+from collections.abc import Mapping, Sequence
+from math import erf as erf_of_one
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.program import Array, DType
+from walle_stream.engine.rules import is_integer
+
+
+def divide(x: Array, y: Array) -> Array:
+    """Divide; whole numbers towards zero, by zero they give zero.
+
+    Args:
+        x: Dividend.
+        y: Divisor, of its dtype.
+
+    Returns:
+        Of their dtype.
+    """
+    if x.dtype.kind not in "iub":
+        return np.divide(x, y)
+    floor = np.floor_divide(x, y)
+    away = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
+    return floor + away.astype(x.dtype)
+
+
+def power(x: Array, y: Array) -> Array:
+    """Raise; a negative exponent of whole numbers gives 1, -1 or 0, where numpy refuses it.
+
+    Args:
+        x: Base.
+        y: Exponent, of its dtype.
+
+    Returns:
+        Of their dtype.
+    """
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    raised = np.power(x, np.maximum(y, 0))
+    odd = (y % 2).astype(bool)
+    inverse = np.where(x == 1, 1, np.where((x + 1 == 0) & (y < 0), np.where(odd, -1, 1), 0))
+    # both of one dtype: int64 and uint64 would meet in float64
+    return np.where(y < 0, inverse.astype(x.dtype), raised)
+
+
+def nearest(x: Array) -> Array:
+    """Round to whole numbers, halves to even.
+
+    Args:
+        x: Floats, or whole numbers, which stay; numpy would make floats of them.
+
+    Returns:
+        Of its dtype.
+    """
+    return x.copy() if is_integer(x.dtype) else np.rint(x)
+
+
+def erf(x: Array) -> Array:
+    """Give the error function, the C library's of each element: slow and right.
+
+    Args:
+        x: Floating.
+
+    Returns:
+        Of its dtype.
+    """
+    flat = [erf_of_one(each) for each in x.astype(np.float64).reshape(-1).tolist()]
+    return np.array(flat, np.float64).reshape(x.shape).astype(x.dtype)
+
+
+def matmul(x: Array, y: Array) -> Array:
+    """Multiply matrices; narrow floats are added up in float32.
+
+    Args:
+        x: ``(..., M, K)``.
+        y: ``(..., K, N)``.
+
+    Returns:
+        ``(..., M, N)`` of their dtype.
+    """
+    if x.dtype.kind in "iub" or x.dtype.itemsize >= 4:  # noqa: PLR2004  # float32
+        return np.matmul(x, y)
+    return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+
+
+def lowest(dtype: DType) -> Any:
+    """Give the least element of a dtype.
+
+    Args:
+        dtype: Of numbers or bool.
+
+    Returns:
+        A scalar; minus infinity for floats.
+    """
+    if dtype.kind == "b":
+        return False
+    return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
+
+
+def highest(dtype: DType) -> Any:
+    """Give the greatest element of a dtype; see ``lowest``."""
+    if dtype.kind == "b":
+        return True
+    return np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.inf)
+
+
+def argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    """Sort along the last axis, equals in their order.
+
+    Args:
+        inputs: One array.
+        parameters: ``descending`` or not.
+
+    Returns:
+        int64 positions.
+    """
+    (x,) = inputs
+    if x.dtype.isbuiltin != 1:
+        # the order of ml_dtypes stops at a nan
+        x = x.astype(np.float32)
+    if not parameters.get("descending"):
+        return np.argsort(x, axis=-1, kind="stable")
+    # equals stay in their order: sort the mirror image, and mirror what comes
+    mirrored = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return x.shape[-1] - 1 - mirrored
+
+
+def check_indices(indices: Array, size: int) -> Array:
+    """Refuse an index that is out of range.
+
+    Args:
+        indices: Whole numbers.
+        size: Of the axis.
+
+    Returns:
+        The indices.
+
+    Raises:
+        IndexError: One is below 0 or not below ``size``.
+    """
+    wrong = (indices < 0) | (indices >= size)
+    if wrong.any():
+        raise IndexError(f"index {indices[wrong][0]} is not in 0 .. {size - 1}")
+    return indices

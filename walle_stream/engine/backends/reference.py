@@ -1,0 +1,239 @@
+"""The reference backend: one expression of numpy for each atomic operator.
+
+The definition of what operators mean, and what every other backend must equal:
+no buffer is used twice, nothing is written in place, and a raster computes the
+address of each element.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.backends.casting import cast
+from walle_stream.engine.backends.kernels import (
+    argsort,
+    check_indices,
+    divide,
+    erf,
+    highest,
+    lowest,
+    matmul,
+    nearest,
+    power,
+)
+from walle_stream.engine.backends.text import compute_text
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.region import Region, View
+from walle_stream.errors import EngineError
+
+NATIVE_KINDS: Final = "biufO"
+"""Kinds of dtype that numpy computes by itself; ``ml_dtypes`` of others go through float32."""
+
+
+def compute(step: Step, inputs: Sequence[Array]) -> Array:
+    """Run one step.
+
+    Args:
+        step: Of one output.
+        inputs: One array an input, of its shape and dtype.
+
+    Returns:
+        The output, freshly made.
+
+    Raises:
+        EngineError: An index is out of range, or memory is short; it names the node.
+    """
+    return compute_all(step, inputs)[0]
+
+
+def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
+    """Run one step of any number of outputs; see ``compute``.
+
+    Raises:
+        EngineError: As there.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            if step.operator is Operator.TEXT:
+                return compute_text(inputs, step.parameters)
+            made = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
+            made = made.astype(step.output.dtype, copy=False)
+    except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
+        shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
+        reason = str(error) or type(error).__name__
+        raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
+    return [made]
+
+
+def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    """Move elements, address by address.
+
+    Args:
+        inputs: Of one dtype.
+        parameters: Of the step.
+
+    Returns:
+        The output.
+    """
+    shape, dtype = parameters["shape"], parameters["dtype"]
+    fill = parameters.get("fill")
+    output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
+    flat = [np.ascontiguousarray(each).reshape(-1) for each in inputs]
+    for region in parameters["regions"]:
+        moved = flat[region.input][addresses(region, region.source)]
+        target = addresses(region, region.destination)
+        output[target] = output[target] + moved if parameters.get("accumulate") else moved
+    return output.reshape(shape)
+
+
+def addresses(region: Region, view: View) -> Array:
+    """Give the address of every coordinate of a region.
+
+    Args:
+        region: Of any number of axes.
+        view: One of its two.
+
+    Returns:
+        int64, flat, in the order of the coordinates.
+    """
+    found = np.array([view.offset])
+    for size, stride in zip(region.size, view.strides, strict=True):
+        found = np.add.outer(found, np.arange(size) * stride)
+    return found.reshape(-1)
+
+
+def zero(dtype: DType) -> Any:
+    """Give the element that stands for nothing.
+
+    Args:
+        dtype: Any; of strings it is the empty one.
+
+    Returns:
+        A scalar.
+    """
+    return "" if dtype == np.dtype(object) else np.zeros((), dtype)[()]
+
+
+def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Array]:
+    def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+        x, axes = inputs[0], tuple(parameters["axes"])
+        narrow = x.dtype.kind not in "iub" and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
+        wide = x.astype(np.float32) if narrow else x
+        kept = {"dtype": wide.dtype} if function in {np.sum, np.prod} else {}
+        made = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
+        return np.asarray(made).astype(x.dtype)
+
+    return kernel
+
+
+def _arg(function: Any) -> Callable[..., Array]:
+    def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+        x, axis = inputs[0], parameters["axis"]
+        if not parameters.get("last"):
+            return np.asarray(function(x, axis=axis, keepdims=True))
+        return x.shape[axis] - 1 - function(np.flip(x, axis), axis=axis, keepdims=True)
+
+    return kernel
+
+
+_COMBINE: Final[Mapping[str, Any]] = {
+    "add": np.add, "mul": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
+}  # fmt: skip
+
+
+def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    data, updates = inputs[0], inputs[2]
+    indices = check_indices(inputs[1], data.shape[0])
+    output = data.copy()
+    combine = _COMBINE.get(parameters.get("reduction", "none"))
+    if combine is None:
+        output[indices] = updates
+    else:
+        combine.at(output, indices, updates)
+    return output
+
+
+def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
+    data, indices = inputs
+    return data[:, check_indices(indices, data.shape[1])]
+
+
+def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    seed, shape, dtype = parameters.get("seed"), parameters["shape"], parameters["dtype"]
+    if seed is not None:
+        # ONNX's own cases of Dropout fix what a seed gives: numbers of numpy's first generator
+        drawn = np.asarray(np.random.RandomState(seed).random(shape))
+    elif dtype.kind == "f" and dtype.itemsize >= 4:  # noqa: PLR2004  # float32
+        # drawn in its own precision: a float64 just below 1 would be rounded to it
+        return np.random.default_rng().random(shape, dtype)
+    else:
+        drawn = np.random.default_rng().random(shape)
+    return np.minimum(drawn.astype(dtype), np.nextafter(dtype.type(1), dtype.type(0)))
+
+
+def _of(function: Any) -> Callable[..., Array]:
+    return lambda inputs, _parameters: function(*inputs)
+
+
+_KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]], Any]]] = {
+    Operator.RASTER: raster,
+    Operator.ABS: _of(np.abs),
+    Operator.NEG: _of(np.negative),
+    Operator.SIGN: _of(np.sign),
+    Operator.NOT: _of(np.invert),
+    Operator.CEIL: _of(np.ceil),
+    Operator.FLOOR: _of(np.floor),
+    Operator.ROUND: _of(nearest),
+    Operator.SQRT: _of(np.sqrt),
+    Operator.EXP: _of(np.exp),
+    Operator.LOG: _of(np.log),
+    Operator.SIN: _of(np.sin),
+    Operator.COS: _of(np.cos),
+    Operator.TAN: _of(np.tan),
+    Operator.ASIN: _of(np.arcsin),
+    Operator.ACOS: _of(np.arccos),
+    Operator.ATAN: _of(np.arctan),
+    Operator.SINH: _of(np.sinh),
+    Operator.COSH: _of(np.cosh),
+    Operator.TANH: _of(np.tanh),
+    Operator.ASINH: _of(np.arcsinh),
+    Operator.ACOSH: _of(np.arccosh),
+    Operator.ATANH: _of(np.arctanh),
+    Operator.ERF: _of(erf),
+    Operator.IS_NAN: _of(np.isnan),
+    Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
+    Operator.BITCAST: lambda inputs, given: np.asarray(inputs[0], order="C").view(given["dtype"]),
+    Operator.ADD: _of(np.add),
+    Operator.SUB: _of(np.subtract),
+    Operator.MUL: _of(np.multiply),
+    Operator.DIV: _of(divide),
+    Operator.POW: _of(power),
+    Operator.MOD: _of(np.mod),
+    Operator.FMOD: _of(np.fmod),
+    Operator.MINIMUM: _of(np.minimum),
+    Operator.MAXIMUM: _of(np.maximum),
+    Operator.AND: _of(np.bitwise_and),
+    Operator.OR: _of(np.bitwise_or),
+    Operator.XOR: _of(np.bitwise_xor),
+    Operator.SHIFT_LEFT: _of(np.left_shift),
+    Operator.SHIFT_RIGHT: _of(np.right_shift),
+    Operator.EQUAL: _of(np.equal),
+    Operator.LESS: _of(np.less),
+    Operator.LESS_EQUAL: _of(np.less_equal),
+    Operator.SELECT: _of(np.where),
+    Operator.SUM: _reduce(np.sum, lambda dtype: dtype.type(0)),
+    Operator.PROD: _reduce(np.prod, lambda dtype: dtype.type(1)),
+    Operator.REDUCE_MAX: _reduce(np.max, lowest),
+    Operator.REDUCE_MIN: _reduce(np.min, highest),
+    Operator.ARG_MAX: _arg(np.argmax),
+    Operator.ARG_MIN: _arg(np.argmin),
+    Operator.MATMUL: _of(matmul),
+    Operator.ARGSORT: argsort,
+    Operator.TAKE: _take,
+    Operator.PUT: _put,
+    Operator.NONZERO: lambda inputs, _: np.flatnonzero(inputs[0]),
+    Operator.RANDOM: _random,
+}

@@ -1,0 +1,80 @@
+"""Operations on strings, which every backend leaves to its host."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.backends.images import decode_image
+from walle_stream.engine.program import Array
+
+_TEXT: Final = np.dtype(object)
+
+
+def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list[Array]:
+    """Run one operation on strings.
+
+    Args:
+        inputs: Arrays; those of strings have the dtype ``object``.
+        parameters: ``name`` says which, ``shape`` and ``dtype`` what it makes, the others are
+            its own.
+
+    Returns:
+        One array.
+    """
+    given = {key: value for key, value in parameters.items() if key not in {"shape", "dtype"}}
+    return [_OPERATIONS[given.pop("name")](*inputs, **given)]
+
+
+def _concat(x: Array, y: Array) -> Array:
+    return np.asarray(x + y, _TEXT)
+
+
+def _split(x: Array, delimiter: str | None, count: int) -> Array:
+    rows = [each.split(delimiter, count) for each in x.reshape(-1)]
+    width = max(map(len, rows), default=0)
+    made = np.full((len(rows), width), "", _TEXT)
+    for number, row in enumerate(rows):
+        made[number, : len(row)] = row
+    return made.reshape((*x.shape, width))
+
+
+def _split_count(x: Array, delimiter: str | None, count: int) -> Array:
+    counts = [len(each.split(delimiter, count)) for each in x.reshape(-1)]
+    return np.array(counts, np.int64).reshape(x.shape)
+
+
+def _normalize(x: Array, stopwords: frozenset[str], is_case_sensitive: bool, case: str) -> Array:
+    kept = [
+        each
+        for each in x.reshape(-1)
+        if (each if is_case_sensitive else each.lower()) not in stopwords
+    ]
+    change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
+    made = np.array([change(each) for each in kept] or [""], _TEXT)
+    return made.reshape((*x.shape[:-1], -1))
+
+
+def _match(x: Array, pattern: str) -> Array:
+    compiled = re.compile(pattern)
+    found = [compiled.fullmatch(each) is not None for each in x.reshape(-1)]
+    return np.array(found, np.bool_).reshape(x.shape)
+
+
+def _lookup(x: Array, table: Mapping[str, int]) -> Array:
+    missing = len(table)
+    found = [table.get(each, missing) for each in x.reshape(-1)]
+    return np.array(found, np.int64).reshape(x.shape)
+
+
+_OPERATIONS: Final[dict[str, Callable[..., Array]]] = {
+    "concat": _concat,
+    "split": _split,
+    "split_count": _split_count,
+    "normalize": _normalize,
+    "match": _match,
+    "lookup": _lookup,
+    "decode_image": decode_image,
+}
+"""``lookup`` gives the place of each element in a table, or the table's size."""

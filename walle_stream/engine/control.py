@@ -1,0 +1,296 @@
+"""Control flow: If, Loop, Scan and SequenceMap, on values that are known.
+
+Each runs the graphs of its node; what such a graph reads of the graph around it
+is given to it beside its own inputs.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import numpy as np
+
+from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
+from walle_stream.engine.limits import Budget
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.program import Array, Data
+from walle_stream.errors import EngineError, LoweringError, ShapeError
+
+type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
+"""Takes a graph and its inputs by name, those that it reads around it included."""
+
+
+@lowers("If", "Loop", "Scan", "SequenceMap", kind=Kind.CONTROL)
+def _control(call: Call) -> Result:
+    raise LoweringError(f"{call.node.operator} is run, not lowered")
+
+
+def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    """Run a node of control flow.
+
+    Args:
+        run: Runs a graph of the node.
+        node: One of those above.
+        env: Values of everything that it reads.
+        budget: Of the run that this is a part of.
+
+    Returns:
+        Its outputs, in order.
+
+    Raises:
+        EngineError: It cannot be run; the message names the node.
+    """
+    try:
+        if node.operator == "If":
+            return _if(run, node, env)
+        return {"Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[node.operator](
+            run, node, env, budget
+        )
+    except (LoweringError, ShapeError) as error:
+        raise type(error)(f"{node.title}: {error.message}") from error
+
+
+def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
+    condition = _array(node, env, 0)
+    if condition is None:
+        raise LoweringError("input 0 is missing; a condition is expected")
+    branch = _graph(node, "then_branch" if _truth(condition) else "else_branch")
+    made = run(branch, _captured(branch, env))
+    if len(made) < len(node.outputs):
+        raise LoweringError(f"its branch gives {len(made)} outputs, not {len(node.outputs)}")
+    return made
+
+
+def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    body = _graph(node, "body")
+    trips, condition = _array(node, env, 0), _array(node, env, 1)
+    count = None if trips is None else _whole(trips)
+    goes_on = condition is None or _truth(condition)
+    state: list[Data] = [env[name] if name else None for name in node.inputs[2:]]
+    _check_body(body, len(state) + 2, len(state) + 1)
+    scanned: list[list[Array]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
+    captured = _captured(body, env)
+    number = 0
+    while goes_on and (count is None or number < count):
+        given = [np.array(number, np.int64), np.array(goes_on), *state]
+        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
+        goes_on = _truth(_tensor(made[0]))
+        state = made[1 : 1 + len(state)]
+        for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
+            rows.append(_kept(each, budget))
+        number += 1
+    if number or not scanned:
+        return [*state, *map(_stacked, scanned)]
+    given = [np.array(0, np.int64), np.ones((), np.bool_), *state]
+    return [
+        *state,
+        *_no_rows(
+            run, body, {**captured, **dict(zip(body.inputs, given, strict=True))}, 1 + len(state)
+        ),
+    ]
+
+
+def _kept(data: Data, budget: Budget) -> Array:
+    row = _tensor(data)
+    budget.keep(row.nbytes)
+    return row
+
+
+def _stacked(rows: list[Array]) -> Array:
+    if any(each.shape != rows[0].shape for each in rows):
+        raise ShapeError("an output that is collected changes its shape between iterations")
+    return np.stack(rows)
+
+
+def _no_rows(run: RunGraph, body: Graph, inputs: Mapping[str, Data], states: int) -> list[Array]:
+    # collected of no iteration: shape and dtype as they are declared, or as one would make them
+    kinds = list(body.outputs.values())[states:]
+    rows: list[Array | None] = [None] * len(kinds)
+    if not all(map(_is_declared, kinds)):
+        with suppress(EngineError):
+            rows = [_tensor(each) for each in run(body, inputs)[states:]]
+    found = []
+    for kind, row in zip(kinds, rows, strict=True):
+        if row is not None:
+            found.append(np.zeros((0, *row.shape), row.dtype))
+            continue
+        sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
+        shape = [each if isinstance(each, int) else 0 for each in sizes]
+        dtype = kind.dtype if isinstance(kind, TensorType) else np.dtype(np.float32)
+        found.append(np.zeros((0, *shape), dtype))
+    return found
+
+
+def _is_declared(kind: ValueType) -> bool:
+    return (
+        isinstance(kind, TensorType)
+        and kind.shape is not None
+        and all(isinstance(each, int) for each in kind.shape)
+    )
+
+
+def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
+        return _scan_batches(run, node, env, budget)
+    return _scan_one(run, node, _arrays(node, env, 0), env, budget)
+
+
+def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    # opset 8: an input of lengths first, and an axis of batches in everything
+    inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
+    batches = {each.shape[:1] for each in inputs}
+    if len(batches) != 1 or batches & {(), (0,)} or any(each.ndim < 2 for each in inputs[-count:]):  # noqa: PLR2004
+        raise ShapeError(f"inputs of shapes {[each.shape for each in inputs]} have no batches")
+    lengths, most = _array(node, env, 0), inputs[-1].shape[1]
+    if lengths is not None and lengths.shape != inputs[0].shape[:1]:
+        raise ShapeError(f"{lengths.shape} lengths for {inputs[0].shape[0]} batches")
+    results: list[list[Array]] = []
+    for number in range(inputs[0].shape[0]):
+        given = [each[number] for each in inputs]
+        kept = most if lengths is None else int(lengths[number])
+        if not 0 <= kept <= most:
+            raise ShapeError(f"a length of {kept}, of {most} steps")
+        given[-count:] = [each[:kept] for each in given[-count:]]
+        made = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
+        states = len(inputs) - count
+        results.append([*made[:states], *(_lengthened(each, most) for each in made[states:])])
+    return [_stacked(list(each)) for each in zip(*results, strict=True)]
+
+
+def _lengthened(rows: Array, count: int) -> Array:
+    # what a shorter batch does not reach is 0
+    missing = np.zeros((max(count - len(rows), 0), *rows.shape[1:]), rows.dtype)
+    return np.concatenate([rows, missing])
+
+
+def _scan_inputs(node: Node, given: int) -> int:
+    count = node.attributes.get("num_scan_inputs")
+    if type(count) is not int or not 0 < count <= given:
+        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {given} inputs")
+    return count
+
+
+def _scan_one(
+    run: RunGraph, node: Node, inputs: list[Array], env: Mapping[str, Data], budget: Budget
+) -> list[Data]:
+    body, count = _graph(node, "body"), _scan_inputs(node, len(inputs))
+    states = len(inputs) - count
+    _check_body(body, len(inputs), states)
+    state: list[Data] = list(inputs[:states])
+    moved = _scanned(node, inputs[states:])
+    rows: list[list[Array]] = [[] for _ in range(len(body.outputs) - states)]
+    captured = _captured(body, env)
+    for number in range(len(moved[0])):
+        given = [*state, *(np.array(each[number]) for each in moved)]
+        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
+        state = made[:states]
+        for collected, each in zip(rows, made[states:], strict=True):
+            collected.append(_kept(each, budget))
+    axes = _each(node, "scan_output_axes", len(rows))
+    backwards = _each(node, "scan_output_directions", len(rows))
+    if len(moved[0]):
+        whole = [
+            _stacked(each[:: -1 if back else 1]) for each, back in zip(rows, backwards, strict=True)
+        ]
+    else:
+        given = [*state, *(np.zeros(each.shape[1:], each.dtype) for each in moved)]
+        inputs_of_one = {**captured, **dict(zip(body.inputs, given, strict=True))}
+        whole = _no_rows(run, body, inputs_of_one, states)
+    placed = [
+        np.moveaxis(each, 0, axis_of(axis, each.ndim))
+        for each, axis in zip(whole, axes, strict=True)
+    ]
+    return [*state, *(np.array(each, order="C") for each in placed)]
+
+
+def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
+    # with the axis that is scanned in front, in the order that it is read
+    axes = _each(node, "scan_input_axes", len(inputs))
+    backwards = _each(node, "scan_input_directions", len(inputs))
+    moved = [
+        np.moveaxis(each, axis_of(axis, each.ndim), 0)[:: -1 if back else 1]
+        for each, axis, back in zip(inputs, axes, backwards, strict=True)
+    ]
+    if len({len(each) for each in moved}) > 1:
+        raise ShapeError(f"it scans inputs of lengths {[len(each) for each in moved]}")
+    return moved
+
+
+def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
+    found = node.attributes.get(name)
+    if found is None and name == "scan_input_directions":
+        found = node.attributes.get("directions")
+    if not found:
+        return (0,) * count
+    if not isinstance(found, tuple) or not all(type(each) is int for each in found):
+        raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
+    if len(found) != count:
+        raise LoweringError(f"attribute {name!r} has {len(found)} elements, not {count}")
+    return found
+
+
+def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    body = _graph(node, "body")
+    inputs = [env[name] if name else None for name in node.inputs]
+    first = inputs[0] if inputs else None
+    if not isinstance(first, list):
+        raise LoweringError("input 0 is no sequence")
+    counts = [len(each) for each in inputs if isinstance(each, list)]
+    if min(counts) != max(counts):
+        raise ShapeError(f"sequences of {counts} tensors")
+    _check_body(body, len(inputs), 0)
+    captured = _captured(body, env)
+    results: list[list[Data]] = [[] for _ in body.outputs]
+    for number in range(len(first)):
+        given = [each[number] if isinstance(each, list) else each for each in inputs]
+        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
+        for collected, each in zip(results, made, strict=True):
+            budget.keep(0 if each is None or isinstance(each, list) else each.nbytes)
+            collected.append(each)
+    return list(results)
+
+
+def _graph(node: Node, name: str) -> Graph:
+    found = node.attributes.get(name)
+    if not isinstance(found, Graph):
+        raise LoweringError(f"attribute {name!r} is no graph")
+    return found
+
+
+def _check_body(body: Graph, inputs: int, outputs: int) -> None:
+    if len(body.inputs) != inputs:
+        raise LoweringError(f"its body takes {len(body.inputs)} inputs, not {inputs}")
+    if len(body.outputs) < outputs:
+        raise LoweringError(f"its body gives {len(body.outputs)} outputs, not {outputs} or more")
+
+
+def _captured(graph: Graph, env: Mapping[str, Data]) -> dict[str, Data]:
+    return {name: env[name] for name in graph.free_names}
+
+
+def _array(node: Node, env: Mapping[str, Data], number: int) -> Array | None:
+    name = node.inputs[number] if number < len(node.inputs) else ""
+    return _tensor(env[name]) if name else None
+
+
+def _arrays(node: Node, env: Mapping[str, Data], first: int) -> list[Array]:
+    if "" in node.inputs[first:]:
+        raise LoweringError(f"input {node.inputs.index('', first)} is missing")
+    return [_tensor(env[name]) for name in node.inputs[first:]]
+
+
+def _tensor(data: Data) -> Array:
+    if data is None or isinstance(data, list):
+        raise LoweringError("a tensor is expected, not a sequence or an empty optional")
+    return data
+
+
+def _truth(condition: Array) -> bool:
+    if condition.size != 1:
+        raise ShapeError(f"the condition has shape {list(condition.shape)}, not one element")
+    return bool(condition.reshape(-1)[0])
+
+
+def _whole(count: Array) -> int:
+    if count.size != 1 or count.dtype.kind not in "iu":
+        raise ShapeError(f"the number of trips is {count.dtype.name}{list(count.shape)}")
+    return int(count.reshape(-1)[0])

@@ -1,0 +1,135 @@
+"""Models as they come: nodes by name, before they are lowered.
+
+An importer makes them; nothing here knows a file format. Names, attributes and
+operators are ONNX's, the vocabulary that models are exchanged in; the opset
+imports say which version of an operator a node means.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from walle_stream.engine.program import Array, DType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Of an input or output: a dtype and what is known of the shape."""
+
+    dtype: DType
+    shape: tuple[int | str | None, ...] | None = None
+    """A number, a name that stands for one number, or None; None for any rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """Tensors in a list."""
+
+    element: "ValueType"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """A value, or none."""
+
+    element: "ValueType"
+
+
+TITLE_MAX: Final = 200
+"""Characters of a name that messages show."""
+
+type ValueType = TensorType | SequenceType | OptionalType | None
+
+
+def _shown(name: str) -> str:
+    # a name comes from a file: a message is one line of bounded length all the same
+    short = name if len(name) <= TITLE_MAX else f"{name[:TITLE_MAX]}..."
+    return short if short.isprintable() else ascii(short)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator applied to values; an empty name is an input or output left out."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers, text (bytes), arrays, graphs, and tuples of them."""
+    name: str = ""
+    domain: str = ""
+    version: int = 0
+    """The version of the operator's domain that the node was written for."""
+    overload: str = ""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        called = self.name or ", ".join(each for each in self.outputs if each)
+        operator = f"{self.domain}.{self.operator}" if self.domain else self.operator
+        return f"node {_shown(called)!r} ({_shown(operator)}, opset {self.version})"
+
+    def graphs(self) -> Iterator["Graph"]:
+        """Give the graphs among its attributes."""
+        for value in self.attributes.values():
+            if isinstance(value, Graph):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (each for each in value if isinstance(each, Graph))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in an order in which each finds its inputs made."""
+
+    name: str
+    inputs: Mapping[str, ValueType]
+    """In order; those that a constant stands in for are given or left out."""
+    outputs: Mapping[str, ValueType]
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+    @cached_property
+    def free_names(self) -> frozenset[str]:
+        """Names of an enclosing graph that this one reads."""
+        made = {*self.inputs, *self.constants}
+        free: set[str] = set()
+        for node in self.nodes:
+            used = set(node.inputs)
+            for graph in node.graphs():
+                used |= graph.free_names
+            free |= used - made - {""}
+            made |= set(node.outputs)
+        free |= set(self.outputs) - made
+        return frozenset(free)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An operator that a model defines by other nodes."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[str, ...]
+    """Names that nodes of it may refer to."""
+    defaults: Mapping[str, Any]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A graph and the functions that it calls."""
+
+    graph: Graph
+    functions: Mapping[tuple[str, str, str], Function] = field(default_factory=dict)
+    """By domain, name and overload."""
+    opsets: Mapping[str, int] = field(default_factory=dict)
+    """Versions that the model imports, by domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeReference:
+    """Stands for an attribute of the function that a node is in."""
+
+    name: str

@@ -1,0 +1,170 @@
+"""What a caller gives a model, held against what the model declares, at one place."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
+from walle_stream.engine.program import Array, Data, DType
+from walle_stream.engine.rules import BOOL, check_size, is_floating, is_integer
+from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
+
+_TEXT = np.dtype(object)
+_NAMES_SHOWN = 20
+
+TEXTS_MAX: Final = 1 << 26
+"""Elements of a tensor of text, each of which is looked at."""
+
+
+def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
+    """Take over what a caller gives.
+
+    Args:
+        graph: Of the model.
+        given: By name: arrays; numbers and lists of numbers take the declared dtype; a list
+            of tensors for a sequence, None for an optional value that is empty.
+
+    Returns:
+        Arrays of the declared dtypes and shapes; strings have the dtype ``object``.
+
+    Raises:
+        EngineError: A name is unknown, or an input missing.
+        DTypeError: One has another dtype than the model declares.
+        ShapeError: One has another shape, or a name of a size stands for two numbers.
+    """
+    unknown = [name for name in given if name not in graph.inputs]
+    if unknown:
+        raise EngineError(f"there is no input {unknown[0]!r}: the model has {_names(graph)}")
+    sizes: dict[str, tuple[int, str]] = {}
+    found: dict[str, Data] = {}
+    for name, kind in graph.inputs.items():
+        if name in given:
+            try:
+                found[name] = _checked(given[name], kind, name, sizes)
+            except MemoryError as error:
+                raise EngineError(f"input {name!r}: there is not enough memory") from error
+            except WalleError as error:
+                raise type(error)(f"input {name!r}: {error.message}") from error
+        elif isinstance(kind, OptionalType):
+            found[name] = None
+        elif name not in graph.constants:
+            raise EngineError(f"input {name!r} is missing: the model has {_names(graph)}")
+    return found
+
+
+def _names(graph: Graph) -> str:
+    names = [repr(each) for each in graph.inputs]
+    more = len(names) - _NAMES_SHOWN
+    shown = ", ".join(names[:_NAMES_SHOWN]) or "no input"
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _checked(value: Any, kind: ValueType, name: str, sizes: dict[str, tuple[int, str]]) -> Data:
+    match kind:
+        case OptionalType(element):
+            return None if value is None else _checked(value, element, name, sizes)
+        case SequenceType(element):
+            if not isinstance(value, (list, tuple)):
+                raise EngineError(f"a list of tensors is expected, not {_shown(value)}")
+            # tensors of a sequence may differ where a name stands for their sizes
+            return [_checked(each, element, name, {}) for each in value]
+        case TensorType(dtype, shape):
+            if value is None:
+                raise EngineError("a tensor is expected, not None")
+            array = _array(value, dtype)
+            _check_shape(array.shape, shape, name, sizes)
+            return array
+    return _untyped(value)
+
+
+def _untyped(value: Any) -> Data:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)) and any(isinstance(each, np.ndarray) for each in value):
+        return [_untyped(each) for each in value]
+    return _array(value, None)
+
+
+def _array(value: Any, dtype: DType | None) -> Array:
+    is_plain = not hasattr(value, "dtype")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, OverflowError, MemoryError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise EngineError(f"{_shown(value)} is no tensor: {reason}") from error
+    check_size(array.shape)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind in "SUTO":
+        if dtype is not None and dtype != _TEXT:
+            raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")
+        array = _texts(array)
+    if dtype is not None and array.dtype != dtype:
+        if not is_plain or not _fits(array, dtype):
+            raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")
+        with np.errstate(all="ignore"):
+            array = array.astype(dtype)
+    elif array.dtype.kind in "mMV" and array.dtype.isbuiltin == 1:
+        raise DTypeError(f"tensors have no dtype {array.dtype.name}")
+    return array
+
+
+def _fits(array: Array, dtype: DType) -> bool:
+    # of a Python number or a list, whose dtype nobody has chosen
+    if not array.size:
+        return dtype != _TEXT
+    if is_floating(dtype):
+        return array.dtype.kind in "iuf"
+    if not is_integer(dtype) or array.dtype == BOOL or array.dtype.kind not in "iu":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(array.astype(dtype).astype(array.dtype), array))
+
+
+def _texts(array: Array) -> Array:
+    if array.size > TEXTS_MAX:
+        raise ShapeError(f"{array.size} texts are more than {TEXTS_MAX}")
+    flat = []
+    for each in array.reshape(-1).tolist():
+        text = each
+        if isinstance(each, bytes):
+            try:
+                text = each.decode()
+            except UnicodeDecodeError as error:
+                raise EngineError(f"text that is not UTF-8: {error}") from error
+        if not isinstance(text, str):
+            raise DTypeError(f"tensors of objects hold text alone, not {_shown(each)}")
+        flat.append(text)
+    made = np.empty(len(flat), _TEXT)
+    made[:] = flat
+    return made.reshape(array.shape)
+
+
+def _check_shape(
+    shape: tuple[int, ...],
+    declared: tuple[int | str | None, ...] | None,
+    name: str,
+    sizes: dict[str, tuple[int, str]],
+) -> None:
+    if declared is None:
+        return
+    wanted = "[" + ", ".join("?" if each is None else str(each) for each in declared) + "]"
+    if len(shape) != len(declared):
+        raise ShapeError(
+            f"its shape is {list(shape)}, of {len(shape)} axes;"
+            f" {wanted} of {len(declared)} is declared"
+        )
+    for mine, theirs in zip(shape, declared, strict=True):
+        if isinstance(theirs, int) and mine != theirs:
+            raise ShapeError(f"its shape is {list(shape)}, not {wanted}")
+        if isinstance(theirs, str):
+            size, where = sizes.setdefault(theirs, (mine, name))
+            if size != mine:
+                raise ShapeError(
+                    f"its shape is {list(shape)}, not {wanted}: {theirs} is {size} in {where!r}"
+                )
+
+
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__}"

@@ -1,0 +1,155 @@
+"""What a model may ask for: bounds on a run, and the count of what it has used.
+
+A model may be any program: a loop whose condition never ends, functions that call
+functions twice each, shapes that multiply. None of it is wrong as such, so it is
+bounded: whoever needs more gives ``Limits`` of his own.
+"""
+
+import os
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Step
+from walle_stream.errors import EngineError
+
+_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
+
+_SORT_WORK: Final = 16
+"""Work of an element that is sorted: about the logarithm of a usual length."""
+
+
+@cache
+def memory_of_machine() -> int:
+    """Say how much memory there is.
+
+    Returns:
+        Bytes: of the machine, or of the container that this process is in.
+    """
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        text = _CGROUP.read_text(encoding="ascii").strip()
+    except OSError:
+        return most
+    return min(most, int(text)) if text.isdecimal() else most
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds; what reaches beyond one is an ``EngineError`` that names it."""
+
+    iterations: int = 1 << 24
+    """Graphs within nodes that one run may run: iterations of all loops, and branches."""
+    nodes: int = 1 << 20
+    """Nodes of a graph once the functions that it calls are put in place."""
+    steps: int = 1 << 20
+    """Steps of a lowered piece of a graph."""
+    work: int = 1 << 46
+    """Elements that one run may read, make, or multiply and add."""
+    nbytes: int = field(default_factory=memory_of_machine)
+    """Of the memory of one plan, of its constants, and of what a loop collects."""
+    seconds: float | None = None
+    """Of one run, looked at between nodes and between iterations; a step is not interrupted."""
+
+
+class Budget:
+    """What one run has used of its limits. For one thread."""
+
+    __slots__ = ("_deadline", "_iterations", "_nbytes", "_work", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        """Begin with nothing used.
+
+        Args:
+            limits: Of the run.
+        """
+        self.limits = limits
+        self._iterations = self._work = self._nbytes = 0
+        self._deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+
+    def iterate(self) -> None:
+        """Count the run of a graph within a node.
+
+        Raises:
+            EngineError: It is one too many, or too late.
+        """
+        self._iterations += 1
+        if self._iterations > self.limits.iterations:
+            raise EngineError(
+                f"more than {self.limits.iterations} iterations in one run: does a loop's"
+                " condition end? (Limits.iterations)"
+            )
+        self.check_time()
+
+    def spend(self, work: int) -> None:
+        """Count work that is about to be done.
+
+        Args:
+            work: Elements.
+
+        Raises:
+            EngineError: It is too much, or too late.
+        """
+        self._work += work
+        if self._work > self.limits.work:
+            raise EngineError(
+                f"more than {self.limits.work} elements to compute in one run (Limits.work)"
+            )
+        self.check_time()
+
+    def keep(self, nbytes: int) -> None:
+        """Count memory that stays until the run ends.
+
+        Args:
+            nbytes: More than before.
+
+        Raises:
+            EngineError: It is too much.
+        """
+        self._nbytes += nbytes
+        check_memory(self._nbytes, self.limits)
+
+    def check_time(self) -> None:
+        """Look at the clock.
+
+        Raises:
+            EngineError: The time is over.
+        """
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise EngineError(f"it takes longer than {self.limits.seconds} s (Limits.seconds)")
+
+
+def check_memory(nbytes: int, limits: Limits) -> None:
+    """Refuse memory before it is asked for.
+
+    Args:
+        nbytes: Wanted.
+        limits: Of the run.
+
+    Raises:
+        EngineError: It is too much.
+    """
+    if nbytes > limits.nbytes:
+        raise EngineError(f"it takes {nbytes} bytes, of {limits.nbytes} at most (Limits.nbytes)")
+
+
+def work_of(step: Step) -> int:
+    """Say how much work a step is.
+
+    Args:
+        step: Of a lowered program; an output of unknown shape counts nothing.
+
+    Returns:
+        Elements that it reads, makes, or multiplies and adds.
+    """
+    made = step.output.size if step.output.has_shape else 0
+    if step.operator is Operator.MATMUL:
+        return made * step.inputs[0].shape[-1]
+    if step.operator is Operator.RASTER:
+        return made + sum(prod(each.size) for each in step.regions)
+    read = sum(each.size for each in step.inputs if each.has_shape)
+    return made + read * (_SORT_WORK if step.operator is Operator.ARGSORT else 1)

@@ -1,0 +1,106 @@
+"""Addresses that are computed: of elements and rows that indices name.
+
+Indices stay tensors. A negative one counts from the end of its axis; one that is
+out of range is refused by TAKE or PUT when it is run. Where several coordinates
+make one address, each is looked up in the addresses of its own axis first, so that
+none of them reaches into the next row.
+"""
+
+from math import prod
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import INT64, is_integer
+from walle_stream.errors import DTypeError, ShapeError
+
+
+def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
+    """Count indices from the front.
+
+    Args:
+        builder: Of the program.
+        indices: Whole numbers, negative ones from the end.
+        size: Of the axis, or of each.
+
+    Returns:
+        int64, of the shape of ``indices``.
+
+    Raises:
+        DTypeError: They are no whole numbers.
+    """
+    if not is_integer(indices.dtype):
+        raise DTypeError(f"indices are of {indices.dtype.name}, not whole numbers")
+    wide = builder.cast(indices, INT64)
+    if indices.dtype.kind == "u":
+        return wide
+    return builder.select(builder.less(wide, 0), builder.add(wide, size), wide)
+
+
+def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
+    """Read single elements.
+
+    Args:
+        builder: Of the program.
+        x: Any shape.
+        addresses: int64, in elements.
+
+    Returns:
+        Of the shape of ``addresses``.
+    """
+    line = builder.reshape(x, (1, x.size, 1))
+    taken = builder.emit(Operator.TAKE, line, builder.reshape(addresses, (addresses.size,)))
+    return builder.reshape(taken, addresses.shape)
+
+
+def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tensor:
+    """Give the addresses of places along an axis; one out of range is refused when it is run.
+
+    Args:
+        builder: Of the program.
+        places: int64, from 0.
+        size: Of the axis.
+        stride: Of the axis, in elements.
+
+    Returns:
+        int64, of the shape of ``places``.
+    """
+    return flat_take(builder, builder.constant(np.arange(size) * stride), places)
+
+
+def reversed_lengths(
+    builder: Builder, x: Tensor, lengths: Tensor, *, time: int, batch: int
+) -> Tensor:
+    """Reverse the beginning of each row; what is behind it stays.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        lengths: Whole numbers, one a batch.
+        time: The axis that is reversed.
+        batch: The axis of rows.
+
+    Returns:
+        Of the shape of ``x``.
+
+    Raises:
+        ShapeError: There is not one length a batch.
+    """
+    if lengths.shape != (x.shape[batch],):
+        raise ShapeError(f"lengths of shape {list(lengths.shape)} for {x.shape[batch]} batches")
+    order = (time, batch, *(axis for axis in range(x.rank) if axis not in {time, batch}))
+    steps, rows = x.shape[time], x.shape[batch]
+    moved = moves.transpose(builder, x, order)
+    count = builder.constant(np.arange(steps).reshape(-1, 1))
+    ends = builder.reshape(builder.cast(lengths, INT64), (1, rows))
+    mirrored = builder.sub(builder.sub(ends, 1), count)
+    place = builder.select(builder.less(count, ends), mirrored, count)
+    address = looked_up(builder, place, steps, rows)
+    address = builder.add(address, builder.constant(np.arange(rows)))
+    lines = builder.reshape(moved, (1, steps * rows, prod(moved.shape[2:])))
+    taken = builder.emit(Operator.TAKE, lines, builder.reshape(address, (steps * rows,)))
+    back = tuple(order.index(axis) for axis in range(x.rank))
+    return moves.transpose(builder, builder.reshape(taken, moved.shape), back)

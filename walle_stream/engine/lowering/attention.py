@@ -1,0 +1,234 @@
+"""Attention and FlexAttention: scores of queries and keys, shares of values."""
+
+from math import sqrt
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.graph import Graph, Node
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder, common_shape
+from walle_stream.engine.lowering.flatten import flattened_graph
+from walle_stream.engine.lowering.normalization import softmax
+from walle_stream.engine.lowering.precision import float_dtype, wide_dtype
+from walle_stream.engine.lowering.registry import (
+    INNER_DOMAIN,
+    Call,
+    Result,
+    Stages,
+    lowers,
+)
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import BOOL
+from walle_stream.errors import LoweringError, ShapeError
+
+_UNMASKED: Final = 1
+"""Stage of the scores before a mask, of ``qk_matmul_output_mode``."""
+
+
+@lowers("Attention")
+def _attention(call: Call) -> Result:
+    builder = call.builder
+    query = _heads(call, 0, "q_num_heads")
+    key, value = _heads(call, 1, "kv_num_heads"), _heads(call, 2, "kv_num_heads")
+    if call.has(4) != call.has(5):
+        raise LoweringError("of past_key and past_value only one is given")
+    past = 0
+    if call.has(4):
+        past = _cached(call, 4).shape[2]
+        key = moves.concat(builder, [_cached(call, 4), key], 2)
+        value = moves.concat(builder, [_cached(call, 5), value], 2)
+    mode = call.number("qk_matmul_output_mode", 0)
+    if not 0 <= mode <= 3:  # noqa: PLR2004  # the last stage
+        raise LoweringError(f"attribute 'qk_matmul_output_mode' is {mode}; 0 to 3 are known")
+    stages = [_scores(builder, query, key, _scale(call, query))]
+    cap = call.real("softcap", 0.0)
+    stages.append(_capped(builder, stages[0], cap) if cap else stages[0])
+    allowed = _allowed(call, stages[0].shape, past)
+    stages.append(_masked(call, stages[_UNMASKED], allowed))
+    stages.append(_shares(call, stages[-1], allowed))
+    made = builder.cast(_weighted(builder, stages[-1], value), query.dtype)
+    if call.tensor(0).rank == 3:  # noqa: PLR2004  # heads beside each other
+        batch, heads, length, width = made.shape
+        made = moves.transpose(builder, made, (0, 2, 1, 3))
+        made = builder.reshape(made, (batch, length, heads * width))
+    shown = builder.cast(stages[mode], query.dtype) if call.wants(3) else None
+    return made, key, value, shown
+
+
+def _heads(call: Call, number: int, name: str) -> Tensor:
+    builder, x = call.builder, call.tensor(number)
+    if x.rank == 4:  # noqa: PLR2004  # batch, heads, length, width
+        return x
+    if x.rank != 3:  # noqa: PLR2004  # batch, length, width of all heads
+        raise ShapeError(f"input {number} of shape {list(x.shape)} has neither 3 nor 4 axes")
+    heads = call.number(name)
+    batch, length, width = x.shape
+    if heads < 1 or width % heads:
+        raise ShapeError(f"input {number} of shape {list(x.shape)} in {heads} heads")
+    split = builder.reshape(x, (batch, length, heads, width // heads))
+    return moves.transpose(builder, split, (0, 2, 1, 3))
+
+
+def _cached(call: Call, number: int) -> Tensor:
+    x = call.tensor(number)
+    if x.rank != 4:  # noqa: PLR2004  # batch, heads, length, width
+        raise ShapeError(f"input {number} of shape {list(x.shape)} has not 4 axes")
+    return x
+
+
+def _scale(call: Call, query: Tensor) -> float:
+    return call.real("scale", 1 / sqrt(query.shape[-1] or 1))
+
+
+def _scores(builder: Builder, query: Tensor, key: Tensor, scale: float) -> Tensor:
+    batch, heads, length, width = query.shape
+    groups, keys = key.shape[1:3]
+    if key.shape != (batch, groups, keys, width) or not groups or heads % groups:
+        raise ShapeError(f"queries of shape {list(query.shape)}, keys of {list(key.shape)}")
+    dtype = wide_dtype(query.dtype, key.dtype)
+    # heads that share keys are consecutive: their queries are rows of one matrix
+    scaled = builder.mul(builder.cast(query, dtype), scale)
+    rows = builder.reshape(scaled, (batch, groups, heads // groups * length, width))
+    columns = moves.transpose(builder, builder.cast(key, dtype), (0, 1, 3, 2))
+    return builder.reshape(builder.matmul(rows, columns), (batch, heads, length, keys))
+
+
+def _weighted(builder: Builder, shares: Tensor, value: Tensor) -> Tensor:
+    batch, heads, length, keys = shares.shape
+    groups, width = value.shape[1], value.shape[3]
+    if value.shape != (batch, groups, keys, width) or not groups or heads % groups:
+        raise ShapeError(f"scores of shape {list(shares.shape)}, values of {list(value.shape)}")
+    dtype = wide_dtype(shares.dtype, value.dtype)
+    rows = builder.reshape(shares, (batch, groups, heads // groups * length, keys))
+    made = builder.matmul(builder.cast(rows, dtype), builder.cast(value, dtype))
+    return builder.reshape(made, (batch, heads, length, width))
+
+
+def _capped(builder: Builder, scores: Tensor, cap: float) -> Tensor:
+    return builder.mul(builder.unary(Operator.TANH, builder.div(scores, cap)), cap)
+
+
+def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
+    # which keys a query sees, as far as a mask of numbers does not say it
+    builder = call.builder
+    batch, _, length, keys = shape
+    columns = builder.constant(np.arange(keys))
+    rows = builder.constant(np.arange(past, past + length).reshape(-1, 1))
+    conditions = []
+    lengths = call.optional(6)
+    if lengths is not None:
+        if lengths.shape != (batch,):
+            raise ShapeError(f"lengths of shape {list(lengths.shape)} for a batch of {batch}")
+        lengths = builder.reshape(builder.cast(lengths, np.int64), (batch, 1, 1, 1))
+        conditions.append(builder.less(columns, lengths))
+        if not call.has(4):
+            # the queries are the last that count of an outer cache
+            rows = builder.add(rows, builder.sub(lengths, length))
+    left, right = call.number("left_window_size", -1), call.number("right_window_size", -1)
+    if call.number("is_causal", 0):
+        right = 0
+    if right >= 0:
+        last = builder.add(rows, min(right, keys + length))
+        conditions.append(builder.binary(Operator.LESS_EQUAL, columns, last))
+    if left >= 0:
+        first = builder.sub(rows, min(left, past + keys + length))
+        conditions.append(builder.binary(Operator.LESS_EQUAL, first, columns))
+    mask = call.optional(3)
+    if mask is not None and mask.dtype == BOOL:
+        conditions.append(_padded(builder, mask, keys, fill=False))
+    made: Tensor | None = None
+    for each in conditions:
+        made = each if made is None else builder.binary(Operator.AND, made, each)
+    if made is not None and made.data is not None and made.data.all():
+        return None
+    return made
+
+
+def _padded(builder: Builder, mask: Tensor, keys: int, *, fill: float) -> Tensor:
+    # keys beyond a short mask are not seen; one column is spread
+    if not mask.rank or mask.shape[-1] == 1 or mask.shape[-1] >= keys:
+        return mask
+    after = [0] * (mask.rank - 1) + [keys - mask.shape[-1]]
+    return moves.pad(builder, mask, [0] * mask.rank, after, fill)
+
+
+def _masked(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
+    builder, mask = call.builder, call.optional(3)
+    if mask is not None and mask.dtype != BOOL:
+        numbers = builder.cast(mask, scores.dtype)
+        numbers = _padded(builder, numbers, scores.shape[-1], fill=-np.inf)
+        scores = builder.add(scores, builder.broadcast(numbers, scores.shape))
+    if allowed is None:
+        return scores
+    if common_shape(allowed.shape, scores.shape) != scores.shape:
+        raise ShapeError(f"a mask of {list(allowed.shape)} for scores of {list(scores.shape)}")
+    return builder.select(allowed, scores, -np.inf)
+
+
+def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
+    builder, given = call.builder, scores.dtype
+    code = call.number("softmax_precision", 0)
+    if code:
+        # a narrow precision is no reason to lose what is there
+        scores = builder.cast(scores, wide_dtype(given, float_dtype(code, "softmax_precision")))
+    mask = call.optional(3)
+    is_open = allowed is None or (allowed.data is not None and allowed.data.any(-1).all())
+    if is_open and (mask is None or mask.dtype == BOOL):
+        return builder.cast(softmax(builder, scores, (3,)), given)
+    # a query that sees no key has no shares, and not 0 / 0
+    greatest = builder.reduce(Operator.REDUCE_MAX, scores, (3,))
+    shift = builder.select(builder.equal(greatest, -np.inf), 0.0, greatest)
+    powers = builder.unary(Operator.EXP, builder.sub(scores, shift))
+    total = builder.sum(powers, (3,))
+    total = builder.select(builder.equal(total, 0.0), 1.0, total)
+    return builder.cast(builder.div(powers, total), given)
+
+
+@lowers("FlexAttention", domain="ai.onnx.preview")
+def _flex(call: Call) -> Result:
+    # what its graphs do stands between the two products
+    node, title = call.node, call.node.name
+    if len(node.inputs) != 3:  # noqa: PLR2004  # queries, keys, values
+        raise LoweringError(f"{len(node.inputs)} inputs; queries, keys and values are expected")
+    kept = {
+        name: node.attributes[name]
+        for name in ("scale", "softmax_precision")
+        if name in node.attributes
+    }
+    scores, changed, shares, kept_shares = (
+        call.inner_name(name) for name in ("scores", "score_mod", "shares", "prob_mod")
+    )
+    nodes = [Node("AttentionScores", node.inputs[:2], (scores,), kept, title, INNER_DOMAIN, 1)]
+    nodes += _modified(call, "score_mod", scores, changed)
+    nodes.append(Node("Softmax", (changed,), (shares,), {"axis": -1}, title, version=13))
+    nodes += _modified(call, "prob_mod", shares, kept_shares)
+    inputs = (kept_shares, node.inputs[2])
+    nodes.append(Node("AttentionValues", inputs, node.outputs, {}, title, INNER_DOMAIN, 1))
+    return Stages(tuple(nodes))
+
+
+def _modified(call: Call, name: str, before: str, after: str) -> list[Node]:
+    graph = call.attribute(name)
+    if graph is None:
+        return [Node("Identity", (before,), (after,), {}, call.node.name, version=1)]
+    if not isinstance(graph, Graph) or len(graph.outputs) != 1:
+        raise LoweringError(f"attribute {name!r} is no graph of one output")
+    caller = Node(name, (before,), (after,), {}, call.node.name)
+    return flattened_graph(caller, graph, f"{after}/")
+
+
+@lowers("AttentionScores", domain=INNER_DOMAIN)
+def _flex_scores(call: Call) -> Result:
+    builder, query, key = call.builder, _cached(call, 0), _cached(call, 1)
+    code = call.number("softmax_precision", 0)
+    precision = float_dtype(code, "softmax_precision") if code else wide_dtype(query.dtype)
+    return builder.cast(_scores(builder, query, key, _scale(call, query)), precision)
+
+
+@lowers("AttentionValues", domain=INNER_DOMAIN)
+def _flex_values(call: Call) -> Result:
+    builder, shares, value = call.builder, _cached(call, 0), _cached(call, 1)
+    return builder.cast(_weighted(builder, shares, value), value.dtype)

@@ -1,0 +1,488 @@
+"""Builds a program: emits atomics and rasters, and computes at once what is known.
+
+Rules call it. Values are tensors of known shapes; a tensor whose inputs are all
+known has its elements, too, so that shapes which a model computes are numbers by
+the time that a rule asks for them.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.limits import Limits, check_memory, work_of
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
+from walle_stream.engine.region import Region, Shape, View, strides_of, whole
+from walle_stream.engine.rules import BOOL, check_size, infer
+from walle_stream.errors import EngineError, ShapeError
+
+FOLD_MAX_BYTES: Final = 1 << 26
+"""A constant of more bytes than this, and than what it is made from, is left to the run."""
+
+_TEXT: Final = np.dtype(object)
+
+SPREAD_MAX: Final = 256
+"""Elements up to which a constant that is spread is no step of the program."""
+
+type Compute = Callable[[Step, Sequence[Array]], Array]
+type Operand = Tensor | float | bool | str
+
+
+class ValueUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
+    """A rule asked for the elements of a tensor that are known only when it has run."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        """Keep the tensor."""
+        super().__init__(tensor)
+        self.tensor = tensor
+
+
+class Builder:
+    """Collects the steps of one program. Not thread-safe; one a lowering."""
+
+    def __init__(self, compute: Compute, limits: Limits | None = None) -> None:
+        """Begin an empty program.
+
+        Args:
+            compute: Runs one step; of the reference backend.
+            limits: Of the program and of what is computed at once.
+        """
+        self._compute = compute
+        self._limits = limits or Limits()
+        self._folded_bytes = 0
+        self._emitted = 0
+        self.steps: list[Step] = []
+        self.origin = ""
+        self.work = 0
+        """Elements that the steps so far compute, those that were computed at once included."""
+
+    # values
+
+    def constant(self, data: Any, dtype: DType | None = None, name: str = "") -> Tensor:
+        """Make a known tensor.
+
+        Args:
+            data: Elements; taken, not to be changed again.
+            dtype: Of the tensor; by default of the array.
+            name: For messages.
+
+        Returns:
+            The tensor.
+        """
+        array = np.asarray(data, dtype)
+        return Tensor(array.shape, array.dtype, array, name)
+
+    def value(self, tensor: Tensor) -> Array:
+        """Give the elements of a tensor, now.
+
+        Args:
+            tensor: Any.
+
+        Returns:
+            Its elements; not to be changed.
+
+        Raises:
+            ValueUnknown: They are known only when it has run.
+        """
+        if tensor.data is None:
+            raise ValueUnknown(tensor)
+        return tensor.data
+
+    # steps
+
+    def emit(self, operator: Operator, *inputs: Tensor, **parameters: Any) -> Tensor:
+        """Append a step, or compute it where all that it reads is known.
+
+        Args:
+            inputs: As the operator takes them.
+            operator: An atomic one, or the raster.
+            **parameters: Of the operator.
+
+        Returns:
+            What the step makes.
+
+        Raises:
+            EngineError: The rules of the operator refuse it.
+        """
+        shape, dtype = infer(operator, inputs, parameters)
+        output = Tensor(shape, dtype)
+        step = Step(operator, inputs, (output,), parameters, self.origin)
+        self._charge(step)
+        if self._is_folded(step):
+            self._folded_bytes += output.nbytes if output.has_shape else 0
+            check_memory(self._folded_bytes, self._limits)
+            output = self.constant(self._compute(step, [self.value(each) for each in inputs]))
+            if shape is not None and output.shape != shape:
+                raise EngineError(f"{operator} made {output.shape}, not {shape}")
+            return output
+        self.steps.append(step)
+        return output
+
+    def _charge(self, step: Step) -> None:
+        self._emitted += 1
+        if self._emitted > self._limits.steps:
+            raise EngineError(f"it needs more than {self._limits.steps} steps (Limits.steps)")
+        self.work += work_of(step)
+        if self.work > self._limits.work:
+            raise EngineError(
+                f"it computes more than {self._limits.work} elements in one run (Limits.work)"
+            )
+
+    def _is_folded(self, step: Step) -> bool:
+        if step.operator is Operator.RANDOM or any(each.data is None for each in step.inputs):
+            return False
+        if not step.output.has_shape:
+            return True
+        read = sum(each.nbytes for each in step.inputs)
+        return step.output.nbytes <= max(FOLD_MAX_BYTES, 2 * read)
+
+    def text(
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        shape: Sequence[int] | None,
+        dtype: DType,
+        **parameters: Any,
+    ) -> Tensor:
+        """Append an operation on strings, or compute it where all that it reads is known.
+
+        Args:
+            name: Of the operation, see ``backends.text``.
+            inputs: As the operation takes them.
+            shape: Of the output; None where it depends on values.
+            dtype: Of the output.
+            **parameters: Of the operation.
+
+        Returns:
+            The output.
+        """
+        return self.emit(
+            Operator.TEXT,
+            *inputs,
+            name=name,
+            shape=None if shape is None else tuple(shape),
+            dtype=dtype,
+            **parameters,
+        )
+
+    # moves: the raster
+
+    def raster(
+        self,
+        inputs: Sequence[Tensor],
+        shape: Sequence[int],
+        regions: Sequence[Region],
+        fill: Any = None,
+        *,
+        accumulate: bool = False,
+    ) -> Tensor:
+        """Move elements.
+
+        Args:
+            inputs: Of one dtype.
+            shape: Of the output.
+            regions: What moves; apart from each other, unless they accumulate.
+            fill: Value of the elements that no region writes; by default zero, or no text.
+            accumulate: Regions add to what is there, beginning with ``fill``.
+
+        Returns:
+            The output.
+        """
+        kept = tuple(each for each in regions if each.count)
+        if fill is None and sum(each.count for each in kept) < prod(shape):
+            fill = "" if inputs[0].dtype == _TEXT else 0
+        return self.emit(
+            Operator.RASTER, *inputs, regions=kept, shape=tuple(shape), dtype=inputs[0].dtype,
+            fill=fill, accumulate=accumulate,
+        )  # fmt: skip
+
+    def view(
+        self, x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
+    ) -> Tensor:
+        """Read a tensor through one view.
+
+        Args:
+            x: Of any shape.
+            shape: Of the output.
+            strides: In elements, one an axis of the output.
+            offset: Of the first element.
+
+        Returns:
+            The output; ``x`` itself where nothing would move.
+        """
+        shape = tuple(shape)
+        if x.data is not None and x.size and 0 not in shape:
+            return self._known_view(x, shape, tuple(strides), offset)
+        if shape == x.shape and tuple(strides) == strides_of(shape) and not offset:
+            return x
+        return self.raster([x], shape, [whole(shape, View(offset, tuple(strides)))])
+
+    def _known_view(self, x: Tensor, shape: Shape, strides: Shape, offset: int) -> Tensor:
+        # a constant that is spread takes no memory
+        parameters = {
+            "regions": (whole(shape, View(offset, strides)),), "shape": shape, "dtype": x.dtype,
+            "fill": None, "accumulate": False,
+        }  # fmt: skip
+        infer(Operator.RASTER, [x], parameters)
+        flat = np.ascontiguousarray(self.value(x)).reshape(-1)
+        item = flat.itemsize
+        # numpy does not know the names of all dtypes of ml_dtypes, only their bits
+        bits = flat if flat.dtype.isbuiltin == 1 else flat.view(f"u{item}")
+        seen = np.lib.stride_tricks.as_strided(
+            bits[offset:], shape, [each * item for each in strides], writeable=False
+        )
+        spread = self.constant(seen.view(flat.dtype) if bits is not flat else seen)
+        if spread.size > max(SPREAD_MAX, x.size):
+            # passes see how it is spread; whoever needs its elements finds them all the same
+            self.steps.append(Step(Operator.RASTER, (x,), (spread,), parameters, self.origin))
+        return spread
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Give the same elements in the same order another shape.
+
+        Args:
+            x: Any.
+            shape: Of as many elements.
+
+        Returns:
+            The output.
+
+        Raises:
+            ShapeError: Of another number of elements.
+        """
+        shape = check_size(tuple(shape))
+        if shape == x.shape:
+            return x
+        if x.data is not None and x.size == np.prod(shape, dtype=np.int64):
+            return self.constant(x.data.reshape(shape))
+        if x.size != np.prod(shape, dtype=np.int64):
+            raise ShapeError(f"shape {list(x.shape)} cannot become {list(shape)}")
+        if not x.size:
+            return self.raster([x], shape, [])
+        flat = Region((x.size,), View(0, (1,)), View(0, (1,)))
+        return self.raster([x], shape, [flat])
+
+    def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Repeat axes of size 1, and put new ones in front.
+
+        Args:
+            x: Any.
+            shape: That it is spread to.
+
+        Returns:
+            The output.
+
+        Raises:
+            ShapeError: It cannot be.
+        """
+        shape = tuple(shape)
+        if x.shape == shape:
+            return x
+        lead = len(shape) - x.rank
+        if lead < 0 or any(
+            mine not in {1, wanted} for mine, wanted in zip(x.shape, shape[lead:], strict=True)
+        ):
+            raise ShapeError(f"shape {list(x.shape)} does not spread to {list(shape)}")
+        own = strides_of(x.shape)
+        strides = [0 if mine == 1 else step for mine, step in zip(x.shape, own, strict=True)]
+        return self.view(x, shape, [0] * lead + strides)
+
+    # elementwise
+
+    def as_tensor(self, x: Operand, like: Tensor) -> Tensor:
+        """Make a scalar of a plain number.
+
+        Args:
+            x: A tensor, which is given back, or a number.
+            like: Whose dtype the number takes.
+
+        Returns:
+            A tensor.
+        """
+        if isinstance(x, Tensor):
+            return x
+        with np.errstate(all="ignore"):
+            return self.constant(np.array(x).astype(like.dtype))
+
+    def unary(self, operator: Operator, x: Tensor, **parameters: Any) -> Tensor:
+        """Apply to each element.
+
+        Args:
+            operator: One of ``UNARY``.
+            x: Any shape.
+            **parameters: Of the operator.
+
+        Returns:
+            Of the same shape.
+        """
+        return self.emit(operator, x, **parameters)
+
+    def binary(self, operator: Operator, x: Operand, y: Operand) -> Tensor:
+        """Apply to pairs of elements, of shapes that are spread to one.
+
+        Args:
+            operator: One of ``BINARY``.
+            x: A tensor, or a number of the other's dtype.
+            y: The same; not both are numbers.
+
+        Returns:
+            Of the common shape.
+
+        Raises:
+            EngineError: Both are plain numbers.
+            ShapeError: The shapes have no common one.
+        """
+        if isinstance(x, Tensor):
+            left, right = x, self.as_tensor(y, x)
+        elif isinstance(y, Tensor):
+            left, right = self.as_tensor(x, y), y
+        else:
+            raise EngineError(f"{operator} of two plain numbers")
+        shape = common_shape(left.shape, right.shape)
+        return self.emit(operator, self.broadcast(left, shape), self.broadcast(right, shape))
+
+    def select(self, condition: Tensor, x: Operand, y: Operand) -> Tensor:
+        """Choose by a condition.
+
+        Args:
+            condition: Bool.
+            x: Where it is true.
+            y: Where not; one of both is a tensor.
+
+        Returns:
+            Of the common shape.
+        """
+        like = x if isinstance(x, Tensor) else y
+        assert isinstance(like, Tensor)  # noqa: S101
+        left, right = self.as_tensor(x, like), self.as_tensor(y, like)
+        shape = common_shape(condition.shape, left.shape, right.shape)
+        return self.emit(
+            Operator.SELECT, *(self.broadcast(each, shape) for each in (condition, left, right))
+        )
+
+    def cast(self, x: Tensor, dtype: Any, **parameters: Any) -> Tensor:
+        """Convert each element.
+
+        Args:
+            x: Any.
+            dtype: Of the output.
+            **parameters: Of ``CAST``.
+
+        Returns:
+            The output; ``x`` itself where it has the dtype.
+        """
+        wanted = np.dtype(dtype)
+        return x if x.dtype == wanted else self.emit(Operator.CAST, x, dtype=wanted, **parameters)
+
+    def add(self, x: Operand, y: Operand) -> Tensor:
+        """Add."""
+        return self.binary(Operator.ADD, x, y)
+
+    def sub(self, x: Operand, y: Operand) -> Tensor:
+        """Subtract."""
+        return self.binary(Operator.SUB, x, y)
+
+    def mul(self, x: Operand, y: Operand) -> Tensor:
+        """Multiply."""
+        return self.binary(Operator.MUL, x, y)
+
+    def div(self, x: Operand, y: Operand) -> Tensor:
+        """Divide; integers towards zero."""
+        return self.binary(Operator.DIV, x, y)
+
+    def maximum(self, x: Operand, y: Operand) -> Tensor:
+        """Take the greater."""
+        return self.binary(Operator.MAXIMUM, x, y)
+
+    def minimum(self, x: Operand, y: Operand) -> Tensor:
+        """Take the smaller."""
+        return self.binary(Operator.MINIMUM, x, y)
+
+    def less(self, x: Operand, y: Operand) -> Tensor:
+        """Compare: bool."""
+        return self.binary(Operator.LESS, x, y)
+
+    def equal(self, x: Operand, y: Operand) -> Tensor:
+        """Compare: bool."""
+        return self.binary(Operator.EQUAL, x, y)
+
+    def logical_not(self, x: Tensor) -> Tensor:
+        """Negate a bool."""
+        return self.emit(Operator.NOT, x)
+
+    # reductions and products
+
+    def reduce(
+        self, operator: Operator, x: Tensor, axes: Sequence[int], *, keep: bool = True
+    ) -> Tensor:
+        """Reduce over axes.
+
+        Args:
+            operator: One of ``REDUCTION``.
+            x: Any.
+            axes: From 0, each once; none leaves the tensor as it is.
+            keep: Whether the axes stay with size 1.
+
+        Returns:
+            The output.
+        """
+        made = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
+        if keep:
+            return made
+        return self.reshape(
+            made, [size for axis, size in enumerate(x.shape) if axis not in set(axes)]
+        )
+
+    def sum(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
+        """Add up over axes; see ``reduce``."""
+        return self.reduce(Operator.SUM, x, axes, keep=keep)
+
+    def mean(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
+        """Average over axes; see ``reduce``."""
+        count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+        return self.div(self.sum(x, axes, keep=keep), count)
+
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """Multiply matrices, leading axes spread to each other.
+
+        Args:
+            x: ``(..., M, K)``, at least two axes.
+            y: ``(..., K, N)``.
+
+        Returns:
+            ``(..., M, N)``.
+        """
+        lead = common_shape(x.shape[:-2], y.shape[:-2])
+        return self.emit(
+            Operator.MATMUL,
+            self.broadcast(x, (*lead, *x.shape[-2:])),
+            self.broadcast(y, (*lead, *y.shape[-2:])),
+        )
+
+    def as_bool(self, x: Tensor) -> Tensor:
+        """Say of each element whether it is not zero."""
+        return x if x.dtype == BOOL else self.cast(x, BOOL)
+
+
+def common_shape(*shapes: Shape) -> Shape:
+    """Give the shape that all spread to.
+
+    Args:
+        *shapes: By numpy's rule.
+
+    Returns:
+        The shape.
+
+    Raises:
+        ShapeError: There is none.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        listed = ", ".join(str(list(each)) for each in shapes)
+        raise ShapeError(f"shapes {listed} do not fit each other") from error
+
+
+__all__ = ["Builder", "ShapeUnknown", "ValueUnknown", "common_shape"]

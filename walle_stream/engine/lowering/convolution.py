@@ -1,0 +1,255 @@
+"""Convolutions: products of matrices over patches, channels-last.
+
+The patches of all windows are one overlapping view of the padded input; MNN and
+Walle (2022) call it im2col by raster. Between layers the moves to channels-last
+and back cancel.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Final
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import (
+    channels_first,
+    channels_last,
+    padded,
+    patches,
+    tap_view,
+)
+from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.widths import require_floating
+from walle_stream.engine.lowering.windows import Window, placed, spatial_sizes, window_of
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Region, Shape, View, strides_of
+from walle_stream.engine.rules import is_floating
+from walle_stream.errors import LoweringError, ShapeError
+
+PATCHES_MAX: Final = 1 << 20
+"""Elements of patches that are gathered at once, so that the product finds them in cache; more
+places are done slab by slab."""
+
+_SLABS_MAX: Final = 1 << 12
+_SLABS_WANTED: Final = 1 << 9
+"""Slabs beyond which they rather grow."""
+
+_SLAB_MAX: Final = 1 << 25
+_DEPTHWISE_TAPS_MAX: Final = 64
+
+
+@lowers("Conv", kind=Kind.COMPOSITE)
+def _conv(call: Call) -> Result:
+    x, w = require_floating(call.tensor(0)), call.tensor(1)
+    builder, group = call.builder, call.number("group", 1)
+    sizes = spatial_sizes(x)
+    check_weights(x.shape[1], w.shape, len(sizes), group)
+    if call.list("kernel_shape") not in {None, w.shape[2:]}:
+        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(w.shape)}")
+    window = window_of(call, sizes, w.shape[2:])
+    made = convolved(builder, channels_last(builder, x), w, window, group)
+    return channels_first(builder, biased(builder, made, call.optional(2)))
+
+
+def convolve(
+    builder: Builder, x: Tensor, w: Tensor, *, strides: Shape, dilations: Shape, pads: Shape,
+    group: int,
+) -> Tensor:  # fmt: skip
+    """Convolve tensors of any dtype, without bias.
+
+    Args:
+        builder: Of the program.
+        x: ``(N, C, *spatial)``.
+        w: ``(O, C / group, *kernel)``.
+        strides: One a spatial axis.
+        dilations: The same.
+        pads: Of the begins, then of the ends.
+        group: Parts that do not see each other.
+
+    Returns:
+        ``(N, O, *output)``.
+
+    Raises:
+        ShapeError: The shapes do not fit each other.
+    """
+    sizes = spatial_sizes(x)
+    check_weights(x.shape[1], w.shape, len(sizes), group)
+    window = placed(sizes, w.shape[2:], strides, dilations, pads)
+    return channels_first(builder, convolved(builder, channels_last(builder, x), w, window, group))
+
+
+def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
+    """Refuse weights that do not fit what they are applied to.
+
+    Args:
+        channels: Of the input.
+        shape: ``(O, C / group, *kernel)``.
+        rank: Number of spatial axes.
+        group: Parts.
+
+    Raises:
+        ShapeError: They do not.
+    """
+    if len(shape) != rank + 2:
+        raise ShapeError(f"weights of shape {list(shape)} for {rank} spatial axes")
+    if group < 1 or shape[0] % group or channels != shape[1] * group:
+        raise ShapeError(
+            f"weights of shape {list(shape)} in {group} groups for {channels} channels"
+        )
+
+
+def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
+    """Add one number a channel.
+
+    Args:
+        builder: Of the program.
+        x: Channels-last.
+        bias: ``(C,)``, or None.
+
+    Returns:
+        The output.
+
+    Raises:
+        ShapeError: The bias has another shape.
+    """
+    if bias is None:
+        return x
+    if bias.shape != x.shape[-1:]:
+        raise ShapeError(f"a bias of shape {list(bias.shape)} for {x.shape[-1]} channels")
+    return builder.add(x, bias)
+
+
+def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
+    """Convolve channels-last.
+
+    Args:
+        builder: Of the program.
+        x: ``(N, *spatial, C)``.
+        w: ``(O, C / group, *kernel)``.
+        window: Of the kernel, over ``x``.
+        group: Parts that do not see each other.
+
+    Returns:
+        ``(N, *output, O)``.
+    """
+    shape = (x.shape[0], *window.output, w.shape[0])
+    if 0 in shape:
+        return builder.raster([x], shape, [])
+    border = padded(builder, x, window, 0)
+    if x.shape[-1] == group > 1 and window.taps <= _DEPTHWISE_TAPS_MAX:
+        return _depthwise(builder, border, w, window)
+    return multiplied(builder, border, packed(builder, w, group), window, group)
+
+
+def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
+    """Lay weights as the matrix that patches are multiplied with.
+
+    Args:
+        builder: Of the program.
+        w: ``(O, C / group, *kernel)``.
+        group: Parts.
+
+    Returns:
+        ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
+    """
+    count, depth, *kernel = w.shape
+    split = builder.reshape(w, (group, count // group, depth, *kernel))
+    moved = moves.transpose(builder, split, (0, *range(3, split.rank), 2, 1))
+    matrix = (prod(kernel) * depth, count // group)
+    return builder.reshape(moved, matrix if group == 1 else (group, *matrix))
+
+
+def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int) -> Tensor:
+    """Multiply the patches of all windows with a matrix.
+
+    Args:
+        builder: Of the program.
+        x: Channels-last, padded.
+        matrix: See ``packed``.
+        window: That slides over ``x``.
+        group: Parts of the channels.
+
+    Returns:
+        ``(N, *output, O)``.
+    """
+    places, depth = (x.shape[0], *window.output), matrix.shape[-1]
+    # each place once is the input as it lies
+    least = PATCHES_MAX if window.taps > 1 or max(window.strides, default=1) > 1 else _SLAB_MAX
+    slabs = list(_slabs(places, window.taps * x.shape[-1], least))
+    parts = [
+        builder.matmul(patches(builder, x, window, starts, sizes, group), matrix)
+        for starts, sizes in slabs
+    ]
+    shape = (*places, group * depth)
+    if len(slabs) == group == 1:
+        return builder.reshape(parts[0], shape)
+    target = strides_of(shape)
+    regions = [
+        Region(
+            (group, *sizes, depth),
+            View(0, strides_of((group, *sizes, depth))),
+            View(
+                sum(a * b for a, b in zip(starts, target, strict=False)),
+                (depth, *target),
+            ),
+            number,
+        )
+        for number, (starts, sizes) in enumerate(slabs)
+    ]
+    return builder.raster(parts, shape, regions)
+
+
+def _slabs(places: Shape, each: int, least: int) -> Iterator[tuple[Shape, Shape]]:
+    # as many of the last axes as fit whole, a part of the one before, the others one by one
+    most = min(max(least, prod(places) * each // _SLABS_WANTED), _SLAB_MAX)
+    left = max(1, most // max(each, 1))
+    steps = list(places)
+    for axis in reversed(range(len(places))):
+        steps[axis] = max(1, min(places[axis], left))
+        # equal ones: the last is not a sliver
+        steps[axis] = -(-places[axis] // -(-places[axis] // steps[axis])) if places[axis] else 1
+        left //= steps[axis]
+        if steps[axis] < places[axis]:
+            left = 1
+    counts = [-(-n // step) for n, step in zip(places, steps, strict=True)]
+    if prod(counts) > _SLABS_MAX:
+        raise LoweringError(f"{prod(places)} windows of {each} elements are too many")
+    for number in product(*map(range, counts)):
+        starts = tuple(i * step for i, step in zip(number, steps, strict=True))
+        yield (
+            starts,
+            tuple(
+                min(step, n - start) for step, n, start in zip(steps, places, starts, strict=True)
+            ),
+        )
+
+
+def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor:
+    # a product of matrices would be of vectors here: each tap is multiplied and added up instead
+    channels, count = x.shape[-1], w.shape[0]
+    many = count // channels
+    is_float = is_floating(x.dtype)
+    wide, weights = (widened(builder, each) if is_float else each for each in (x, w))
+    weights = builder.reshape(
+        moves.transpose(builder, weights, (*range(2, w.rank), 0, 1)),
+        (*window.kernel, channels, *((many,) if many > 1 else ())),
+    )
+    total = None
+    for place in product(*map(range, window.kernel)):
+        seen = tap_view(builder, wide, window, place)
+        if many > 1:
+            seen = moves.expand_axis(builder, seen, seen.rank)
+        behind = weights.shape[len(place) :]
+        factor = builder.reshape(
+            moves.crop(
+                builder, weights, (*place, *(0,) * len(behind)), (*(1,) * len(place), *behind)
+            ),
+            behind,
+        )
+        term = builder.mul(seen, factor)
+        total = term if total is None else builder.add(total, term)
+    assert total is not None  # noqa: S101  # a kernel has a tap
+    made = builder.reshape(total, (*total.shape[: x.rank - 1], count))
+    return builder.cast(made, x.dtype)

@@ -1,0 +1,148 @@
+"""Features of the domain ai.onnx.ml: chosen, scaled, filled in, joined."""
+
+from math import floor, isnan
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.encoders import ML, reals
+from walle_stream.engine.lowering.limits import integer_limits
+from walle_stream.engine.lowering.registry import Call, Result, lowers
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+_FLOAT32 = np.dtype(np.float32)
+_MATRIX = 2
+
+
+def numbers(call: Call, number: int = 0) -> Tensor:
+    """Give an input that must be of numbers.
+
+    Args:
+        call: Of the rule.
+        number: Of the input, from 0.
+
+    Returns:
+        It.
+
+    Raises:
+        DTypeError: It is of something else.
+    """
+    x = call.tensor(number)
+    if not (is_integer(x.dtype) or is_floating(x.dtype)):
+        raise DTypeError(f"input {number} must be of numbers, not {x.dtype.name}")
+    return x
+
+
+def floats(call: Call) -> Tensor:
+    """Give the first input as floats: float64 stays, all others become float32.
+
+    Args:
+        call: Of the rule.
+
+    Returns:
+        It, converted.
+    """
+    x = numbers(call)
+    return x if x.dtype == np.float64 else call.builder.cast(x, _FLOAT32)
+
+
+@lowers("ArrayFeatureExtractor", domain=ML)
+def _array_feature_extractor(call: Call) -> Result:
+    x, places, builder = call.tensor(0), call.tensor(1), call.builder
+    if not x.rank:
+        raise ShapeError("a scalar has no features")
+    if not is_integer(places.dtype):
+        raise DTypeError(f"indices must be whole numbers, not {places.dtype.name}")
+    flat = builder.reshape(builder.cast(places, INT64), (places.size,))
+    lead = x.shape[:-1] or (1,)
+    rows = builder.reshape(x, (int(np.prod(lead)), x.shape[-1], 1))
+    return builder.reshape(builder.emit(Operator.TAKE, rows, flat), (*lead, places.size))
+
+
+@lowers("Binarizer", domain=ML)
+def _binarizer(call: Call) -> Result:
+    x, builder, threshold = numbers(call), call.builder, call.real("threshold", 0.0)
+    if is_floating(x.dtype):
+        return builder.cast(builder.less(threshold, x), x.dtype)
+    least, most = integer_limits(x.dtype)
+    if isnan(threshold) or threshold >= most:
+        return builder.broadcast(builder.as_tensor(0, x), x.shape)
+    if threshold < least:
+        return builder.broadcast(builder.as_tensor(1, x), x.shape)
+    return builder.cast(builder.less(floor(threshold), x), x.dtype)
+
+
+@lowers("FeatureVectorizer", domain=ML)
+def _feature_vectorizer(call: Call) -> Result:
+    parts = [numbers(call, number) for number in range(len(call.tensors()))]
+    sizes = call.list("inputdimensions")
+    if sizes is not None and (len(sizes) != len(parts) or min(sizes, default=0) < 0):
+        raise LoweringError(f"inputdimensions {sizes} of {len(parts)} inputs")
+    columns = []
+    for number, each in enumerate(parts):
+        if each.rank not in {1, _MATRIX}:
+            raise ShapeError(f"input {number} of shape {list(each.shape)} is no matrix")
+        matrix = call.builder.reshape(each, (1, *each.shape)) if each.rank == 1 else each
+        if sizes is not None:
+            check_size((matrix.shape[0], sizes[number]))
+            matrix = moves.pad(
+                call.builder, matrix, (0, 0), (0, sizes[number] - matrix.shape[1]), 0
+            )
+        columns.append(call.builder.cast(matrix, _FLOAT32))
+    return moves.concat(call.builder, columns, 1)
+
+
+@lowers("Imputer", domain=ML)
+def _imputer(call: Call) -> Result:
+    x, builder = numbers(call), call.builder
+    if is_floating(x.dtype):
+        imputed, replaced = (
+            reals(call, "imputed_value_floats"),
+            call.real("replaced_value_float", 0),
+        )
+    else:
+        imputed = np.array(call.list("imputed_value_int64s") or (), np.int64)
+        replaced = call.number("replaced_value_int64", 0)
+    _check_features(x, imputed, "imputed values")
+    is_missing = (
+        builder.unary(Operator.IS_NAN, x) if isnan(replaced) else builder.equal(x, replaced)
+    )
+    return builder.select(is_missing, builder.constant(imputed.astype(x.dtype)), x)
+
+
+@lowers("Normalizer", domain=ML)
+def _normalizer(call: Call) -> Result:
+    x, builder, norm = floats(call), call.builder, call.text("norm", "MAX")
+    if x.rank not in {1, _MATRIX}:
+        raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [N, C]")
+    axes = [x.rank - 1]
+    if norm == "MAX":
+        length = builder.reduce(Operator.REDUCE_MAX, builder.unary(Operator.ABS, x), axes)
+    elif norm == "L1":
+        length = builder.sum(builder.unary(Operator.ABS, x), axes)
+    elif norm == "L2":
+        length = builder.unary(Operator.SQRT, builder.sum(builder.mul(x, x), axes))
+    else:
+        raise LoweringError(f"norm {norm!r} is not MAX, L1 or L2")
+    divisor = builder.select(builder.equal(length, 0), 1, length)
+    return builder.cast(builder.div(x, divisor), _FLOAT32)
+
+
+@lowers("Scaler", domain=ML)
+def _scaler(call: Call) -> Result:
+    x, builder = floats(call), call.builder
+    for name, operator in (("offset", Operator.SUB), ("scale", Operator.MUL)):
+        if call.attribute(name) is not None:
+            values = reals(call, name)
+            _check_features(x, values, name)
+            x = builder.binary(operator, x, builder.constant(values.astype(x.dtype)))
+    return builder.cast(x, _FLOAT32)
+
+
+def _check_features(x: Tensor, values: Array, what: str) -> None:
+    features = x.shape[-1] if x.rank else 1
+    if len(values) not in {1, features}:
+        raise ShapeError(f"{len(values)} {what} for {features} features")

@@ -1,0 +1,184 @@
+"""Rules that make tensors of a shape: of one value, of a row of numbers, and at random."""
+
+import struct
+from math import ceil, isfinite, pi, prod
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.element_types import attribute_dtype
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, DType, Tensor
+from walle_stream.engine.region import Region, Shape, View
+from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+_FLOAT = np.dtype(np.float32)
+_DOUBLE = np.dtype(np.float64)
+_MULTINOMIAL = (np.dtype(np.int32), INT64)
+
+
+@lowers("ConstantOfShape", kind=Kind.TRANSFORM)
+def _constant_of_shape(call: Call) -> Result:
+    shape = call.numbers(0)
+    if shape is None or call.tensor(0).rank != 1:
+        raise ShapeError("the shape is no list of sizes")
+    value = call.attribute("value")
+    one = np.zeros(1, _FLOAT) if value is None else value
+    if not isinstance(one, np.ndarray) or one.size != 1:
+        raise LoweringError(f"attribute 'value' is {one!r}, not one element")
+    return _filled(call.builder, shape, one)
+
+
+def _filled(builder: Builder, shape: Shape, one: Array) -> Tensor:
+    check_size(shape)
+    return builder.broadcast(builder.constant(one.reshape(())), shape)
+
+
+@lowers("ConstantFill", kind=Kind.TRANSFORM)
+def _constant_fill(call: Call) -> Result:
+    dtype = attribute_dtype(call, "dtype", _FLOAT)
+    extra = call.list("extra_shape") or ()
+    if call.has(0):
+        given = call.numbers(0) if call.number("input_as_shape", 0) else call.tensor(0).shape
+    else:
+        given = call.list("shape")
+    return _filled(
+        call.builder, (*(given or ()), *extra), np.array(call.real("value", 0.0)).astype(dtype)
+    )
+
+
+@lowers("Range", kind=Kind.TRANSFORM)
+def _range(call: Call) -> Result:
+    arrays = [call.values(number) for number in range(3)]
+    if any(each.size != 1 for each in arrays) or len({each.dtype for each in arrays}) > 1:
+        raise ShapeError("start, limit and delta are not one element of one dtype each")
+    dtype = arrays[0].dtype
+    start, limit, delta = (_number(each) for each in arrays)
+    if not delta or not all(map(isfinite, (start, limit, delta))):
+        raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
+    if is_floating(dtype):
+        # float16 and bfloat16 are counted in float32, as the operator's stash_type says
+        wide = dtype if dtype.itemsize >= _FLOAT.itemsize else _FLOAT
+        (count,) = check_table((max(ceil((limit - start) / delta), 0),), "a range")
+        made = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
+    elif is_integer(dtype):
+        count = -((int(limit) - int(start)) // -int(delta))
+        (count,) = check_table((max(count, 0),), "a range")
+        made = int(start) + np.arange(count, dtype=INT64) * int(delta)
+    else:
+        raise DTypeError(f"a range of {dtype.name}")
+    return call.builder.constant(made.astype(dtype))
+
+
+def _number(array: Array) -> float:
+    one = array.reshape(-1)[0]
+    return int(one) if is_integer(array.dtype) else float(one)
+
+
+@lowers("EyeLike", kind=Kind.TRANSFORM)
+def _eye_like(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    if x.rank != 2:  # noqa: PLR2004  # a matrix
+        raise ShapeError(f"shape {list(x.shape)} is no matrix")
+    dtype = attribute_dtype(call, "dtype", x.dtype)
+    if dtype == np.dtype(object):
+        raise DTypeError("a diagonal of text")
+    (rows, columns), k = x.shape, call.number("k", 0)
+    count = max(0, min(rows - max(-k, 0), columns - max(k, 0)))
+    start = max(-k, 0) * columns + max(k, 0)
+    one = builder.constant(np.ones((), dtype))
+    diagonal = Region((count,), View(0, (0,)), View(start, (columns + 1,)))
+    return builder.raster([one], x.shape, [diagonal], 0)
+
+
+def _seed(call: Call) -> int | None:
+    given = call.attribute("seed")
+    if given is None:
+        return None
+    try:
+        return int.from_bytes(struct.pack("<f", call.real("seed")), "little")
+    except OverflowError as error:
+        raise LoweringError(f"attribute 'seed' is {given!r}, no number of float32") from error
+
+
+def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
+    # narrow floats are drawn in float32: they have too few values between 0 and 1
+    wide = _DOUBLE if dtype == _DOUBLE else _FLOAT
+    return call.builder.emit(Operator.RANDOM, shape=check_size(shape), dtype=wide, seed=_seed(call))
+
+
+def _shape_and_dtype(call: Call) -> tuple[Shape, DType]:
+    if call.node.operator.endswith("Like"):
+        x = call.tensor(0)
+        shape, dtype = x.shape, attribute_dtype(call, "dtype", x.dtype)
+    else:
+        given = call.list("shape")
+        if given is None:
+            raise LoweringError("attribute 'shape' is missing")
+        shape, dtype = given, attribute_dtype(call, "dtype", _FLOAT)
+    if not is_floating(dtype):
+        raise DTypeError(f"random numbers of {dtype.name}")
+    return check_size(shape), dtype
+
+
+@lowers("RandomUniform", "RandomUniformLike")
+def _random_uniform(call: Call) -> Result:
+    shape, dtype = _shape_and_dtype(call)
+    low, high = call.real("low", 0.0), call.real("high", 1.0)
+    drawn = call.builder.mul(_uniform(call, shape, dtype), high - low)
+    return call.builder.cast(call.builder.add(drawn, low), dtype)
+
+
+@lowers("RandomNormal", "RandomNormalLike")
+def _random_normal(call: Call) -> Result:
+    (shape, dtype), builder = _shape_and_dtype(call), call.builder
+    count = prod(shape)
+    half = -(-count // 2)
+    drawn = _uniform(call, (2, half), dtype)
+    # Box and Muller: a radius and an angle make two numbers; 1 - u is never 0
+    first = moves.slice_axis(builder, drawn, 0, 0, 1)
+    angle = builder.mul(moves.slice_axis(builder, drawn, 0, 1, 2), 2 * pi)
+    radius = builder.unary(
+        Operator.SQRT, builder.mul(builder.unary(Operator.LOG, builder.sub(1, first)), -2)
+    )
+    both = moves.concat(
+        builder,
+        [builder.mul(radius, builder.unary(each, angle)) for each in (Operator.COS, Operator.SIN)],
+        1,
+    )
+    line = moves.slice_axis(builder, both, 1, 0, count)
+    scaled = builder.add(builder.mul(line, call.real("scale", 1.0)), call.real("mean", 0.0))
+    return builder.reshape(builder.cast(scaled, dtype), shape)
+
+
+@lowers("Bernoulli")
+def _bernoulli(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    if not is_floating(x.dtype):
+        raise DTypeError(f"probabilities of {x.dtype.name}")
+    drawn = _uniform(call, x.shape, x.dtype)
+    hit = builder.less(drawn, builder.cast(x, drawn.dtype))
+    return builder.cast(hit, attribute_dtype(call, "dtype", x.dtype))
+
+
+@lowers("Multinomial")
+def _multinomial(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    samples, dtype = call.number("sample_size", 1), attribute_dtype(call, "dtype", _MULTINOMIAL[0])
+    if x.rank != 2 or not x.shape[1] or samples < 0 or not is_floating(x.dtype):  # noqa: PLR2004
+        raise ShapeError(f"{samples} samples of {x}, which is no matrix of log-probabilities")
+    if dtype not in _MULTINOMIAL:
+        raise DTypeError(f"samples of {dtype.name}: int32 or int64")
+    batches, classes = x.shape
+    drawn = _uniform(call, (batches, samples, classes), x.dtype)
+    # Gumbel: the greatest of log p - log(-log u) is a sample of p
+    noise = drawn
+    for _ in range(2):
+        noise = builder.unary(Operator.NEG, builder.unary(Operator.LOG, noise))
+    chances = builder.cast(builder.reshape(x, (batches, 1, classes)), drawn.dtype)
+    best = builder.emit(Operator.ARG_MAX, builder.add(chances, noise), axis=2)
+    return builder.cast(builder.reshape(best, (batches, samples)), dtype)

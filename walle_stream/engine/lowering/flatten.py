@@ -1,0 +1,146 @@
+"""Puts the nodes of a function or a graph in the place of the node that calls it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from walle_stream.engine.graph import AttributeReference, Function, Graph, Node
+from walle_stream.errors import ModelError
+
+
+def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
+    """Give a function's nodes with the names of a call.
+
+    Args:
+        node: The call.
+        function: What it calls.
+        prefix: Put before names that the function makes; of no other call.
+
+    Returns:
+        Nodes that read the call's inputs and make its outputs.
+
+    Raises:
+        ModelError: The call gives more inputs than the function takes.
+    """
+    if len(node.inputs) > len(function.inputs):
+        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(function.inputs)}")
+    given = {**function.defaults, **node.attributes}
+    nodes = [_bound(each, given) for each in function.nodes]
+    return _placed(nodes, function.inputs, function.outputs, node, prefix)
+
+
+def flattened_branch(node: Node, branch: Graph, prefix: str) -> tuple[list[Node], dict[str, Any]]:
+    """Give the nodes of a branch of an ``If``.
+
+    Args:
+        node: The ``If``.
+        branch: A graph without inputs.
+        prefix: Put before names that the branch makes.
+
+    Returns:
+        Nodes that make the node's outputs, and the branch's constants by new name.
+    """
+    nodes = _placed(list(branch.nodes), (), tuple(branch.outputs), node, prefix, branch.constants)
+    return nodes, {prefix + name: data for name, data in branch.constants.items()}
+
+
+def flattened_graph(node: Node, graph: Graph, prefix: str) -> list[Node]:
+    """Give the nodes of a graph that a node calls as a function.
+
+    Args:
+        node: Its inputs and outputs stand for those of the graph.
+        graph: An attribute of the node that this one stands for.
+        prefix: Put before names that the graph makes; of no other call.
+
+    Returns:
+        Nodes that make the node's outputs, those of the graph's constants included.
+    """
+    constants = [
+        Node("Constant", (), (prefix + name,), {"value": data}, node.name, version=13)
+        for name, data in graph.constants.items()
+    ]
+    inputs = tuple(name for name in graph.inputs if name not in graph.constants)
+    outputs = tuple(graph.outputs)
+    return constants + _placed(list(graph.nodes), inputs, outputs, node, prefix, graph.constants)
+
+
+def _placed(
+    nodes: list[Node],
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    node: Node,
+    prefix: str,
+    constants: Mapping[str, Any] | None = None,
+) -> list[Node]:
+    names = {name: prefix + name for name in constants or {}}
+    for each in nodes:
+        names.update((name, prefix + name) for name in each.outputs if name)
+    actual = dict(zip(inputs, node.inputs, strict=False))
+    names.update((name, actual.get(name, "")) for name in inputs)
+    placed = [renamed(each, names, f"{node.name or prefix}/") for each in nodes]
+    for formal, wanted in zip(outputs, node.outputs, strict=False):
+        if wanted:
+            source = names.get(formal, formal)
+            placed.append(Node("Identity", (source,), (wanted,), name=node.name, version=1))
+    return placed
+
+
+def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
+    """Give a node with other names of values, in its graphs as well.
+
+    Args:
+        node: Any.
+        names: New names by old ones; others stay.
+        prefix: Put before the node's own name.
+
+    Returns:
+        The node.
+    """
+    return Node(
+        node.operator,
+        tuple(names.get(name, name) for name in node.inputs),
+        tuple(names.get(name, name) for name in node.outputs),
+        {name: _renamed_value(value, names) for name, value in node.attributes.items()},
+        prefix + node.name if node.name else "",
+        node.domain,
+        node.version,
+        node.overload,
+    )
+
+
+def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, tuple) and any(isinstance(each, Graph) for each in value):
+        return tuple(_renamed_value(each, names) for each in value)
+    if not isinstance(value, Graph):
+        return value
+    made = {
+        *value.inputs,
+        *value.constants,
+        *(name for node in value.nodes for name in node.outputs),
+    }
+    free = {old: new for old, new in names.items() if old not in made}
+    return Graph(
+        value.name,
+        value.inputs,
+        {free.get(name, name): kind for name, kind in value.outputs.items()},
+        tuple(renamed(node, free) for node in value.nodes),
+        value.constants,
+    )
+
+
+def _bound(node: Node, given: Mapping[str, Any]) -> Node:
+    attributes = {}
+    for name, value in node.attributes.items():
+        if isinstance(value, AttributeReference):
+            if value.name in given:
+                attributes[name] = given[value.name]
+        elif isinstance(value, Graph):
+            attributes[name] = Graph(
+                value.name, value.inputs, value.outputs,
+                tuple(_bound(each, given) for each in value.nodes), value.constants,
+            )  # fmt: skip
+        else:
+            attributes[name] = value
+    return Node(
+        node.operator, node.inputs, node.outputs, attributes,
+        node.name, node.domain, node.version, node.overload,
+    )  # fmt: skip

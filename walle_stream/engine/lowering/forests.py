@@ -1,0 +1,149 @@
+"""Trees as tables, and the descent through all of them at once.
+
+A place in the tables is a node or a leaf; a leaf leads to itself, so that all
+observations take as many steps in all trees as the deepest tree has.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.lookups import taken
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import INT64, check_size
+from walle_stream.errors import LoweringError, ShapeError
+
+MODES: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+"""Comparisons, in the order of their numbers in ``TreeEnsemble``."""
+
+_DEPTH_MAX: Final = 1 << 12
+_VISITS_MAX: Final = 64
+_MEMBER: Final = MODES.index("MEMBER")
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Nodes of all trees; each table has a row a place."""
+
+    roots: Array
+    """Place of each tree's first node."""
+    features: Array
+    splits: Array
+    modes: Array
+    """Numbers of ``MODES``; -1 of a leaf."""
+    children: Array
+    """``(places, 2)``: where the comparison is false, and where it is true."""
+    missing: Array
+    """Whether a nan counts as true."""
+    members: Array
+    """``(places, most)``: the set that a value may be in; nan where it has fewer."""
+
+    @property
+    def depth(self) -> int:
+        """Steps from a root to the deepest leaf.
+
+        Raises:
+            LoweringError: It is too deep, or there is none: a node leads back to itself.
+        """
+        places, depth, seen = np.unique(self.roots), 0, 0
+        while places.size and (self.modes[places] >= 0).any():
+            seen += places.size
+            if depth >= _DEPTH_MAX or seen > _VISITS_MAX * len(self.modes):
+                raise LoweringError(
+                    f"a tree is deeper than {_DEPTH_MAX}, or leads back to where it was"
+                )
+            inner = places[self.modes[places] >= 0]
+            places, depth = np.unique(self.children[inner]), depth + 1
+        return depth
+
+
+def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
+    """Find the leaf that each observation reaches in each tree.
+
+    Args:
+        builder: Of the program.
+        x: ``(N, F)`` of floating numbers.
+        forest: The trees.
+
+    Returns:
+        Their places, int64 ``(N, trees)``.
+
+    Raises:
+        ShapeError: A tree asks for a feature that there is not.
+    """
+    rows, features = x.shape
+    used = forest.features[forest.modes >= 0]
+    if used.size and not (used.min() >= 0 and used.max() < features):
+        raise ShapeError(f"trees of features {used.min()} to {used.max()} for {features}")
+    shape = check_size((rows, len(forest.roots)))
+    depth = forest.depth
+    places = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)
+    if not depth or not rows:
+        return places
+    flat = builder.reshape(x, (1, x.size, 1))
+    begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1) * features)
+    tables = _Tables(builder, forest, x)
+    for _ in range(depth):
+        address = builder.add(taken(builder, forest.features, places), begins)
+        taken_values = builder.emit(Operator.TAKE, flat, builder.reshape(address, (address.size,)))
+        is_true = tables.compared(places, builder.reshape(taken_values, shape))
+        row = builder.add(builder.mul(places, 2), builder.cast(is_true, INT64))
+        places = taken(builder, forest.children.reshape(-1).astype(np.int64), row)
+    return places
+
+
+class _Tables:
+    # what comparisons read; those that no node needs are left out
+
+    def __init__(self, builder: Builder, forest: Forest, x: Tensor) -> None:
+        self._builder = builder
+        self._forest = forest
+        self._dtype = x.dtype
+        inner = forest.modes >= 0
+        self._modes = np.unique(forest.modes[inner]).tolist()
+        self._has_missing = bool(forest.missing[inner].any())
+
+    def compared(self, places: Tensor, values: Tensor) -> Tensor:
+        builder, forest = self._builder, self._forest
+        splits = taken(builder, forest.splits.astype(self._dtype), places)
+        found: Tensor | None = None
+        mode = taken(builder, forest.modes.astype(np.int64), places) if self._modes[1:] else None
+        for number in self._modes:
+            one = self._one(number, places, values, splits)
+            if found is None or mode is None:
+                found = one
+            else:
+                found = builder.select(builder.equal(mode, number), one, found)
+        assert found is not None  # noqa: S101  # there is a node, so there is a mode
+        if not self._has_missing:
+            return found
+        tracked = taken(builder, forest.missing.astype(np.bool_), places)
+        is_missing = builder.unary(Operator.IS_NAN, values)
+        return builder.binary(Operator.OR, found, builder.binary(Operator.AND, tracked, is_missing))
+
+    def _one(self, number: int, places: Tensor, values: Tensor, splits: Tensor) -> Tensor:
+        builder = self._builder
+        if number == _MEMBER:
+            return self._is_member(places, values)
+        mode = MODES[number]
+        if mode == "NEQ":
+            # a nan is not true by itself
+            return builder.binary(
+                Operator.OR, builder.less(values, splits), builder.less(splits, values)
+            )
+        pair = (splits, values) if mode in {"GTE", "GT"} else (values, splits)
+        operator = {
+            "LEQ": Operator.LESS_EQUAL, "GTE": Operator.LESS_EQUAL,
+            "LT": Operator.LESS, "GT": Operator.LESS,
+        }.get(mode, Operator.EQUAL)  # fmt: skip
+        return builder.binary(operator, *pair)
+
+    def _is_member(self, places: Tensor, values: Tensor) -> Tensor:
+        builder, members = self._builder, self._forest.members.astype(self._dtype)
+        check_size((*places.shape, members.shape[1]))
+        listed = taken(builder, members, places)
+        matches = builder.equal(listed, builder.reshape(values, (*values.shape, 1)))
+        return builder.reduce(Operator.REDUCE_MAX, matches, [values.rank], keep=False)

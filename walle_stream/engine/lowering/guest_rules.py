@@ -1,0 +1,253 @@
+"""Rules of the operators that a guest's lazy tensors know: numpy's meaning of each.
+
+Ours, not ONNX's: a plain number beside a tensor does not widen it (NEP 50), whole
+numbers become float32 where an operator needs floats.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder, common_shape
+from walle_stream.engine.lowering.registry import axis_of
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import DType, Tensor
+from walle_stream.errors import DTypeError, ShapeError
+from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS
+
+type GuestRule = Callable[[Builder, Sequence[Tensor], Mapping[str, Any]], Tensor]
+
+_MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
+_FLOAT: Final = np.dtype(np.float32)
+_INT64: Final = np.dtype(np.int64)
+
+
+def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> int:
+    """Say how much an operation computes, before it does.
+
+    Args:
+        operator: Of the request.
+        inputs: Of it.
+        parameters: Of it.
+
+    Returns:
+        In elements, at least 1.
+
+    Raises:
+        ShapeError: Two small vectors would spread to a huge matrix.
+    """
+    shapes = [each.shape for each in inputs]
+    work = max((each.size for each in inputs), default=0)
+    if operator == "matmul":
+        left, right = ((1, *shape) if len(shape) == 1 else shape for shape in shapes)
+        count = prod(common_shape(left[:-2], right[:-2])) * left[-2] * right[-1]
+        work = max(work, count * left[-1] // _MACS_PER_ELEMENT)
+    elif operator == "take":
+        size = shapes[0][_number(parameters, "axis") or 0]
+        count = inputs[0].size // max(size, 1) * inputs[1].size
+    elif operator == "concat":
+        count = sum(each.size for each in inputs)
+    else:
+        count = prod(common_shape(*shapes))
+    if count > MAX_ELEMENTS:
+        raise ShapeError(f"{count} elements: too many")
+    return int(max(work, count, 1))
+
+
+def _number(parameters: Mapping[str, Any], name: str) -> int | None:
+    value = parameters.get(name)
+    if value is not None and type(value) is not int:
+        raise DTypeError(f"{name} is a whole number")
+    return value
+
+
+def _numbers(parameters: Mapping[str, Any], name: str) -> list[int] | None:
+    value = parameters.get(name)
+    if value is None:
+        return None
+    if type(value) is not list or any(type(each) is not int for each in value):
+        raise DTypeError(f"{name} is a list of whole numbers")
+    return value
+
+
+def _common(left: Tensor, right: Tensor) -> DType:
+    kinds = left.dtype.kind + right.dtype.kind
+    if left.rank and not right.rank and left.dtype.kind == "f":
+        return left.dtype
+    if right.rank and not left.rank and right.dtype.kind == "f":
+        return right.dtype
+    if left.dtype != right.dtype and "f" in kinds:
+        wide = "float64" if "float64" in {left.dtype.name, right.dtype.name} else "float32"
+        return np.dtype(wide)
+    return np.result_type(left.dtype, right.dtype)
+
+
+def _floating(builder: Builder, x: Tensor) -> Tensor:
+    return x if x.dtype.kind == "f" else builder.cast(x, _FLOAT)
+
+
+def _binary(operator: Operator, *, floats: bool = False) -> GuestRule:
+    def rule(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
+        left, right = (_floating(builder, each) if floats else each for each in inputs)
+        dtype = _common(left, right)
+        return builder.binary(operator, builder.cast(left, dtype), builder.cast(right, dtype))
+
+    return rule
+
+
+def _unary(operator: Operator, *, floats: bool = True) -> GuestRule:
+    def rule(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
+        (x,) = inputs
+        return builder.unary(operator, _floating(builder, x) if floats else x)
+
+    return rule
+
+
+def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
+    dtype = _common(inputs[0], inputs[1])
+    left, right = (builder.cast(each, dtype) for each in inputs)
+    if not left.rank or not right.rank:
+        raise ShapeError("a plain number is no matrix")
+    wide = left if left.rank > 1 else builder.reshape(left, (1, *left.shape))
+    tall = right if right.rank > 1 else builder.reshape(right, (*right.shape, 1))
+    made = builder.matmul(wide, tall)
+    shape = list(made.shape)
+    if right.rank == 1:
+        del shape[-1]
+    if left.rank == 1:
+        del shape[-1 if right.rank == 1 else -2]
+    return builder.reshape(made, shape)
+
+
+def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
+    x = _floating(builder, inputs[0])
+    return builder.div(1.0, builder.add(builder.unary(Operator.EXP, _negative(builder, x)), 1.0))
+
+
+def _negative(builder: Builder, x: Tensor) -> Tensor:
+    return builder.unary(Operator.NEG, x)
+
+
+def _relu(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
+    return builder.maximum(inputs[0], 0)
+
+
+def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    x = _floating(builder, inputs[0])
+    if not x.rank:
+        return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], given), ())
+    axis = axis_of(_number(given, "axis") or 0, x.rank)
+    shifted = builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, [axis]))
+    raised = builder.unary(Operator.EXP, shifted)
+    return builder.div(raised, builder.sum(raised, [axis]))
+
+
+def _axes(x: Tensor, given: Mapping[str, Any]) -> list[int]:
+    axis = _number(given, "axis")
+    if axis is None:
+        return list(range(x.rank))
+    # numpy takes a plain number for one element
+    return [axis_of(axis, x.rank)] if x.rank else [axis_of(axis, 1)][:0]
+
+
+def _sum(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    x = inputs[0] if inputs[0].dtype.kind == "f" else builder.cast(inputs[0], _INT64)
+    return builder.sum(x, _axes(x, given), keep=False)
+
+
+def _mean(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    x = _floating(builder, inputs[0])
+    return builder.mean(x, _axes(x, given), keep=False)
+
+
+def _extreme(operator: Operator) -> GuestRule:
+    def rule(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+        (x,) = inputs
+        axes = _axes(x, given)
+        if any(not x.shape[axis] for axis in axes):
+            raise ShapeError("of no elements there is none")
+        return builder.reduce(operator, x, axes, keep=False)
+
+    return rule
+
+
+def _argmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    (x,) = inputs
+    axis = _number(given, "axis")
+    if axis is None or not x.rank:
+        x, axis = builder.reshape(x, (x.size,)), axis or 0
+    axis = axis_of(axis, x.rank)
+    made = builder.emit(Operator.ARG_MAX, x, axis=axis)
+    return builder.reshape(made, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _reshape(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    (x,) = inputs
+    shape = list(_numbers(given, "shape") or ())
+    if shape.count(-1) > 1 or min(shape, default=0) < -1:
+        raise ShapeError(f"shape {shape} has more than one size to be found, or a negative one")
+    if -1 in shape:
+        rest = prod(size for size in shape if size != -1)
+        if not rest or x.size % rest:
+            raise ShapeError(f"{x.size} elements cannot become {shape}")
+        shape[shape.index(-1)] = x.size // rest
+    return builder.reshape(x, shape)
+
+
+def _transpose(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    (x,) = inputs
+    order = _numbers(given, "axes")
+    axes = [*reversed(range(x.rank))] if order is None else [axis_of(n, x.rank) for n in order]
+    return moves.transpose(builder, x, axes)
+
+
+def _take(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    x, indices = inputs
+    if indices.dtype.kind == "f":
+        raise DTypeError(f"indices are whole numbers, not {indices.dtype.name}")
+    axis = _number(given, "axis")
+    if axis is None:
+        x, axis = builder.reshape(x, (x.size,)), 0
+    axis = axis_of(axis, x.rank)
+    size = x.shape[axis]
+    wide = builder.cast(builder.reshape(indices, (indices.size,)), _INT64)
+    from_end = builder.add(wide, size)
+    flat = builder.select(builder.less(wide, 0), from_end, wide)
+    outer, inner = x.shape[:axis], x.shape[axis + 1 :]
+    block = builder.reshape(x, (prod(outer), size, prod(inner)))
+    taken = builder.emit(Operator.TAKE, block, flat)
+    return builder.reshape(taken, (*outer, *indices.shape, *inner))
+
+
+def _concat(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    if not inputs:
+        raise ShapeError("nothing is given")
+    rank = inputs[0].rank
+    if any(each.rank != rank for each in inputs):
+        raise ShapeError("not all have as many axes")
+    dtype = np.result_type(*(each.dtype for each in inputs))
+    axis = axis_of(_number(given, "axis") or 0, rank)
+    return moves.concat(builder, [builder.cast(each, dtype) for each in inputs], axis)
+
+
+def _astype(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    name = given.get("dtype")
+    if name not in ITEM_BYTES:
+        raise DTypeError(f"there is no dtype {name!r}")
+    return builder.cast(inputs[0], np.dtype(name))
+
+
+GUEST_RULES: Final[Mapping[str, GuestRule]] = {
+    "add": _binary(Operator.ADD), "sub": _binary(Operator.SUB), "mul": _binary(Operator.MUL),
+    "div": _binary(Operator.DIV, floats=True), "pow": _binary(Operator.POW), "matmul": _matmul,
+    "maximum": _binary(Operator.MAXIMUM), "minimum": _binary(Operator.MINIMUM),
+    "neg": _unary(Operator.NEG, floats=False), "abs": _unary(Operator.ABS, floats=False),
+    "exp": _unary(Operator.EXP), "log": _unary(Operator.LOG), "sqrt": _unary(Operator.SQRT),
+    "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid, "relu": _relu, "softmax": _softmax,
+    "sum": _sum, "mean": _mean, "max": _extreme(Operator.REDUCE_MAX),
+    "min": _extreme(Operator.REDUCE_MIN), "argmax": _argmax, "reshape": _reshape,
+    "transpose": _transpose, "take": _take, "concat": _concat, "astype": _astype,
+}  # fmt: skip

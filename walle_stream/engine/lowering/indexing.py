@@ -1,0 +1,278 @@
+"""Rules of reading and writing where indices say: TAKE and PUT at computed addresses."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.graph import Node
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import (
+    flat_take,
+    looked_up,
+    reversed_lengths,
+    wrapped,
+)
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Shape, strides_of
+from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+_REDUCTIONS: Final = {
+    "none": "none", "add": "add", "mul": "mul", "min": "minimum", "max": "maximum",
+}  # fmt: skip
+
+
+@lowers("Gather")
+def _gather(call: Call) -> Result:
+    x, indices, builder = call.tensor(0), call.tensor(1), call.builder
+    axis = call.axis(x.rank, 0)
+    places = wrapped(builder, indices, x.shape[axis])
+    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
+    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
+    taken = _taken(builder, line, builder.reshape(places, (places.size,)))
+    return builder.reshape(taken, (*lead, *indices.shape, *tail))
+
+
+def _taken(builder: Builder, line: Tensor, places: Tensor) -> Tensor:
+    # known places at one distance are a view, which joins other moves
+    known = places.data
+    if known is not None and known.size and line.size:
+        first, gaps = int(known[0]), np.diff(known)
+        in_range = known.min() >= 0 and known.max() < line.shape[1]
+        if in_range and (gaps == gaps[:1]).all():
+            own = strides_of(line.shape)
+            gap = int(gaps[0]) if gaps.size else 1
+            shape = (line.shape[0], known.size, line.shape[2])
+            return builder.view(line, shape, (own[0], gap * own[1], 1), first * own[1])
+    return builder.emit(Operator.TAKE, line, places)
+
+
+@lowers("GatherElements")
+def _gather_elements(call: Call) -> Result:
+    x, indices = call.tensor(0), call.tensor(1)
+    return flat_take(call.builder, x, _element_addresses(call, x, indices))
+
+
+@lowers("Scatter", "ScatterElements")
+def _scatter_elements(call: Call) -> Result:
+    x, indices, updates, builder = call.tensor(0), call.tensor(1), call.tensor(2), call.builder
+    if updates.shape != indices.shape:
+        raise ShapeError(f"updates {list(updates.shape)} for indices {list(indices.shape)}")
+    addresses = _element_addresses(call, x, indices)
+    return _put(call, x, builder.reshape(addresses, (addresses.size,)), updates)
+
+
+def _element_addresses(call: Call, x: Tensor, indices: Tensor) -> Tensor:
+    builder = call.builder
+    axis = call.axis(x.rank, 0)
+    fits = indices.rank == x.rank and all(
+        mine <= its or each == axis
+        for each, (mine, its) in enumerate(zip(indices.shape, x.shape, strict=True))
+    )
+    if not fits:
+        raise ShapeError(f"indices {list(indices.shape)} of data {list(x.shape)}, axis {axis}")
+    places, own = wrapped(builder, indices, x.shape[axis]), strides_of(x.shape)
+    if all(size <= 1 for each, size in enumerate(x.shape) if each != axis):
+        return places
+    base = np.zeros((1,) * x.rank, np.int64)
+    for each, size in enumerate(indices.shape):
+        if each != axis:
+            line = np.arange(size) * own[each]
+            base = base + line.reshape([-1 if at == each else 1 for at in range(x.rank)])
+    return builder.add(looked_up(builder, places, x.shape[axis], own[axis]), builder.constant(base))
+
+
+@lowers("GatherND")
+def _gather_nd(call: Call) -> Result:
+    x, indices, builder = call.tensor(0), call.tensor(1), call.builder
+    shared = call.number("batch_dims", 0)
+    if not 0 <= shared < min(x.rank, indices.rank) or x.shape[:shared] != indices.shape[:shared]:
+        raise ShapeError(
+            f"data {list(x.shape)} and indices {list(indices.shape)} share no {shared} axes"
+        )
+    addresses, depth = _tuple_addresses(builder, x.shape, indices, shared)
+    tail = x.shape[depth:]
+    line = builder.reshape(x, (1, prod(x.shape[:depth]), prod(tail)))
+    taken = builder.emit(Operator.TAKE, line, builder.reshape(addresses, (addresses.size,)))
+    return builder.reshape(taken, (*addresses.shape, *tail))
+
+
+@lowers("ScatterND")
+def _scatter_nd(call: Call) -> Result:
+    x, indices, updates, builder = call.tensor(0), call.tensor(1), call.tensor(2), call.builder
+    addresses, depth = _tuple_addresses(builder, x.shape, indices, 0)
+    if updates.shape != (*addresses.shape, *x.shape[depth:]):
+        raise ShapeError(
+            f"updates {list(updates.shape)} for indices {list(indices.shape)} of {list(x.shape)}"
+        )
+    return _put(call, x, builder.reshape(addresses, (addresses.size,)), updates, depth)
+
+
+def _tuple_addresses(
+    builder: Builder, shape: Shape, indices: Tensor, shared: int
+) -> tuple[Tensor, int]:
+    # addresses of rows behind ``depth`` axes of the data
+    if not indices.rank or not 1 <= indices.shape[-1] <= len(shape) - shared:
+        raise ShapeError(f"indices {list(indices.shape)} of data {list(shape)}")
+    count = indices.shape[-1]
+    depth = shared + count
+    sizes = shape[shared:depth]
+    places = wrapped(builder, indices, builder.constant(np.array(sizes, np.int64)))
+    if depth == 1:
+        return builder.reshape(places, indices.shape[:-1]), depth
+    strides = strides_of(shape[:depth])
+    address: Tensor | None = None
+    for number in range(count):
+        part = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
+        part = builder.reshape(part, indices.shape[:-1])
+        found = looked_up(builder, part, sizes[number], strides[shared + number])
+        address = found if address is None else builder.add(address, found)
+    assert address is not None  # noqa: S101  # at least one coordinate
+    if shared:
+        rows = np.arange(prod(shape[:shared])) * prod(sizes)
+        behind = (1,) * (indices.rank - 1 - shared)
+        address = builder.add(address, builder.constant(rows.reshape(*shape[:shared], *behind)))
+    return address, depth
+
+
+def _put(call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int = -1) -> Tensor:
+    builder = call.builder
+    asked = call.text("reduction", "none")
+    if asked not in _REDUCTIONS:
+        raise LoweringError(f"attribute 'reduction' is {asked!r}, none of {sorted(_REDUCTIONS)}")
+    if updates.dtype != x.dtype:
+        raise DTypeError(f"updates of {updates.dtype.name} for data of {x.dtype.name}")
+    inner = 1 if depth < 0 else prod(x.shape[depth:])
+    outer = x.size if depth < 0 else prod(x.shape[:depth])
+    put = builder.emit(
+        Operator.PUT,
+        builder.reshape(x, (outer, inner)),
+        addresses,
+        builder.reshape(updates, (addresses.size, inner)),
+        reduction=_REDUCTIONS[asked],
+    )
+    return builder.reshape(put, x.shape)
+
+
+@lowers("TensorScatter")
+def _tensor_scatter(call: Call) -> Result:
+    past, update, builder = call.tensor(0), call.tensor(1), call.builder
+    axis = call.axis(past.rank, -2)
+    mode = call.text("mode", "linear")
+    if mode not in {"linear", "circular"} or not axis:
+        raise LoweringError(f"mode {mode!r} along axis {axis}: linear or circular, not along 0")
+    if update.rank != past.rank or update.dtype != past.dtype:
+        raise ShapeError(f"update {update} of a cache {past}")
+    room, steps, batch = past.shape[axis], update.shape[axis], past.shape[0]
+    if steps > room or _without(update.shape, axis) != _without(past.shape, axis):
+        raise ShapeError(f"update {list(update.shape)} of a cache {list(past.shape)}")
+    at = call.optional(2)
+    if at is None:
+        kept = moves.slice_axis(builder, past, axis, steps, room)
+        return moves.concat(builder, [update, kept], axis)
+    if at.shape != (batch,) or not is_integer(at.dtype):
+        raise ShapeError(f"write indices {at} for {batch} batches")
+    start = builder.reshape(builder.cast(at, INT64), (batch, 1, 1))
+    places = builder.add(start, builder.constant(np.arange(steps)))
+    if mode == "circular" and room:
+        places = builder.binary(Operator.MOD, places, room)
+    rows, inner = prod(past.shape[1:axis]), prod(past.shape[axis + 1 :])
+    base = np.arange(batch * rows).reshape(batch, rows, 1) * room
+    addresses = builder.add(looked_up(builder, places, room, 1), builder.constant(base))
+    put = builder.emit(
+        Operator.PUT,
+        builder.reshape(past, (batch * rows * room, inner)),
+        builder.reshape(addresses, (addresses.size,)),
+        builder.reshape(update, (addresses.size, inner)),
+    )
+    return builder.reshape(put, past.shape)
+
+
+def _without(shape: Sequence[int], axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+@lowers("OneHot")
+def _one_hot(call: Call) -> Result:
+    indices, builder = call.tensor(0), call.builder
+    depth = call.values(1)
+    values = call.tensor(2)
+    if depth.size != 1 or not 0 <= float(depth.reshape(-1)[0]) < 2**31 or values.shape != (2,):
+        raise ShapeError(f"depth {depth.tolist()} and values {list(values.shape)}")
+    (count,) = check_table((int(depth.reshape(-1)[0]),), "the depth")
+    axis = call.axis(indices.rank + 1, -1)
+    if is_floating(indices.dtype):
+        indices = builder.cast(indices, INT64)
+    places = moves.expand_axis(builder, wrapped(builder, indices, count), axis)
+    line = np.arange(count).reshape([-1 if at == axis else 1 for at in range(places.rank)])
+    off = moves.slice_axis(builder, values, 0, 0, 1)
+    on = moves.slice_axis(builder, values, 0, 1, 2)
+    return builder.select(builder.equal(places, builder.constant(line)), on, off)
+
+
+@lowers("ReverseSequence")
+def _reverse_sequence(call: Call) -> Result:
+    x, lengths = call.tensor(0), call.tensor(1)
+    time, batch = call.axis(x.rank, 0, "time_axis"), call.axis(x.rank, 1, "batch_axis")
+    if time == batch:
+        raise ShapeError(f"time and batch are one axis: {time}")
+    return reversed_lengths(call.builder, x, lengths, time=time, batch=batch)
+
+
+@lowers("Trilu")
+def _trilu(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    if x.rank < 2:  # noqa: PLR2004  # a matrix
+        raise ShapeError(f"shape {list(x.shape)} has no matrix")
+    rows, columns = x.shape[-2:]
+    given = call.optional(1)
+    if given is None:
+        diagonal = builder.constant(np.zeros((), np.int64))
+    elif given.size != 1 or not is_integer(given.dtype):
+        raise ShapeError(f"k is {given}, not one whole number")
+    else:
+        diagonal = builder.reshape(builder.cast(given, INT64), ())
+    distance = builder.constant(np.arange(columns) - np.arange(rows).reshape(-1, 1))
+    is_upper = bool(call.number("upper", 1))
+    kept = builder.binary(
+        Operator.LESS_EQUAL, *((diagonal, distance) if is_upper else (distance, diagonal))
+    )
+    nothing = "" if x.dtype == np.dtype(object) else 0
+    return builder.select(kept, x, nothing)
+
+
+@lowers("Compress")
+def _compress(call: Call) -> Result:
+    x, condition = call.tensor(0), call.tensor(1)
+    given = call.attribute("axis")
+    size = x.size if given is None else x.shape[call.axis(x.rank)]
+    if condition.rank != 1 or condition.shape[0] > size or condition.dtype != BOOL:
+        raise ShapeError(f"condition {condition} of {size} slices")
+    positions, node = call.inner_name("positions"), call.node
+    return Stages(
+        (
+            Node("Positions", (node.inputs[1],), (positions,), domain=INNER_DOMAIN),
+            Node(
+                "Compressed", (node.inputs[0], positions), node.outputs[:1], node.attributes,
+                node.name, INNER_DOMAIN,
+            ),
+        )
+    )  # fmt: skip
+
+
+@lowers("Compressed", domain=INNER_DOMAIN)
+def _compressed(call: Call) -> Result:
+    x, positions, builder = call.tensor(0), call.tensor(1), call.builder
+    if call.attribute("axis") is None:
+        return flat_take(builder, x, positions)
+    axis = call.axis(x.rank)
+    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
+    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
+    taken = builder.emit(Operator.TAKE, line, positions)
+    return builder.reshape(taken, (*lead, positions.size, *tail))

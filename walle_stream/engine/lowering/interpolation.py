@@ -1,0 +1,195 @@
+"""Weights of interpolations: of points that are computed, and of axes that are resized."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.program import Tensor
+from walle_stream.errors import LoweringError
+
+CUBIC_A: Final = -0.75
+"""Coefficient of the cubic, where none is given."""
+
+_STEPS: Final = 8
+"""Arrays that are made on the way to the weights of an axis."""
+
+type Floats = np.ndarray[Any, np.dtype[np.float64]]
+type Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def cubic_weights(builder: Builder, part: Tensor, a: float) -> list[Tensor]:
+    """Give the weights of the four neighbours of points.
+
+    Args:
+        builder: Of the program.
+        part: How far a point is behind its second neighbour, 0 .. 1.
+        a: Coefficient of the cubic.
+
+    Returns:
+        One a neighbour.
+    """
+    add, mul = builder.add, builder.mul
+
+    def near(distance: Tensor) -> Tensor:
+        inner = add(mul(distance, a + 2), -(a + 3))
+        return add(mul(inner, mul(distance, distance)), 1)
+
+    def far(distance: Tensor) -> Tensor:
+        inner = add(mul(add(mul(distance, a), -5 * a), distance), 8 * a)
+        return add(mul(inner, distance), -4 * a)
+
+    rest = builder.sub(1, part)
+    return [far(add(part, 1)), near(part), near(rest), far(add(rest, 1))]
+
+
+@dataclass(frozen=True, slots=True)
+class Resizing:
+    """Of one axis."""
+
+    size: int
+    output: int
+    scale: float
+    """As it was given; of sizes their quotient."""
+    length: float
+    """What the scale makes of the size, before it is cut to ``output``."""
+    start: float = 0.0
+    """Of the part that ``tf_crop_and_resize`` keeps, 0 .. 1, and its end."""
+    end: float = 1.0
+
+
+def original_places(axis: Resizing, mode: str) -> Floats:
+    """Say where in the input the elements of the output are.
+
+    Args:
+        axis: That is resized.
+        mode: A ``coordinate_transformation_mode``.
+
+    Returns:
+        One an element.
+
+    Raises:
+        LoweringError: The mode is unknown.
+    """
+    check_table((axis.output,), "the places")
+    rule = _PLACES.get(mode)
+    if rule is None:
+        raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
+    return rule(axis, np.arange(axis.output, dtype=np.float64))
+
+
+def _unscaled(axis: Resizing, x: Floats) -> Floats:
+    if axis.length == axis.output:
+        return x * axis.size / max(axis.output, 1)
+    return x / axis.scale
+
+
+def _half_pixel(axis: Resizing, x: Floats) -> Floats:
+    return _unscaled(axis, x + 0.5) - 0.5
+
+
+def _symmetric(axis: Resizing, x: Floats) -> Floats:
+    adjustment = axis.output / axis.length if axis.length else 1.0
+    return axis.size / 2 * (1 - adjustment) + _half_pixel(axis, x)
+
+
+def _pytorch_half_pixel(axis: Resizing, x: Floats) -> Floats:
+    return _half_pixel(axis, x) if axis.output > 1 else x
+
+
+def _align_corners(axis: Resizing, x: Floats) -> Floats:
+    return x * (axis.size - 1) / (axis.length - 1) if axis.output > 1 else x
+
+
+def _crop(axis: Resizing, x: Floats) -> Floats:
+    last = axis.size - 1
+    if axis.output == 1:
+        return x + 0.5 * (axis.start + axis.end) * last
+    return axis.start * last + x * (axis.end - axis.start) * last / (axis.output - 1)
+
+
+_PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": _symmetric,
+    "pytorch_half_pixel": _pytorch_half_pixel,
+    "align_corners": _align_corners,
+    "asymmetric": _unscaled,
+    "tf_half_pixel_for_nn": lambda axis, x: _unscaled(axis, x + 0.5),
+    "tf_crop_and_resize": _crop,
+}
+
+
+def nearest_places(at: Floats, size: int, mode: str) -> Indices:
+    """Choose one element for each place.
+
+    Args:
+        at: See ``original_places``.
+        size: Of the axis.
+        mode: A ``nearest_mode``.
+
+    Returns:
+        Indices that exist.
+
+    Raises:
+        LoweringError: The mode is unknown.
+    """
+    match mode:
+        case "round_prefer_floor":
+            found = np.ceil(at - 0.5)
+        case "round_prefer_ceil":
+            found = np.floor(at + 0.5)
+        case "floor":
+            found = np.floor(at)
+        case "ceil":
+            found = np.ceil(at)
+        case _:
+            raise LoweringError(f"nearest_mode {mode!r} is unknown")
+    return np.clip(found, 0, size - 1).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Weight of an element by its distance."""
+
+    is_cubic: bool
+    a: float = CUBIC_A
+    antialias: bool = False
+    """Whether it is as wide as what an element of the output stands for."""
+    exclude_outside: bool = False
+    """Whether what is outside has no weight, instead of the border's value."""
+
+    def neighbours(self, at: Floats, axis: Resizing) -> tuple[Indices, Floats]:
+        """Give what is read for each place.
+
+        Args:
+            at: See ``original_places``.
+            axis: That is resized.
+
+        Returns:
+            Indices that exist and their weights, a row a place.
+        """
+        pace = min(axis.scale, 1.0) if self.antialias else 1.0
+        reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
+        check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
+        low = np.floor(at)
+        offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
+        places = low[:, None] + offsets
+        weights = self._weights(np.abs(places - at[:, None]) * pace)
+        if self.exclude_outside:
+            weights = np.where((places >= 0) & (places < axis.size), weights, 0.0)
+        if self.exclude_outside or self.antialias:
+            total = weights.sum(axis=1, keepdims=True)
+            weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
+        return np.clip(places, 0, axis.size - 1).astype(np.int64), weights
+
+    def _weights(self, distance: Floats) -> Floats:
+        if not self.is_cubic:
+            return np.maximum(1 - distance, 0)
+        a = self.a
+        near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))  # noqa: PLR2004

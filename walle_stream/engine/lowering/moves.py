@@ -1,0 +1,214 @@
+"""Common moves of elements as rasters: what rules of every family are made from."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Region, Shape, View, strides_of
+from walle_stream.errors import ShapeError
+
+
+def transpose(builder: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
+    """Put axes in another order.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        order: For each axis of the output the one of ``x``.
+
+    Returns:
+        The output.
+
+    Raises:
+        ShapeError: It does not name each axis once.
+    """
+    if sorted(order) != list(range(x.rank)):
+        raise ShapeError(f"axes {list(order)} are no order of the {x.rank} axes of {list(x.shape)}")
+    own = strides_of(x.shape)
+    return builder.view(x, [x.shape[axis] for axis in order], [own[axis] for axis in order])
+
+
+def crop(
+    builder: Builder,
+    x: Tensor,
+    starts: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int] | None = None,
+) -> Tensor:
+    """Keep a box, of every element or of each so many-th.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        starts: First coordinate, one an axis.
+        sizes: Of the output, one an axis.
+        steps: Between coordinates, negative ones go backwards; 1 by default.
+
+    Returns:
+        The output.
+    """
+    own = strides_of(x.shape)
+    steps = steps or (1,) * x.rank
+    if 0 in sizes:
+        return builder.raster([x], sizes, [])
+    offset = sum(start * stride for start, stride in zip(starts, own, strict=True))
+    strides = [step * stride for step, stride in zip(steps, own, strict=True)]
+    return builder.view(x, sizes, strides, offset)
+
+
+def slice_axis(
+    builder: Builder, x: Tensor, axis: int, start: int, stop: int, step: int = 1
+) -> Tensor:
+    """Keep coordinates ``start, start + step, ...`` below ``stop`` of one axis.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        axis: From 0.
+        start: Inclusive, from 0.
+        stop: Exclusive.
+        step: Positive.
+
+    Returns:
+        The output.
+    """
+    sizes, starts, steps = list(x.shape), [0] * x.rank, [1] * x.rank
+    sizes[axis], starts[axis], steps[axis] = len(range(start, stop, step)), start, step
+    return crop(builder, x, starts, sizes, steps)
+
+
+def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
+    """Put tensors one behind the other.
+
+    Args:
+        builder: Of the program.
+        parts: At least one, of one dtype; shapes differ in ``axis`` alone.
+        axis: From 0.
+
+    Returns:
+        The output.
+
+    Raises:
+        ShapeError: The shapes differ elsewhere.
+    """
+    first = parts[0]
+    for each in parts:
+        if (
+            each.shape[:axis] != first.shape[:axis]
+            or each.shape[axis + 1 :] != first.shape[axis + 1 :]
+        ):
+            listed = ", ".join(str(list(part.shape)) for part in parts)
+            raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
+    if len(parts) == 1:
+        return first
+    shape = list(first.shape)
+    if any(each.rank != len(shape) for each in parts):
+        raise ShapeError(f"shapes {[list(each.shape) for each in parts]} differ in their axes")
+    shape[axis] = sum(each.shape[axis] for each in parts)
+    target = strides_of(shape)
+    regions, offset = [], 0
+    for number, each in enumerate(parts):
+        regions.append(
+            Region(each.shape, View(0, strides_of(each.shape)), View(offset, target), number)
+        )
+        offset += each.shape[axis] * target[axis]
+    return builder.raster(parts, shape, regions)
+
+
+def stack(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
+    """Put tensors of one shape one behind the other along a new axis.
+
+    Args:
+        builder: Of the program.
+        parts: At least one.
+        axis: Of the output, from 0.
+
+    Returns:
+        The output.
+    """
+    return concat(builder, [expand_axis(builder, each, axis) for each in parts], axis)
+
+
+def expand_axis(builder: Builder, x: Tensor, axis: int) -> Tensor:
+    """Insert an axis of size 1.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        axis: Of the output, from 0.
+
+    Returns:
+        The output.
+    """
+    return builder.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def pad(
+    builder: Builder, x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
+) -> Tensor:
+    """Put a border of one value around, or cut where a width is negative.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        before: Width in front, one an axis.
+        after: Width behind.
+        fill: Value of the border.
+
+    Returns:
+        The output.
+
+    Raises:
+        ShapeError: More is cut than there is.
+    """
+    if not any(before) and not any(after):
+        return x
+    shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
+    if min(shape, default=0) < 0:
+        raise ShapeError(f"shape {list(x.shape)} cut by {list(before)} and {list(after)}")
+    starts = [max(0, -each) for each in before]
+    places = [max(0, each) for each in before]
+    sizes = tuple(
+        max(0, min(n - start, total - place))
+        for n, start, total, place in zip(x.shape, starts, shape, places, strict=True)
+    )
+    source, target = strides_of(x.shape), strides_of(shape)
+    region = Region(sizes, View(_dot(starts, source), source), View(_dot(places, target), target))
+    return builder.raster([x], shape, [region], fill)
+
+
+def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Reverse axes.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+        axes: From 0.
+
+    Returns:
+        The output.
+    """
+    if not x.size:
+        return x
+    starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(x.shape)]
+    return crop(builder, x, starts, x.shape, [-1 if axis in axes else 1 for axis in range(x.rank)])
+
+
+def merged_axes(shape: Shape, first: int, last: int) -> Shape:
+    """Join axes ``first .. last - 1`` of a shape.
+
+    Args:
+        shape: Any.
+        first: Inclusive.
+        last: Exclusive.
+
+    Returns:
+        The shape with one axis in their place.
+    """
+    return (*shape[:first], prod(shape[first:last]), *shape[last:])
+
+
+def _dot(places: Sequence[int], strides: Sequence[int]) -> int:
+    return sum(place * stride for place, stride in zip(places, strides, strict=True))

@@ -1,0 +1,257 @@
+"""Normalizations: by the greatest, by moments, by norms.
+
+Narrow floats are computed in float32 and rounded once, at the end, but for Softmax.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import float_dtype, wide_dtype, widened
+from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import DType, Tensor
+from walle_stream.errors import LoweringError, ShapeError
+
+_FLOAT16_MAX: Final = 65504
+
+
+def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Give shares that add up to 1.
+
+    Args:
+        builder: Of the program.
+        x: Of floating numbers.
+        axes: Over which they add up.
+
+    Returns:
+        Of its shape and dtype.
+    """
+    # float16 is rounded after each step, as by ONNX's function, whose cases are that strict;
+    # a row whose sum could exceed it is not
+    is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX
+    wide = x if is_narrow else widened(builder, x)
+    powers = builder.unary(Operator.EXP, _below_greatest(builder, wide, axes))
+    return builder.cast(builder.div(powers, builder.sum(powers, axes)), x.dtype)
+
+
+def log_softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Give the logarithms of ``softmax``, also of shares that are too small for the dtype."""
+    wide = _below_greatest(builder, widened(builder, x), axes)
+    total = builder.sum(builder.unary(Operator.EXP, wide), axes)
+    return builder.cast(builder.sub(wide, builder.unary(Operator.LOG, total)), x.dtype)
+
+
+def _below_greatest(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    return builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, axes))
+
+
+@lowers("Softmax", "LogSoftmax")
+def _softmax(call: Call) -> Result:
+    x = call.tensor(0)
+    if call.version < 13:  # noqa: PLR2004  # the opset since which it is of one axis
+        axes = range(call.axis(x.rank, 1), x.rank)
+    else:
+        axis = call.axis(x.rank, -1)
+        axes = range(axis, axis + 1)
+    function = softmax if call.node.operator == "Softmax" else log_softmax
+    return function(call.builder, x, axes)
+
+
+def _centred(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    mean = builder.mean(x, axes)
+    centred = builder.sub(x, mean)
+    return centred, mean, builder.mean(builder.mul(centred, centred), axes)
+
+
+def _inverse_root(builder: Builder, x: Tensor, epsilon: float) -> Tensor:
+    return builder.div(1.0, builder.unary(Operator.SQRT, builder.add(x, epsilon)))
+
+
+def _channels(call: Call, number: int, dtype: DType, shape: Sequence[int]) -> Tensor:
+    builder, given = call.builder, call.tensor(number)
+    if given.size != prod(shape):
+        raise ShapeError(f"input {number} of shape {list(given.shape)} is not of {list(shape)}")
+    return builder.cast(builder.reshape(given, shape), dtype)
+
+
+def _has_channels(x: Tensor) -> None:
+    if x.rank < 2:  # noqa: PLR2004  # batch and channels
+        raise ShapeError(f"shape {list(x.shape)} has no axis of channels")
+
+
+@lowers("BatchNormalization")
+def _batch(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    dtype = wide_dtype(*(call.tensor(number).dtype for number in range(5)))
+    wide, epsilon = builder.cast(x, dtype), call.real("epsilon", 1e-5)
+    if not x.rank:
+        raise ShapeError("a scalar has no batch")
+    # a single axis is the batch, of one channel
+    features = x.shape[1:] if x.rank > 1 else (1,)
+    if call.number("spatial", 1):
+        features = (features[0], *(1,) * (len(features) - 1))
+    shape = (1, *features) if x.rank > 1 else features
+    scale, bias, mean, variance = (_channels(call, number, dtype, shape) for number in range(1, 5))
+    if not _is_training(call):
+        factor = builder.mul(scale, _inverse_root(builder, variance, epsilon))
+        offset = builder.sub(bias, builder.mul(mean, factor))
+        return builder.cast(builder.add(builder.mul(wide, factor), offset), x.dtype)
+    axes = (0, *range(2, x.rank)) if call.number("spatial", 1) else (0,)
+    centred, current_mean, current_variance = _centred(builder, wide, axes)
+    factor = builder.mul(scale, _inverse_root(builder, current_variance, epsilon))
+    made = builder.add(builder.mul(centred, factor), bias)
+    momentum = call.real("momentum", 0.9)
+    results = [builder.cast(made, x.dtype)]
+    for number, old, new in ((3, mean, current_mean), (4, variance, current_variance)):
+        moved = builder.add(builder.mul(old, momentum), builder.mul(new, 1 - momentum))
+        results.append(_as_given(call, moved, number))
+    if call.version < 14:  # noqa: PLR2004  # the opset that dropped what was saved for gradients
+        results += [_as_given(call, current_mean, 3), _as_given(call, current_variance, 4)]
+    return tuple(results)
+
+
+def _as_given(call: Call, x: Tensor, number: int) -> Tensor:
+    like = call.tensor(number)
+    return call.builder.cast(call.builder.reshape(x, like.shape), like.dtype)
+
+
+def _is_training(call: Call) -> bool:
+    if call.version < 7:  # noqa: PLR2004  # each opset below tells it in its own way
+        return not call.number("is_test", 0)
+    if call.version < 14:  # noqa: PLR2004
+        return any(call.wants(number) for number in range(1, 5))
+    return bool(call.number("training_mode", 0))
+
+
+@lowers("InstanceNormalization")
+def _instance(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    _has_channels(x)
+    wide = widened(builder, x)
+    shape = (1, x.shape[1], *(1,) * (x.rank - 2))
+    scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
+    centred, _, variance = _centred(builder, wide, range(2, x.rank))
+    inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
+    made = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
+    return builder.cast(made, x.dtype)
+
+
+@lowers("GroupNormalization")
+def _group(call: Call) -> Result:
+    builder, x, groups = call.builder, call.tensor(0), call.number("num_groups")
+    _has_channels(x)
+    channels = x.shape[1]
+    if groups < 1 or channels % groups:
+        raise ShapeError(f"{channels} channels in {groups} groups")
+    stash = float_dtype(call.number("stash_type", 1), "stash_type")
+    wide = builder.cast(x, wide_dtype(x.dtype, stash))
+    each = channels // groups
+    # opset 18 has one scale a group, later ones one a channel
+    shape = (1, groups, 1 if call.version < 21 else each, 1)  # noqa: PLR2004
+    scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
+    inner = prod(x.shape[2:])
+    grouped = builder.reshape(wide, (x.shape[0], groups, each, inner))
+    centred, _, variance = _centred(builder, grouped, (2, 3))
+    inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
+    made = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
+    return builder.cast(builder.reshape(made, x.shape), x.dtype)
+
+
+@lowers("LayerNormalization")
+def _layer(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    axes = range(call.axis(x.rank, -1), x.rank)
+    stash = float_dtype(call.number("stash_type", 1), "stash_type")
+    wide = builder.cast(x, wide_dtype(x.dtype, stash))
+    centred, mean, variance = _centred(builder, wide, axes)
+    inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
+    made = _spread_mul(call, builder.mul(centred, inverse), call.tensor(1))
+    if call.has(2):
+        bias = builder.broadcast(call.tensor(2), x.shape)
+        made = builder.add(made, builder.cast(bias, made.dtype))
+    return builder.cast(made, x.dtype), builder.cast(mean, stash), builder.cast(inverse, stash)
+
+
+def _spread_mul(call: Call, x: Tensor, scale: Tensor) -> Tensor:
+    builder = call.builder
+    return builder.mul(x, builder.broadcast(builder.cast(scale, x.dtype), x.shape))
+
+
+@lowers("RMSNormalization")
+def _rms(call: Call) -> Result:
+    builder, x, scale = call.builder, call.tensor(0), call.tensor(1)
+    axes = range(call.axis(x.rank, -1), x.rank)
+    stash = float_dtype(call.number("stash_type", 1), "stash_type")
+    wide = builder.cast(x, wide_dtype(x.dtype, scale.dtype, stash))
+    square = builder.mean(builder.mul(wide, wide), axes)
+    normal = builder.mul(wide, _inverse_root(builder, square, call.real("epsilon", 1e-5)))
+    return builder.cast(_spread_mul(call, normal, scale), scale.dtype)
+
+
+@lowers("LpNormalization")
+def _lp(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    axes, power = (call.axis(x.rank, -1),), call.number("p", 2)
+    wide = widened(builder, x)
+    if power == 1:
+        norm = builder.sum(builder.unary(Operator.ABS, wide), axes)
+    elif power == 2:  # noqa: PLR2004  # the order of the norm
+        norm = builder.unary(Operator.SQRT, builder.sum(builder.mul(wide, wide), axes))
+    else:
+        raise LoweringError(f"a norm of order {power}; 1 and 2 are known")
+    # zeros stay zeros
+    norm = builder.select(builder.equal(norm, 0.0), 1.0, norm)
+    return builder.cast(builder.div(wide, norm), x.dtype)
+
+
+@lowers("MeanVarianceNormalization")
+def _mean_variance(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    given = call.list("axes")
+    axes = sorted({axis_of(axis, x.rank) for axis in ((0, 2, 3) if given is None else given)})
+    centred, _, variance = _centred(builder, widened(builder, x), axes)
+    deviation = builder.add(builder.unary(Operator.SQRT, variance), 1e-9)
+    return builder.cast(builder.div(centred, deviation), x.dtype)
+
+
+@lowers("LRN")
+def _local_response(call: Call) -> Result:
+    builder, x, size = call.builder, call.tensor(0), call.number("size")
+    _has_channels(x)
+    if size < 1:
+        raise ShapeError(f"a window of {size} channels")
+    wide = widened(builder, x)
+    total = _window_sum(builder, builder.mul(wide, wide), (size - 1) // 2, size // 2)
+    weighted = builder.mul(total, call.real("alpha", 1e-4) / size)
+    base = builder.add(weighted, call.real("bias", 1.0))
+    divisor = builder.binary(Operator.POW, base, call.real("beta", 0.75))
+    return builder.cast(builder.div(wide, divisor), x.dtype)
+
+
+def _window_sum(builder: Builder, x: Tensor, before: int, after: int) -> Tensor:
+    # windows of 1, 2, 4, ... channels, of which the wanted one is put together
+    channels = x.shape[1]
+    before, after = min(before, channels), min(after, channels)
+    ends = [[width if axis == 1 else 0 for axis in range(x.rank)] for width in (before, after)]
+    block = moves.pad(builder, x, *ends)
+    width, reach, done = before + after + 1, 1, 0
+    total: Tensor | None = None
+    while done < width:
+        if width & reach:
+            part = moves.slice_axis(builder, block, 1, done, done + channels)
+            total = part if total is None else builder.add(total, part)
+            done += reach
+        if done < width:
+            stop = block.shape[1]
+            block = builder.add(
+                moves.slice_axis(builder, block, 1, 0, stop - reach),
+                moves.slice_axis(builder, block, 1, reach, stop),
+            )
+        reach *= 2
+    assert total is not None  # noqa: S101  # a window has a channel at least
+    return total

@@ -1,0 +1,315 @@
+"""Regular expressions of RE2 as those of Python, for matches of a whole string.
+
+What RE2 has not (backreferences, looks around, possessive repetition) is refused,
+what Python means otherwise is written out: classes of ASCII, ends of text, flags
+from the middle of a group on. Groups capture nothing, and greed is ignored: a
+match of the whole depends on neither.
+"""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import groupby
+from typing import Final
+
+from walle_stream.errors import LoweringError
+
+type Ranges = tuple[tuple[int, int], ...]
+
+_REPETITIONS_MAX: Final = 1000
+_DIGIT: Final[Ranges] = ((48, 57),)
+_WORD: Final[Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
+_SPACE: Final[Ranges] = ((9, 10), (12, 13), (32, 32))
+_PERL: Final[dict[str, Ranges]] = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_POSIX: Final[dict[str, Ranges]] = {
+    "alnum": ((48, 57), (65, 90), (97, 122)), "alpha": ((65, 90), (97, 122)),
+    "ascii": ((0, 127),), "blank": ((9, 9), (32, 32)), "cntrl": ((0, 31), (127, 127)),
+    "digit": _DIGIT, "graph": ((33, 126),), "lower": ((97, 122),), "print": ((32, 126),),
+    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)), "space": ((9, 13), (32, 32)),
+    "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
+}  # fmt: skip
+_CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
+_REPEAT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
+_GROUP: Final = re.compile(r"\?(?:P?<([A-Za-z_0-9]+)>|([imsU]*)(?:-([imsU]+))?([:)]))")
+
+_NUMBER: Final = re.compile(
+    r"x\{([0-9A-Fa-f]{1,8})\}|x([0-9A-Fa-f]{2})|(0[0-7]{0,2}|[1-7][0-7]{1,2})"
+)
+_CATEGORY: Final = re.compile(r"\{(\^?)([A-Za-z_]+)\}|([A-Z])")
+_NAMED: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
+
+
+@lru_cache(maxsize=256)
+def translated(pattern: str) -> str:
+    """Give the expression in Python's syntax.
+
+    Args:
+        pattern: In RE2's syntax.
+
+    Returns:
+        For ``re.fullmatch``.
+
+    Raises:
+        LoweringError: It is no expression of RE2.
+    """
+    made = _Translator(pattern).run()
+    try:
+        re.compile(made)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise LoweringError(f"pattern {pattern!r}: {error}") from error
+    return made
+
+
+class _Translator:
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._place = 0
+        self._flags = frozenset[str]()
+        self._outer: list[frozenset[str]] = []
+        self._made: list[str] = []
+        self._has_atom = False
+        self._is_repeated = False
+
+    def run(self) -> str:
+        while self._place < len(self._pattern):
+            self._next()
+        if self._outer:
+            raise self._refused("a group is not closed")
+        return "".join(self._made)
+
+    def _next(self) -> None:
+        char = self._pattern[self._place]
+        if char == "\\":
+            self._escape()
+        elif char == "[":
+            self._class()
+        elif char == "(":
+            self._open()
+        elif char in "*+?{" and self._repeat():
+            pass
+        else:
+            self._place += 1
+            self._plain(char)
+
+    def _plain(self, char: str) -> None:
+        if char == ")":
+            if not self._outer:
+                raise self._refused("a group is closed that is not open")
+            self._flags = self._outer.pop()
+            self._atom(")")
+        elif char == "|":
+            self._made.append("|")
+            self._has_atom = False
+        elif char == ".":
+            self._atom("(?s:.)" if "s" in self._flags else r"[^\n]")
+        elif char == "^":
+            self._atom("(?m:^)" if "m" in self._flags else r"(?:\A)")
+        elif char == "$":
+            self._atom("(?m:$)" if "m" in self._flags else r"(?:\Z)")
+        else:
+            self._literal(char)
+
+    def _atom(self, made: str) -> None:
+        self._made.append(made)
+        self._has_atom, self._is_repeated = True, False
+
+    def _literal(self, text: str) -> None:
+        made = re.escape(text)
+        self._atom(f"(?i:{made})" if "i" in self._flags else made)
+
+    def _ranges(self, ranges: Ranges) -> None:
+        inner = "".join(
+            f"\\U{low:08x}" if low == high else f"\\U{low:08x}-\\U{high:08x}"
+            for low, high in ranges
+        )
+        made = f"[{inner}]" if ranges else "(?!)"
+        self._atom(f"(?i:{made})" if "i" in self._flags else made)
+
+    def _repeat(self) -> bool:
+        found = _REPEAT.match(self._pattern, self._place)
+        text = self._pattern[self._place]
+        if text == "{":
+            if found is None:
+                return False
+            text = found.group()
+            counts = [int(each) for each in found.group(1, 3) if each]
+            if max(counts) > _REPETITIONS_MAX or counts != sorted(counts):
+                raise self._refused(f"it repeats {text}")
+        if not self._has_atom:
+            raise self._refused(f"there is nothing before {text}")
+        if self._is_repeated:
+            raise self._refused(f"there are two repetitions, one behind the other: {text}")
+        self._place += len(text)
+        if self._pattern.startswith("?", self._place):
+            self._place += 1
+        self._made.append(text)
+        self._is_repeated = True
+        return True
+
+    def _open(self) -> None:
+        self._place += 1
+        if not self._pattern.startswith("?", self._place):
+            self._begin(self._flags)
+            return
+        found = _GROUP.match(self._pattern, self._place)
+        if found is None or found.group() == "?)":
+            raise self._refused(f"RE2 has no group (?{self._pattern[self._place + 1 :][:1]}")
+        self._place = found.end()
+        name, plus, minus, end = found.groups()
+        flags = self._flags
+        if name is None:
+            flags = (flags | frozenset(plus)) - frozenset(minus or "")
+        if end == ")":
+            self._flags = flags
+        else:
+            self._begin(flags)
+
+    def _begin(self, flags: frozenset[str]) -> None:
+        self._outer.append(self._flags)
+        self._flags = flags
+        self._made.append("(?:")
+        self._has_atom = False
+
+    def _escape(self) -> None:
+        kind = self._pattern[self._place + 1 : self._place + 2]
+        if kind == "Q":
+            end = self._pattern.find("\\E", self._place)
+            end = len(self._pattern) if end < 0 else end
+            for each in self._pattern[self._place + 2 : end]:
+                self._literal(each)
+            self._place = end + 2
+        elif kind in {"A", "z", "b", "B"}:
+            self._place += 2
+            # words of RE2 are of ASCII
+            self._atom({"A": r"(?:\A)", "z": r"(?:\Z)"}.get(kind, f"(?a:\\{kind})"))
+        else:
+            found = self._one()
+            if isinstance(found, str):
+                self._literal(found)
+            else:
+                self._ranges(found)
+
+    def _one(self) -> str | Ranges:
+        # one escape, in a class or out of it: a character, or many
+        pattern, begin = self._pattern, self._place
+        kind = pattern[begin + 1 : begin + 2]
+        self._place += 2
+        if kind.lower() in _PERL:
+            ranges = _PERL[kind.lower()]
+            return ranges if kind.islower() else _complement(ranges)
+        if kind in {"p", "P"}:
+            return self._category(negated=kind == "P")
+        if kind in _CONTROLS:
+            return _CONTROLS[kind]
+        number = re.compile(
+            r"x\{([0-9A-Fa-f]{1,8})\}|x([0-9A-Fa-f]{2})|(0[0-7]{0,2}|[1-7][0-7]{1,2})"
+        )
+        found = number.match(pattern, begin + 1)
+        if found is not None:
+            self._place = found.end()
+            wide, short, octal = found.groups()
+            code = int(octal, 8) if octal else int(wide or short, 16)
+            if code > sys.maxunicode:
+                raise self._refused(f"there is no character {found.group()}")
+            return chr(code)
+        if not kind or kind.isalnum() or kind == "_" or not kind.isascii():
+            raise self._refused(f"RE2 has no escape \\{kind}")
+        return kind
+
+    def _category(self, *, negated: bool) -> Ranges:
+        found = _CATEGORY.match(self._pattern, self._place)
+        name = found and (found.group(2) or found.group(3))
+        if found is None or not name:
+            raise self._refused("a class of Unicode has no name")
+        self._place = found.end()
+        ranges = ((0, sys.maxunicode),) if name == "Any" else _category(name)
+        if not ranges:
+            raise self._refused(f"only general categories of Unicode are known, not {name!r}")
+        return _complement(ranges) if negated != bool(found.group(1)) else ranges
+
+    def _class(self) -> None:
+        pattern = self._pattern
+        self._place += 1
+        negated = pattern.startswith("^", self._place)
+        self._place += negated
+        found: list[tuple[int, int]] = []
+        is_first = True
+        while is_first or not pattern.startswith("]", self._place):
+            is_first = False
+            item = self._member()
+            if isinstance(item, str):
+                high = item
+                is_range = pattern.startswith("-", self._place)
+                if is_range and pattern[self._place + 1 : self._place + 2] not in {"]", ""}:
+                    self._place += 1
+                    end = self._member()
+                    if not isinstance(end, str) or end < item:
+                        raise self._refused("a range of a class ends before it begins")
+                    high = end
+                found.append((ord(item), ord(high)))
+            else:
+                found.extend(item)
+        self._place += 1
+        ranges = _joined(found)
+        if negated and "i" in self._flags:
+            inner = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+            self._atom(f"(?i:[^{inner}])")
+        else:
+            self._ranges(_complement(ranges) if negated else ranges)
+
+    def _member(self) -> str | Ranges:
+        pattern = self._pattern
+        if self._place >= len(pattern):
+            raise self._refused("a class is not closed")
+        named = _NAMED.match(pattern, self._place)
+        if named is not None:
+            self._place = named.end()
+            if named.group(2) not in _POSIX:
+                raise self._refused(f"there is no class {named.group()}")
+            ranges = _POSIX[named.group(2)]
+            return _complement(ranges) if named.group(1) else ranges
+        if pattern[self._place] == "\\":
+            return self._one()
+        self._place += 1
+        return pattern[self._place - 1]
+
+    def _refused(self, reason: str) -> LoweringError:
+        return LoweringError(f"pattern {self._pattern!r} at {self._place}: {reason}")
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    made: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if made and low <= made[-1][1] + 1:
+            made[-1] = (made[-1][0], max(made[-1][1], high))
+        else:
+            made.append((low, high))
+    return tuple(made)
+
+
+def _complement(ranges: Ranges) -> Ranges:
+    made, begin = [], 0
+    for low, high in _joined(ranges):
+        if low > begin:
+            made.append((begin, low - 1))
+        begin = high + 1
+    if begin <= sys.maxunicode:
+        made.append((begin, sys.maxunicode))
+    return tuple(made)
+
+
+@lru_cache(maxsize=64)
+def _category(name: str) -> Ranges:
+    codes = (
+        code
+        for code in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(code)).startswith(name)
+    )
+    runs = groupby(enumerate(codes), lambda pair: pair[1] - pair[0])
+    made = []
+    for _, run in runs:
+        members = [code for _, code in run]
+        made.append((members[0], members[-1]))
+    return tuple(made)

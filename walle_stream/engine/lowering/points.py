@@ -1,0 +1,171 @@
+"""Reads tensors between their elements, at points that are computed.
+
+An interpolation of one axis reads a few places with weights. Over more axes the
+places combine to addresses of rows, which are taken, weighted and added up.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_last
+from walle_stream.engine.lowering.widths import clipped
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import check_size
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """What of one axis is read."""
+
+    places: Sequence[Tensor]
+    """int64, from 0, all of one shape; those of several axes spread to each other."""
+    weights: Sequence[Tensor | None]
+    """Of each, of its shape; None is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A tensor whose elements at one place of all channels are a row."""
+
+    data: Tensor
+    """``(1, batch * places, C)``."""
+    sizes: Shape
+    """Of the spatial axes, border included."""
+    border: int
+    """Zeros in front of and behind each spatial axis."""
+
+
+def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
+    """Lay a tensor in rows.
+
+    Args:
+        builder: Of the program.
+        x: ``(N, C, *spatial)``.
+        border: Zeros that are put around.
+
+    Returns:
+        The rows.
+    """
+    last = channels_last(builder, x)
+    if border:
+        around = (0, *(border,) * (x.rank - 2), 0)
+        last = moves.pad(builder, last, around, around, None)
+    sizes = last.shape[1:-1]
+    count = int(np.prod(last.shape[:-1], dtype=np.int64))
+    return Rows(builder.reshape(last, (1, count, last.shape[-1])), sizes, border)
+
+
+def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
+    """Give the two neighbours of points, for rows with a border of at least 2.
+
+    Args:
+        builder: Of the program.
+        at: Coordinates, floating.
+        size: Of the axis, without its border.
+        border: Of the rows; what is further outside reads it.
+
+    Returns:
+        The taps.
+    """
+    low = builder.unary(Operator.FLOOR, at)
+    high_weight = builder.sub(at, low)
+    first = bordered_place(builder, low, size, border, taps=2)
+    return Taps((first, builder.add(first, 1)), (builder.sub(1, high_weight), high_weight))
+
+
+def bordered_place(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
+    """Give the first of so many neighbours, all of which are in the rows with their border.
+
+    Args:
+        builder: Of the program.
+        low: Whole numbers in a floating dtype.
+        size: Of the axis, without its border.
+        border: At least ``taps``.
+        taps: How many places one behind the other are read.
+
+    Returns:
+        int64; of what is far outside it is within the border.
+    """
+    place = builder.add(builder.cast(low, np.int64), border)
+    return clipped(builder, place, border - taps, border + size)
+
+
+def read_points(
+    builder: Builder,
+    rows: Rows,
+    axes: Sequence[Taps],
+    base: Tensor | None = None,
+    *,
+    combine: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Interpolate.
+
+    Args:
+        builder: Of the program.
+        rows: What is read.
+        axes: One a spatial axis.
+        base: First row of each point's batch, int64; None is 0.
+        combine: Joins the weighted neighbours; they are added up by default.
+
+    Returns:
+        ``(*points, C)``.
+    """
+    corners: list[tuple[Tensor | None, Tensor | None]] = [(base, None)]
+    stride = int(np.prod(rows.sizes, dtype=np.int64))
+    for taps, size in zip(axes, rows.sizes, strict=True):
+        stride //= max(size, 1)
+        scaled = [builder.mul(each, stride) if stride != 1 else each for each in taps.places]
+        corners = [
+            (_joined(builder.add, address, place), _joined(builder.mul, weight, other))
+            for address, weight in corners
+            for place, other in zip(scaled, taps.weights, strict=True)
+        ]
+    total = None
+    for address, weight in corners:
+        assert address is not None  # noqa: S101  # there is a spatial axis
+        seen = _taken(builder, rows.data, address)
+        if weight is not None:
+            factor = builder.cast(weight, seen.dtype)
+            seen = builder.mul(seen, builder.reshape(factor, (*factor.shape, 1)))
+        total = seen if total is None else (combine or builder.add)(total, seen)
+    assert total is not None  # noqa: S101  # there is a corner
+    return total
+
+
+def _joined(
+    join: Callable[[Tensor, Tensor], Tensor], x: Tensor | None, y: Tensor | None
+) -> Tensor | None:
+    if x is None or y is None:
+        return y if x is None else x
+    return join(x, y)
+
+
+def _taken(builder: Builder, rows: Tensor, address: Tensor) -> Tensor:
+    channels = rows.shape[-1]
+    check_size((*address.shape, channels), "the points")
+    taken = builder.emit(Operator.TAKE, rows, builder.reshape(address, (address.size,)))
+    return builder.reshape(taken, (*address.shape, channels))
+
+
+def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tensor:
+    """Give where the rows of images begin.
+
+    Args:
+        builder: Of the program.
+        batch: Numbers of images, ``(boxes,)``; one that does not exist fails the run.
+        count: How many images there are.
+        places: Of each.
+
+    Returns:
+        int64, ``(boxes, 1, 1)``.
+    """
+    table = np.arange(count, dtype=np.int64).reshape(1, -1, 1) * places
+    numbers = builder.cast(batch, np.int64)
+    taken = builder.emit(Operator.TAKE, builder.constant(table), numbers)
+    return builder.reshape(taken, (batch.shape[0], 1, 1))

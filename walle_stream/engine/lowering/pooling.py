@@ -1,0 +1,224 @@
+"""Pools: elementwise over views of taps, axis by axis, channels-last."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
+from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.sliding import slid
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.lowering.widths import require_floating
+from walle_stream.engine.lowering.windows import (
+    Window,
+    spatial,
+    spatial_sizes,
+    tap_indices,
+    window_of,
+)
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.region import Region, Shape, View, strides_of
+from walle_stream.engine.rules import check_size, is_floating, is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+
+def _window(call: Call, x: Tensor) -> Window:
+    sizes, kernel = spatial_sizes(x), call.list("kernel_shape")
+    if kernel is None:
+        raise LoweringError("attribute 'kernel_shape' is missing")
+    return window_of(call, sizes, kernel)
+
+
+@lowers("MaxPool", kind=Kind.COMPOSITE)
+def _max_pool(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    window, fill = _window(call, x), lowest(x.dtype)
+    if call.wants(1):
+        return _max_pool_with_indices(call, x, window)
+    border = padded(builder, channels_last(builder, x), window, fill)
+    return channels_first(builder, slid(builder, Operator.MAXIMUM, border, window))
+
+
+def lowest(dtype: DType) -> Any:
+    """Give what is never a greatest.
+
+    Args:
+        dtype: Of numbers.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        DTypeError: The dtype has no order.
+    """
+    if is_floating(dtype):
+        return dtype.type(-np.inf)
+    if not is_integer(dtype) or dtype.kind not in "iu":
+        raise DTypeError(f"input 0 must be of numbers, not {dtype.name}")
+    return np.iinfo(dtype).min
+
+
+def _max_pool_with_indices(call: Call, x: Tensor, window: Window) -> Result:
+    builder, (n, channels) = call.builder, x.shape[:2]
+    shape = (n, channels, *window.output)
+    order = call.number("storage_order", 0)
+    if order not in {0, 1}:
+        raise LoweringError(f"storage_order {order} is not 0 or 1")
+    if 0 in shape:
+        empty = builder.raster([x], shape, [])
+        return empty, builder.cast(empty, np.int64)
+    last = channels_last(builder, x)
+    border = padded(builder, last, window, lowest(x.dtype))
+    seen = _windows_of_planes(builder, border, window)
+    found = builder.emit(Operator.ARG_MAX, seen, axis=2)
+    # the place of each tap of each window in a plane; of one in the padding the first real one,
+    # which is greatest, too, where the padding is
+    table = _tap_places(window, transposed=bool(order))
+    rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
+    flat = builder.add(builder.reshape(found, (n * channels, len(rows))), builder.constant(rows))
+    places = builder.emit(
+        Operator.TAKE,
+        builder.constant(table.reshape(1, -1, 1)),
+        builder.reshape(flat, (flat.size,)),
+    )
+    planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
+    indices = builder.add(builder.reshape(places, flat.shape), builder.constant(planes))
+    values = builder.reduce(Operator.REDUCE_MAX, seen, (2,))
+    return builder.reshape(values, shape), builder.reshape(indices, shape)
+
+
+def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
+    # (N * C, places, taps) of a channels-last tensor
+    own = strides_of(x.shape)
+    places = [s * step for s, step in zip(window.strides, own[1:-1], strict=True)]
+    taps = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]
+    size = (x.shape[0], x.shape[-1], *window.output, *window.kernel)
+    source = View(0, (own[0], 1, *places, *taps))
+    shape = (x.shape[0] * x.shape[-1], prod(window.output), window.taps)
+    return builder.raster([x], shape, [Region(size, source, View(0, strides_of(size)))])
+
+
+def _tap_places(window: Window, *, transposed: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
+    rank = len(window.sizes)
+    check_table((*window.output, *window.kernel), "the taps")
+    steps = strides_of(window.sizes[::-1])[::-1] if transposed else strides_of(window.sizes)
+    total, inside = np.zeros((), np.int64), np.ones((), np.bool_)
+    for axis, step in enumerate(steps):
+        at = tap_indices(window, axis)
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = at.shape
+        total = total + (at * step).reshape(shape)
+        inside = inside & ((at >= 0) & (at < window.sizes[axis])).reshape(shape)
+    flat, real = total.reshape(-1, window.taps), inside.reshape(-1, window.taps)
+    first = np.take_along_axis(flat, real.argmax(axis=1)[:, None], axis=1)
+    return np.where(real, flat, np.clip(first, 0, max(prod(window.sizes) - 1, 0)))
+
+
+@lowers("AveragePool", kind=Kind.COMPOSITE)
+def _average_pool(call: Call) -> Result:
+    x, builder = require_floating(call.tensor(0)), call.builder
+    window = _window(call, x)
+    border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
+    total = slid(builder, Operator.ADD, border, window)
+    counts = _counts(window, includes_pads=bool(call.number("count_include_pad", 0)))
+    if counts.size and (counts == counts.flat[0]).all():
+        counts = counts.flat[0]
+    made = builder.div(total, builder.constant(counts.astype(total.dtype)))
+    return channels_first(builder, builder.cast(made, x.dtype))
+
+
+def _counts(window: Window, *, includes_pads: bool) -> np.ndarray[Any, Any]:
+    # (*output, 1): how many taps of each window are no padding, at least one
+    counts = np.ones((), np.int64)
+    for axis in range(len(window.sizes)):
+        at, low, high = tap_indices(window, axis), 0, window.sizes[axis]
+        if includes_pads:
+            low, high = -window.before[axis], high + window.after[axis]
+        counts = np.multiply.outer(counts, ((at >= low) & (at < high)).sum(axis=1))
+    return np.maximum(counts, 1).reshape(*window.output, 1)
+
+
+@lowers("LpPool", kind=Kind.COMPOSITE)
+def _lp_pool(call: Call) -> Result:
+    x, builder = require_floating(call.tensor(0)), call.builder
+    window, power = _window(call, x), _power(call)
+    border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
+    made = _norm(builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window))
+    return channels_first(builder, builder.cast(made, x.dtype))
+
+
+def _power(call: Call) -> float:
+    power = call.real("p", 2)
+    if not power > 0:
+        raise LoweringError(f"p {power} is not positive")
+    return power
+
+
+def _norm(builder: Builder, x: Tensor, power: float, add: Callable[[Tensor], Tensor]) -> Tensor:
+    if power == 2:  # noqa: PLR2004
+        return builder.unary(Operator.SQRT, add(builder.mul(x, x)))
+    size = builder.unary(Operator.ABS, x)
+    if power == 1:
+        return add(size)
+    raised = builder.binary(Operator.POW, size, power)
+    return builder.binary(Operator.POW, add(raised), 1 / power)
+
+
+@lowers("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool", kind=Kind.COMPOSITE)
+def _global_pool(call: Call) -> Result:
+    x, builder, operator = require_floating(call.tensor(0)), call.builder, call.node.operator
+    axes = range(1, 1 + len(spatial_sizes(x)))
+    last = channels_last(builder, x if operator == "GlobalMaxPool" else widened(builder, x))
+    if operator == "GlobalMaxPool":
+        made = builder.reduce(Operator.REDUCE_MAX, last, axes)
+    elif operator == "GlobalAveragePool":
+        made = builder.mean(last, axes)
+    else:
+        made = _norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
+    return channels_first(builder, builder.cast(made, x.dtype))
+
+
+@lowers("MaxUnpool", kind=Kind.COMPOSITE)
+def _max_unpool(call: Call) -> Result:
+    x, indices, builder = call.tensor(0), call.tensor(1), call.builder
+    sizes, kernel = spatial_sizes(x), call.list("kernel_shape")
+    rank = len(sizes)
+    if kernel is None or len(kernel) != rank or indices.shape != x.shape:
+        raise ShapeError(
+            f"kernel {list(kernel or ())} and indices {list(indices.shape)} for {list(x.shape)}"
+        )
+    strides = spatial(call, "strides", rank, 1, least=1)
+    pads = spatial(call, "pads", 2 * rank, 0, least=0)
+    if call.has(2):
+        pads = (0,) * (2 * rank)
+    pooled: Shape = (*x.shape[:2], *(
+        (n - 1) * s + k - front - back
+        for n, s, k, front, back in zip(
+            sizes, strides, kernel, pads[:rank], pads[rank:], strict=True
+        )
+    ))  # fmt: skip
+    check_size(pooled, "the output")
+    zeros = builder.constant(np.broadcast_to(np.zeros((), x.dtype), (prod(pooled), 1)))
+    made = builder.reshape(
+        builder.emit(
+            Operator.PUT, zeros, builder.reshape(builder.cast(indices, np.int64), (x.size,)),
+            builder.reshape(x, (x.size, 1)),
+        ),
+        pooled,
+    )  # fmt: skip
+    wanted = call.numbers(2)
+    if wanted is None:
+        return made
+    if len(wanted) == rank:
+        wanted = (*pooled[:2], *wanted)
+    if len(wanted) != x.rank or wanted[:2] != pooled[:2]:
+        raise ShapeError(f"output_shape {list(wanted)} for shape {list(x.shape)}")
+    # the indices are of the smallest tensor that was pooled; what more is asked for is behind
+    more = [a - b for a, b in zip(wanted, pooled, strict=True)]
+    return moves.pad(builder, made, (0,) * x.rank, more)

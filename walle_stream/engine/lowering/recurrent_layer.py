@@ -1,0 +1,303 @@
+"""What RNN, GRU and LSTM have in common: their inputs, checked, and their functions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.activations import activation
+from walle_stream.engine.lowering.addressing import reversed_lengths
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.registry import Call
+from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import INT64, is_floating, is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+type Function = tuple[str, float | None, float | None]
+"""Name, alpha and beta."""
+
+STEPS_MAX: Final = 1 << 16
+"""Most steps that are unrolled."""
+
+_BACKWARD: Final = {
+    "forward": (False,), "foward": (False,), "reverse": (True,), "bidirectional": (False, True),
+}  # fmt: skip
+"""By the attribute ``direction``; the default of the first GRU lacks a letter."""
+
+_FUNCTIONS: Final = (
+    "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
+    "HardSigmoid", "Elu", "Softsign", "Softplus",
+)  # fmt: skip
+_WITH_ALPHA: Final = frozenset(
+    {"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"}
+)
+_WITH_BETA: Final = frozenset({"Affine", "ScaledTanh", "HardSigmoid"})
+_PEEPHOLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Inputs of a recurrent operator, time in front, or those of some of its directions."""
+
+    builder: Builder
+    x: Tensor
+    """(time, batch, features)"""
+    weights: Tensor
+    """(direction, gates, features)"""
+    recurrence: Tensor
+    """(direction, gates, hidden)"""
+    bias: Tensor | None
+    """(direction, twice the gates)"""
+    lengths: Tensor | None
+    initial: tuple[Tensor, ...]
+    """(direction, batch, hidden) each"""
+    peepholes: Tensor | None
+    backward: tuple[bool, ...]
+    """One a direction."""
+    clip: float | None
+    dtype: DType
+    """Of the outputs; it is computed in that of ``x``."""
+    is_batch_first: bool
+
+    @property
+    def steps(self) -> int:
+        """Of time."""
+        return self.x.shape[0]
+
+    @property
+    def batch(self) -> int:
+        """Rows."""
+        return self.x.shape[1]
+
+    @property
+    def hidden(self) -> int:
+        """Elements of a state."""
+        return self.recurrence.shape[2]
+
+    @property
+    def directions(self) -> int:
+        """One or two."""
+        return len(self.backward)
+
+    def group(self, first: int, last: int) -> "Layer":
+        """Give some directions alone.
+
+        Args:
+            first: Inclusive.
+            last: Exclusive.
+
+        Returns:
+            The layer of them.
+        """
+        if (first, last) == (0, self.directions):
+            return self
+
+        def kept(tensor: Tensor) -> Tensor:
+            return moves.slice_axis(self.builder, tensor, 0, first, last)
+
+        return replace(
+            self,
+            weights=kept(self.weights),
+            recurrence=kept(self.recurrence),
+            bias=None if self.bias is None else kept(self.bias),
+            peepholes=None if self.peepholes is None else kept(self.peepholes),
+            initial=tuple(kept(each) for each in self.initial),
+            backward=self.backward[first:last],
+        )
+
+    def inputs(self) -> Tensor:
+        """Give the inputs of every direction in the order that it reads them.
+
+        Returns:
+            (direction, time * batch, features)
+        """
+        lines = [self.reversed_in_time(self.x) if back else self.x for back in self.backward]
+        shape = (1, self.steps * self.batch, self.x.shape[2])
+        return moves.concat(self.builder, [self.builder.reshape(each, shape) for each in lines], 0)
+
+    def reversed_in_time(self, x: Tensor) -> Tensor:
+        """Reverse the steps of each row, as many as it has.
+
+        Args:
+            x: Time in front; batches are its last axis but one.
+
+        Returns:
+            Of its shape.
+        """
+        if self.lengths is None:
+            return moves.flip(self.builder, x, (0,))
+        return reversed_lengths(self.builder, x, self.lengths, time=0, batch=x.rank - 2)
+
+    def active(self) -> Tensor | None:
+        """Say which rows go on at which step: (time, batch), None for all."""
+        if self.lengths is None:
+            return None
+        ends = self.builder.cast(self.lengths, INT64)
+        return self.builder.less(self.builder.constant(np.arange(self.steps).reshape(-1, 1)), ends)
+
+    def transposed(self, weights: Tensor) -> Tensor:
+        """Give weights as the right side of a product."""
+        return moves.transpose(self.builder, weights, (0, 2, 1))
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """Give (direction, elements) an axis of rows."""
+        return moves.expand_axis(self.builder, rows, 1)
+
+    def gates(self, x: Tensor, first: int, last: int) -> Tensor:
+        """Keep gates ``first .. last - 1`` of the last axis."""
+        size = self.hidden
+        return moves.slice_axis(self.builder, x, x.rank - 1, first * size, last * size)
+
+    def as_output(self, x: Tensor) -> Tensor:
+        """Give the dtype and order of axes that the node asks for.
+
+        Args:
+            x: (..., direction, batch, hidden)
+
+        Returns:
+            The output.
+        """
+        made = self.builder.cast(x, self.dtype)
+        if not self.is_batch_first:
+            return made
+        order = (1, 0, 2) if x.rank == 3 else (2, 0, 1, 3)  # noqa: PLR2004  # without time
+        return moves.transpose(self.builder, made, order)
+
+
+def layer_of(call: Call, *, gates: int, states: int) -> Layer:
+    """Check the inputs of a recurrent operator.
+
+    Args:
+        call: Of the rule.
+        gates: Of a cell.
+        states: Of a cell.
+
+    Returns:
+        The layer.
+
+    Raises:
+        ShapeError: Shapes do not fit each other.
+        DTypeError: An input has another dtype than the first.
+        LoweringError: An attribute is none of those that there are.
+    """
+    x, recurrence, builder = call.tensor(0), call.tensor(2), call.builder
+    direction, layout = call.text("direction", "forward"), call.number("layout", 0)
+    if direction not in _BACKWARD or layout not in {0, 1}:
+        raise LoweringError(f"direction {direction!r}, layout {layout}: there is none")
+    if not is_floating(x.dtype):
+        raise DTypeError(f"input 0 is of {x.dtype.name}, not floating")
+    if x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004  # as the operators say
+        raise ShapeError(f"inputs of shapes {list(x.shape)} and {list(recurrence.shape)}")
+    hidden, count = recurrence.shape[2], len(_BACKWARD[direction])
+    if call.number("hidden_size", hidden) != hidden:
+        raise ShapeError(f"{hidden} hidden elements, not {call.number('hidden_size')}")
+    steps, batch = x.shape[1::-1] if layout else x.shape[:2]
+    if steps > STEPS_MAX:
+        raise ShapeError(f"{steps} steps of time, of {STEPS_MAX} at most: cut the sequence")
+    wide_x = _wide(call, 0, x.shape)
+    state = (count, batch, hidden)
+    return Layer(
+        builder,
+        moves.transpose(builder, wide_x, (1, 0, 2)) if layout else wide_x,
+        _wide(call, 1, (count, gates * hidden, x.shape[2])),
+        _wide(call, 2, (count, gates * hidden, hidden)),
+        _wide(call, 3, (count, 2 * gates * hidden)) if call.has(3) else None,
+        _lengths(call, batch),
+        tuple(_initial(call, number, state, wide_x.dtype) for number in range(5, 5 + states)),
+        _wide(call, 7, (count, _PEEPHOLES * hidden)) if states > 1 and call.has(7) else None,
+        _BACKWARD[direction],
+        None if call.attribute("clip") is None else call.real("clip"),
+        x.dtype,
+        bool(layout),
+    )
+
+
+def _wide(call: Call, number: int, shape: Shape) -> Tensor:
+    # an input of the first one's dtype, in the dtype that is computed in
+    found, dtype = call.tensor(number), call.tensor(0).dtype
+    if found.dtype != dtype:
+        raise DTypeError(f"input {number} is of {found.dtype.name}, not {dtype.name}")
+    if found.shape != shape:
+        raise ShapeError(f"input {number} has shape {list(found.shape)}, not {list(shape)}")
+    narrow = dtype.itemsize < 4  # noqa: PLR2004  # float32
+    return call.builder.cast(found, np.float32) if narrow else found
+
+
+def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
+    if not call.has(number):
+        return call.builder.constant(np.zeros(shape, dtype))
+    if not call.number("layout", 0):
+        return _wide(call, number, shape)
+    # batches are in front of the states as well
+    found = _wide(call, number, (shape[1], shape[0], shape[2]))
+    return moves.transpose(call.builder, found, (1, 0, 2))
+
+
+def _lengths(call: Call, batch: int) -> Tensor | None:
+    found = call.optional(4)
+    if found is not None and (found.shape != (batch,) or not is_integer(found.dtype)):
+        raise ShapeError(f"lengths {found} for {batch} rows")
+    return found
+
+
+def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
+    """Give the activation functions of each direction.
+
+    Args:
+        call: Of the rule.
+        defaults: Of one direction.
+        directions: How many.
+
+    Returns:
+        As many as ``defaults``, one list a direction.
+
+    Raises:
+        LoweringError: There are too few, or one is unknown.
+    """
+    named = call.attribute("activations")
+    names = (*defaults,) * directions if named is None else named
+    if not isinstance(names, tuple) or len(names) < len(defaults) * directions:
+        raise LoweringError(
+            f"attribute 'activations' is {names!r}, not {len(defaults) * directions} names"
+        )
+    canonical = {each.lower(): each for each in _FUNCTIONS}
+    alphas, betas = _parameters(call, "activation_alpha"), _parameters(call, "activation_beta")
+    found: list[Function] = []
+    for each in names[: len(defaults) * directions]:
+        text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+        name = canonical.get(text.lower())
+        if name is None:
+            raise LoweringError(f"there is no activation {text!r}, only {', '.join(_FUNCTIONS)}")
+        alpha = alphas.pop(0) if name in _WITH_ALPHA and alphas else None
+        beta = betas.pop(0) if name in _WITH_BETA and betas else None
+        found.append((name, alpha, beta))
+    size = len(defaults)
+    return [found[each * size : (each + 1) * size] for each in range(directions)]
+
+
+def _parameters(call: Call, name: str) -> list[float]:
+    found = call.attribute(name, ())
+    if not isinstance(found, tuple) or not all(isinstance(each, (int, float)) for each in found):
+        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
+    return [float(each) for each in found]
+
+
+def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
+    """Apply a function of a gate, to what the clip leaves.
+
+    Args:
+        layer: Whose clip it is.
+        function: Of ``functions_of``.
+        x: Any.
+
+    Returns:
+        Of its shape.
+    """
+    builder = layer.builder
+    if layer.clip is not None:
+        x = builder.maximum(builder.minimum(x, layer.clip), -layer.clip)
+    name, alpha, beta = function
+    return activation(builder, name, x, alpha, beta)

@@ -1,0 +1,184 @@
+"""Reductions: sums, means, norms, extremes and their places, running sums, Hardmax."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import wide_dtype
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import is_floating
+from walle_stream.errors import DTypeError, ShapeError
+
+_SINGLE: Final[Mapping[str, Operator]] = {
+    "ReduceSum": Operator.SUM,
+    "ReduceProd": Operator.PROD,
+    "ReduceMax": Operator.REDUCE_MAX,
+    "ReduceMin": Operator.REDUCE_MIN,
+}
+
+
+@lowers(*_SINGLE, kind=Kind.ATOMIC)
+def _single(call: Call) -> Result:
+    return call.builder.reduce(
+        _SINGLE[call.node.operator], call.tensor(0), _axes(call), keep=_keeps(call)
+    )
+
+
+def _axes(call: Call) -> Shape:
+    rank = call.tensor(0).rank
+    given = call.numbers(1) if call.has(1) else call.list("axes")
+    if not given:
+        return () if call.number("noop_with_empty_axes", 0) else tuple(range(rank))
+    axes = {axis_of(axis, rank) for axis in given}
+    if len(axes) != len(given):
+        raise ShapeError(f"axes {list(given)} name one twice")
+    return tuple(sorted(axes))
+
+
+def _keeps(call: Call) -> bool:
+    return bool(call.number("keepdims", 1))
+
+
+def _wide(builder: Builder, x: Tensor) -> Tensor:
+    # whole numbers stay exact: narrow ones add up in 64 bits
+    if is_floating(x.dtype):
+        return builder.cast(x, wide_dtype(x.dtype))
+    if x.dtype.kind not in "iu":
+        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
+    return builder.cast(x, np.uint64 if x.dtype.kind == "u" else np.int64)
+
+
+def _real(builder: Builder, x: Tensor) -> Tensor:
+    # roots and logarithms of whole numbers
+    return x if is_floating(x.dtype) else builder.cast(x, np.float64)
+
+
+@lowers("ReduceL1")
+def _l1(call: Call) -> Result:
+    builder = call.builder
+    return builder.sum(builder.unary(Operator.ABS, call.tensor(0)), _axes(call), keep=_keeps(call))
+
+
+@lowers("ReduceMean")
+def _mean(call: Call) -> Result:
+    builder, x, axes = call.builder, call.tensor(0), _axes(call)
+    total = builder.sum(_wide(builder, x), axes, keep=_keeps(call))
+    count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+    if count != 1:
+        # of nothing: not a number, where the dtype has such
+        total = builder.div(total, count if is_floating(x.dtype) else max(count, 1))
+    return builder.cast(total, x.dtype)
+
+
+@lowers("ReduceSumSquare")
+def _sum_square(call: Call) -> Result:
+    return call.builder.cast(_squares(call), call.tensor(0).dtype)
+
+
+def _squares(call: Call) -> Tensor:
+    builder = call.builder
+    x = _wide(builder, call.tensor(0))
+    return builder.sum(builder.mul(x, x), _axes(call), keep=_keeps(call))
+
+
+@lowers("ReduceL2")
+def _l2(call: Call) -> Result:
+    builder = call.builder
+    root = builder.unary(Operator.SQRT, _real(builder, _squares(call)))
+    return builder.cast(root, call.tensor(0).dtype)
+
+
+@lowers("ReduceLogSum")
+def _log_sum(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    total = builder.sum(_wide(builder, x), _axes(call), keep=_keeps(call))
+    return builder.cast(builder.unary(Operator.LOG, _real(builder, total)), x.dtype)
+
+
+@lowers("ReduceLogSumExp")
+def _log_sum_exp(call: Call) -> Result:
+    builder, given, axes = call.builder, call.tensor(0), _axes(call)
+    x = _real(builder, _wide(builder, given))
+    greatest = builder.reduce(Operator.REDUCE_MAX, x, axes)
+    # an infinite greatest would make inf - inf of its own elements
+    finite = builder.less(builder.unary(Operator.ABS, greatest), np.inf)
+    shift = builder.select(finite, greatest, 0.0)
+    powers = builder.unary(Operator.EXP, builder.sub(x, shift))
+    made = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
+    if not _keeps(call):
+        made = builder.reshape(made, [n for axis, n in enumerate(x.shape) if axis not in axes])
+    return builder.cast(made, given.dtype)
+
+
+@lowers("ArgMax", "ArgMin", kind=Kind.ATOMIC)
+def _arg(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    axis = call.axis(x.rank, 0)
+    operator = Operator.ARG_MAX if call.node.operator == "ArgMax" else Operator.ARG_MIN
+    last = bool(call.number("select_last_index", 0))
+    places = builder.emit(operator, x, axis=axis, last=last)
+    if _keeps(call):
+        return places
+    return builder.reshape(places, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+@lowers("Hardmax")
+def _hardmax(call: Call) -> Result:
+    builder, x = call.builder, call.tensor(0)
+    if call.version < 13:  # noqa: PLR2004  # the opset since which it is of one axis
+        axis = call.axis(x.rank, 1)
+        rows = moves.merged_axes(x.shape, axis, x.rank)
+    else:
+        axis, rows = call.axis(x.rank, -1), x.shape
+    if not x.size:
+        return x
+    places = builder.emit(Operator.ARG_MAX, builder.reshape(x, rows), axis=axis)
+    numbers = np.arange(rows[axis]).reshape(-1, *(1,) * (len(rows) - axis - 1))
+    chosen = builder.equal(places, builder.constant(numbers))
+    return builder.reshape(builder.cast(chosen, x.dtype), x.shape)
+
+
+@lowers("CumSum")
+def _cum_sum(call: Call) -> Result:
+    # -0.0 leaves even -0.0 as it is
+    return _running(call, call.builder.add, 0, -0.0)
+
+
+@lowers("CumProd")
+def _cum_prod(call: Call) -> Result:
+    return _running(call, call.builder.mul, 1, 1.0)
+
+
+def _running(
+    call: Call, combine: Callable[[Tensor, Tensor], Tensor], first: int, border: float
+) -> Tensor:
+    # log-step scan: after each step an element holds twice as many
+    builder, given = call.builder, call.tensor(0)
+    numbers = call.numbers(1)
+    if numbers is None or len(numbers) != 1:
+        raise ShapeError(f"axis must be one whole number, not {list(numbers or ())}")
+    axis = axis_of(numbers[0], given.rank)
+    backwards = bool(call.number("reverse", 0))
+    if is_floating(given.dtype):
+        x = builder.cast(given, wide_dtype(given.dtype))
+    else:
+        x, border = given, first
+    reach = 1
+    while reach < x.shape[axis]:
+        moved = _shifted(builder, x, axis, -reach if backwards else reach, border)
+        x = combine(x, moved)
+        reach *= 2
+    if call.number("exclusive", 0) and x.shape[axis]:
+        x = _shifted(builder, x, axis, -1 if backwards else 1, first)
+    return builder.cast(x, given.dtype)
+
+
+def _shifted(builder: Builder, x: Tensor, axis: int, by: int, fill: float) -> Tensor:
+    before = [by if each == axis else 0 for each in range(x.rank)]
+    return moves.pad(builder, x, before, [-each for each in before], fill)

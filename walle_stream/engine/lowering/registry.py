@@ -1,0 +1,345 @@
+"""Rules by operator: how each becomes rasters and atomics.
+
+A rule is a function of a ``Call``: what a node was given. It emits steps through
+the call's builder and returns the node's outputs. It may be run again from the
+start when it asked for what is not known yet, so it keeps nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from walle_stream.engine.graph import Node
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+type Value = Tensor | list["Value"] | None
+"""A tensor, a sequence, or an empty optional: the structure is known when it is lowered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Nodes that take the place of one, each lowered by a rule of its own.
+
+    Of an operator that computes on after a shape that only values give: what follows
+    ``NONZERO`` is a node of its own, so that the graph is cut between both.
+    """
+
+    nodes: tuple[Node, ...]
+    """They read what the node reads, and make its outputs; see ``Call.inner_name``."""
+
+
+type Result = Value | tuple[Value, ...] | Stages
+"""One output, or all of them, or what makes them."""
+
+INNER_DOMAIN: Final = "walle"
+"""Of operators that only stages of others use."""
+
+
+class Kind(StrEnum):
+    """What an operator is, after Walle 2022."""
+
+    ATOMIC = "atomic"
+    """One atomic operator of a program, shapes spread to each other."""
+    TRANSFORM = "transform"
+    """Rasters alone: elements move, none is computed."""
+    COMPOSITE = "composite"
+    """Rasters and atomics."""
+    STRUCTURE = "structure"
+    """Sequences and optionals: nothing is left of it in a program."""
+    CONTROL = "control"
+    """Runs graphs; a program is cut there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a rule is given of a node."""
+
+    builder: Builder
+    node: Node
+    inputs: tuple[Value, ...]
+    """None where one is left out."""
+
+    @property
+    def version(self) -> int:
+        """Opset of the node's domain."""
+        return self.node.version
+
+    # inputs
+
+    def has(self, number: int) -> bool:
+        """Whether an input is given.
+
+        Args:
+            number: Of the input, from 0.
+
+        Returns:
+            True where it is.
+        """
+        return number < len(self.inputs) and self.inputs[number] is not None
+
+    def wants(self, number: int) -> bool:
+        """Whether somebody reads an output.
+
+        Args:
+            number: Of the output, from 0.
+
+        Returns:
+            True where it has a name.
+        """
+        return number < len(self.node.outputs) and bool(self.node.outputs[number])
+
+    def inner_name(self, name: str) -> str:
+        """Name a value between the stages of the node.
+
+        Args:
+            name: Of no other value of this node.
+
+        Returns:
+            A name of no other value of the graph.
+        """
+        return f"{next((each for each in self.node.outputs if each), self.node.name)}/{name}"
+
+    def tensor(self, number: int) -> Tensor:
+        """Give an input that must be a tensor.
+
+        Args:
+            number: Of the input, from 0.
+
+        Returns:
+            It.
+
+        Raises:
+            LoweringError: It is left out, or a sequence.
+        """
+        found = self.inputs[number] if number < len(self.inputs) else None
+        if not isinstance(found, Tensor):
+            kind = "is missing" if found is None else "is a sequence"
+            raise LoweringError(f"input {number} {kind}; a tensor is expected")
+        return found
+
+    def optional(self, number: int) -> Tensor | None:
+        """Give an input that may be left out.
+
+        Args:
+            number: Of the input, from 0.
+
+        Returns:
+            It, or None.
+        """
+        return self.tensor(number) if self.has(number) else None
+
+    def tensors(self) -> list[Tensor]:
+        """Give all inputs, which must be tensors.
+
+        Returns:
+            At least one.
+
+        Raises:
+            LoweringError: There is none.
+        """
+        if not self.inputs:
+            raise LoweringError("no input is given; at least one is expected")
+        return [self.tensor(number) for number in range(len(self.inputs))]
+
+    def sequence(self, number: int) -> list[Value]:
+        """Give an input that must be a sequence.
+
+        Args:
+            number: Of the input, from 0.
+
+        Returns:
+            Its elements.
+
+        Raises:
+            LoweringError: It is something else.
+        """
+        found = self.inputs[number] if number < len(self.inputs) else None
+        if not isinstance(found, list):
+            raise LoweringError(f"input {number} is no sequence")
+        return found
+
+    def values(self, number: int) -> Array:
+        """Give the elements of an input, which a shape depends on.
+
+        Args:
+            number: Of the input, from 0.
+
+        Returns:
+            Its elements.
+        """
+        return self.builder.value(self.tensor(number))
+
+    def numbers(self, number: int) -> tuple[int, ...] | None:
+        """Give the elements of an input of whole numbers that may be left out.
+
+        Args:
+            number: Of the input, from 0.
+
+        Returns:
+            They, or None.
+
+        Raises:
+            DTypeError: They are of another dtype.
+        """
+        if not self.has(number):
+            return None
+        dtype = self.tensor(number).dtype
+        if not is_integer(dtype):
+            raise DTypeError(f"input {number} must be whole numbers, not {dtype.name}")
+        return tuple(int(each) for each in self.values(number).reshape(-1))
+
+    # attributes
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Give an attribute as it is.
+
+        Args:
+            name: Of it.
+            default: Where it is left out.
+
+        Returns:
+            Its value.
+        """
+        return self.node.attributes.get(name, default)
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """Give a whole number.
+
+        Args:
+            name: Of the attribute.
+            default: Where it is left out; None: it must be given.
+
+        Returns:
+            Its value.
+
+        Raises:
+            LoweringError: It is missing, or something else.
+        """
+        found = self.node.attributes.get(name, default)
+        if type(found) is not int:
+            raise LoweringError(f"attribute {name!r} must be a whole number, not {found!r}")
+        return found
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """Give a floating number; see ``number``.
+
+        Raises:
+            LoweringError: It is something else.
+        """
+        found = self.node.attributes.get(name, default)
+        if not isinstance(found, (int, float)):
+            raise LoweringError(f"attribute {name!r} must be a number, not {found!r}")
+        return float(found)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Give text; see ``number``.
+
+        Raises:
+            LoweringError: It is something else.
+        """
+        found = self.node.attributes.get(name, default)
+        if isinstance(found, bytes):
+            return found.decode("utf-8", "replace")
+        if not isinstance(found, str):
+            raise LoweringError(f"attribute {name!r} must be text, not {found!r}")
+        return found
+
+    def list(self, name: str) -> tuple[int, ...] | None:
+        """Give whole numbers, or None where the attribute is left out; see ``number``.
+
+        Raises:
+            LoweringError: It is something else.
+        """
+        found = self.node.attributes.get(name)
+        if found is None:
+            return None
+        if not isinstance(found, tuple) or any(type(each) is not int for each in found):
+            raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
+        return found
+
+    # axes
+
+    def axis(self, rank: int, default: int | None = None, name: str = "axis") -> int:
+        """Give an attribute that names an axis.
+
+        Args:
+            rank: Of the tensor; a negative axis counts from its end.
+            default: Where it is left out.
+            name: Of the attribute.
+
+        Returns:
+            From 0.
+        """
+        return axis_of(self.number(name, default), rank)
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """Count an axis from the front.
+
+    Args:
+        axis: It may count from the end, where negative.
+        rank: Of the tensor.
+
+    Returns:
+        In ``0 .. rank - 1``.
+
+    Raises:
+        ShapeError: There is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise ShapeError(f"there is no axis {axis} of {rank}")
+    return axis % rank
+
+
+type RuleFunction = Callable[[Call], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one operator is lowered."""
+
+    operator: str
+    domain: str
+    kind: Kind
+    lower: RuleFunction
+
+
+_RULES: Final[dict[tuple[str, str], Rule]] = {}
+
+
+def lowers(
+    *operators: str, kind: Kind = Kind.COMPOSITE, domain: str = ""
+) -> Callable[[RuleFunction], RuleFunction]:
+    """Register a rule.
+
+    Args:
+        *operators: Names of those that it lowers.
+        kind: Of the operators.
+        domain: Of the operators.
+
+    Returns:
+        A decorator that gives the function back.
+    """
+
+    def register(function: RuleFunction) -> RuleFunction:
+        for operator in operators:
+            _RULES[domain, operator] = Rule(operator, domain, kind, function)
+        return function
+
+    return register
+
+
+def rules() -> Mapping[tuple[str, str], Rule]:
+    """Give all rules, by domain and operator.
+
+    Returns:
+        Those of ``engine.lowering``, whose modules are imported by this.
+    """
+    from walle_stream.engine.lowering import families  # noqa: PLC0415  # they import this module
+
+    families.load()
+    return _RULES

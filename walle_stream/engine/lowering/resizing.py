@@ -1,0 +1,290 @@
+"""Resize and Upsample: axis by axis, by weights that are known when the shapes are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.interpolation import (
+    CUBIC_A,
+    Filter,
+    Floats,
+    Indices,
+    Resizing,
+    nearest_places,
+    original_places,
+)
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.lowering.widths import narrowed, weighted_dtype
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Shape, strides_of
+from walle_stream.engine.rules import check_size
+from walle_stream.errors import LoweringError, ShapeError
+
+_CROP = "tf_crop_and_resize"
+_MATRIX_MAX = 1 << 24
+"""Elements of a matrix of weights; a greater one has many zeros."""
+_MACS_PER_MOVE = 32
+
+
+@lowers("Upsample", kind=Kind.COMPOSITE)
+def _upsample(call: Call) -> Result:
+    x = call.tensor(0)
+    if call.has(1):
+        scales = _reals(call, 1)
+    elif "scales" in call.node.attributes:
+        scales = _attribute_reals(call, "scales")
+    else:
+        scales = [1.0, 1.0, call.real("height_scale"), call.real("width_scale")]
+    return _resized_simply(call, x, scales)
+
+
+@lowers("Resize", kind=Kind.COMPOSITE)
+def _resize(call: Call) -> Result:
+    x = call.tensor(0)
+    if call.version < 11:  # noqa: PLR2004  # there are no sizes, and no modes of coordinates
+        return _resized_simply(call, x, _reals(call, 1))
+    mode = call.text("coordinate_transformation_mode", "half_pixel")
+    axes = _axes(call, x, is_cropped=mode == _CROP)
+    places = {number: original_places(axis, mode) for number, axis in axes.items()}
+    wanted = call.text("mode", "nearest")
+    match wanted:
+        case "nearest":
+            chosen = call.text("nearest_mode", "round_prefer_floor")
+            indices = {n: nearest_places(at, axes[n].size, chosen) for n, at in places.items()}
+            made = _picked(call.builder, x, indices)
+        case "linear" | "cubic":
+            kernel = Filter(
+                wanted == "cubic",
+                call.real("cubic_coeff_a", CUBIC_A),
+                bool(call.number("antialias", 0)),
+                bool(call.number("exclude_outside", 0)),
+            )
+            made = _weighted(call.builder, x, axes, places, kernel)
+        case _:
+            raise LoweringError(f"mode {wanted!r} is not nearest, linear or cubic")
+    if mode != _CROP:
+        return made
+    return _extrapolated(call, made, axes, places)
+
+
+def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
+    # as it was before opset 11: an element of the output begins where one of the input does
+    if len(scales) != x.rank:
+        raise ShapeError(f"{len(scales)} scales for the {x.rank} axes of {list(x.shape)}")
+    axes = {
+        number: Resizing(size, _scaled(size, scale), scale, size * scale)
+        for number, (size, scale) in enumerate(zip(x.shape, scales, strict=True))
+    }
+    _check_sizes(x, axes)
+    places = {number: original_places(axis, "asymmetric") for number, axis in axes.items()}
+    wanted = call.text("mode", "nearest")
+    if wanted == "nearest":
+        # onnxruntime rounds up where it sizes down, and so do the cases of opset 10
+        return _picked(call.builder, x, {
+            n: nearest_places(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
+            for n, at in places.items()
+        })  # fmt: skip
+    if wanted in {"linear", "bilinear"}:
+        return _weighted(call.builder, x, axes, places, Filter(is_cubic=False))
+    raise LoweringError(f"mode {wanted!r} is not nearest or linear")
+
+
+def _reals(call: Call, number: int) -> list[float]:
+    values = call.values(number).reshape(-1)
+    if values.dtype.kind not in "fiu":
+        raise LoweringError(f"input {number} must be numbers, not {values.dtype.name}")
+    return [float(each) for each in values]
+
+
+def _attribute_reals(call: Call, name: str) -> list[float]:
+    found: Any = call.attribute(name)
+    if not isinstance(found, tuple) or any(not isinstance(each, (int, float)) for each in found):
+        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
+    return [float(each) for each in found]
+
+
+def _scaled(size: int, scale: float, part: float = 1.0) -> int:
+    if not (isfinite(scale) and scale > 0 and isfinite(part)):
+        raise ShapeError(f"a scale of {scale} of a part {part} of an axis")
+    # in float32 as the scales are, so that 10 * 0.7 is 7
+    wide = np.float64(size) * np.float64(part) * scale
+    return max(0, floor(np.float32(wide) if abs(wide) < np.finfo(np.float32).max else wide))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Numbers for some of the axes."""
+
+    axes: Sequence[int]
+    parts: Sequence[tuple[float, float]]
+
+
+def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
+    named = call.list("axes")
+    numbers = range(x.rank) if named is None else [axis_of(each, x.rank) for each in named]
+    if len(set(numbers)) != len(numbers):
+        raise ShapeError(f"axes {list(numbers)} name one twice")
+    count = len(numbers)
+    roi = _reals(call, 1) if is_cropped and call.has(1) else []
+    if roi and len(roi) != 2 * count:
+        raise ShapeError(f"a roi of {len(roi)} numbers for {count} axes")
+    parts = list(zip(roi[:count], roi[count:], strict=True)) or [(0.0, 1.0)] * count
+    given = _Given(numbers, parts)
+    has_scales = call.has(2) and call.tensor(2).size > 0
+    has_sizes = call.has(3) and call.tensor(3).size > 0
+    if count and has_scales == has_sizes:
+        raise LoweringError("one of scales and sizes must be given, and not both")
+    axes = _of_scales(call, x, given) if has_scales else _of_sizes(call, x, given)
+    _check_sizes(x, axes)
+    return axes
+
+
+def _of_scales(call: Call, x: Tensor, given: _Given) -> dict[int, Resizing]:
+    scales = _reals(call, 2)
+    if len(scales) != len(given.axes):
+        raise ShapeError(f"{len(scales)} scales for {len(given.axes)} axes")
+    return {
+        axis: Resizing(size, _scaled(size, scale, end - start), scale, size * scale, start, end)
+        for axis, scale, (start, end) in zip(given.axes, scales, given.parts, strict=True)
+        for size in (x.shape[axis],)
+    }
+
+
+def _of_sizes(call: Call, x: Tensor, given: _Given) -> dict[int, Resizing]:
+    sizes = call.numbers(3) or ()
+    if len(sizes) != len(given.axes) or min(sizes, default=0) < 0:
+        raise ShapeError(f"sizes {list(sizes)} for {len(given.axes)} axes")
+    # of an empty axis nothing is read; whether anything is asked for is checked later
+    scales = [
+        size / x.shape[axis] if size and x.shape[axis] else 1.0
+        for axis, size in zip(given.axes, sizes, strict=True)
+    ]
+    lengths = [float(each) for each in sizes]
+    policy = call.text("keep_aspect_ratio_policy", "stretch")
+    if policy in {"not_larger", "not_smaller"} and sizes:
+        kept = min(scales) if policy == "not_larger" else max(scales)
+        scales = [kept] * len(scales)
+        lengths = [kept * x.shape[axis] for axis in given.axes]
+        sizes = tuple(floor(each + 0.5) for each in lengths)
+    elif policy not in {"not_larger", "not_smaller", "stretch"}:
+        raise LoweringError(f"keep_aspect_ratio_policy {policy!r} is unknown")
+    return {
+        axis: Resizing(x.shape[axis], size, scale, length, start, end)
+        for axis, size, scale, length, (start, end) in zip(
+            given.axes, sizes, scales, lengths, given.parts, strict=True
+        )
+    }
+
+
+def _check_sizes(x: Tensor, axes: dict[int, Resizing]) -> None:
+    check_size(_shape(x, axes), "the output")
+    if any(axis.output and not axis.size for axis in axes.values()):
+        raise ShapeError(f"shape {list(x.shape)} has no elements to be resized")
+
+
+def _shape(x: Tensor, axes: dict[int, Resizing]) -> Shape:
+    return tuple(axes[n].output if n in axes else size for n, size in enumerate(x.shape))
+
+
+def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
+    shape = tuple(len(indices[n]) if n in indices else size for n, size in enumerate(x.shape))
+    if 0 in shape:
+        return builder.raster([x], shape, [])
+    # axes whose indices repeat or step evenly are one view, the others are taken
+    viewed, size, strides, offset = [], [], [], 0
+    left, moves = {}, False
+    for axis, (count, own) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
+        places = indices.get(axis, np.arange(count))
+        first = int(places[0])
+        times = int(np.count_nonzero(places == first))
+        step = int(places[1]) - first if len(places) > 1 else 0
+        groups = len(places) // times
+        if np.array_equal(places, first + step * np.arange(len(places))):
+            times, groups = 1, len(places)
+        elif np.array_equal(places, first + np.arange(groups).repeat(times)):
+            step = 1
+        else:
+            left[axis] = places
+            first, step, times, groups = 0, 1, 1, count
+        moves |= (first, step, times, groups) != (0, 1, 1, count)
+        viewed.append(groups * times)
+        size += [groups, times]
+        strides += [step * own, 0]
+        offset += first * own
+    if moves:
+        x = builder.reshape(builder.view(x, size, strides, offset), viewed)
+    for axis, places in left.items():
+        x = _taken(builder, x, axis, places)
+    return x
+
+
+def _taken(builder: Builder, x: Tensor, axis: int, places: Indices) -> Tensor:
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    flat = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
+    made = builder.emit(Operator.TAKE, flat, builder.constant(np.ascontiguousarray(places)))
+    return builder.reshape(made, (*before, len(places), *behind))
+
+
+def _weighted(
+    builder: Builder, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats],
+    kernel: Filter,
+) -> Tensor:  # fmt: skip
+    dtype = weighted_dtype(x.dtype)
+    if 0 in _shape(x, axes):
+        return builder.raster([x], _shape(x, axes), [])
+    made = builder.cast(x, dtype)
+    # the axes that become shorter first: less is left for the others
+    for number in sorted(axes, key=lambda each: axes[each].output / axes[each].size):
+        axis, at = axes[number], places[number]
+        if not np.array_equal(at, np.arange(axis.size)):
+            made = _resized_axis(builder, made, number, *kernel.neighbours(at, axis))
+    if x.dtype.kind in "iu":
+        made = builder.unary(Operator.ROUND, made)
+    return narrowed(builder, made, x.dtype)
+
+
+def _resized_axis(
+    builder: Builder, x: Tensor, axis: int, indices: Indices, weights: Floats
+) -> Tensor:
+    before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    count, taps = indices.shape
+    is_dense = size / _MACS_PER_MOVE + 1 <= 3 * taps  # a tap is taken, weighted and added
+    if not is_dense or count * size > _MATRIX_MAX:
+        total = None
+        for tap in range(taps):
+            factor = weights[:, tap].reshape(count, *(1,) * len(behind)).astype(x.dtype)
+            seen = _taken(builder, x, axis, indices[:, tap])
+            term = builder.mul(seen, builder.constant(factor))
+            total = term if total is None else builder.add(total, term)
+        assert total is not None  # noqa: S101  # there is a tap
+        return total
+    matrix = np.zeros((count, size))
+    np.add.at(matrix, (np.arange(count)[:, None], indices), weights)
+    outer, inner = prod(before), prod(behind)
+    if inner == 1:
+        columns = builder.constant(np.ascontiguousarray(matrix.T).astype(x.dtype))
+        made = builder.matmul(builder.reshape(x, (outer, size)), columns)
+    else:
+        rows = builder.constant(matrix.astype(x.dtype))
+        lead = (outer,) if outer > 1 else ()
+        made = builder.matmul(rows, builder.reshape(x, (*lead, size, inner)))
+    return builder.reshape(made, (*before, count, *behind))
+
+
+def _extrapolated(
+    call: Call, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats]
+) -> Tensor:
+    builder, outside = call.builder, None
+    for number, axis in axes.items():
+        beyond = (places[number] < 0) | (places[number] > axis.size - 1)
+        if beyond.any():
+            shaped = builder.constant(beyond.reshape(-1, *(1,) * (x.rank - 1 - number)))
+            outside = shaped if outside is None else builder.binary(Operator.OR, outside, shaped)
+    if outside is None or not x.size:
+        return x
+    return builder.select(outside, call.real("extrapolation_value", 0.0), x)

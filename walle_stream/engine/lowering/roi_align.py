@@ -1,0 +1,205 @@
+"""RoiAlign: samples of boxes that a model computes, pooled."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_first, channels_last
+from walle_stream.engine.lowering.points import Taps, first_rows, read_points, rows_of
+from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.lowering.widths import clipped, require_floating
+from walle_stream.engine.lowering.windows import spatial_sizes
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import check_size
+from walle_stream.errors import LoweringError, ShapeError
+
+_CANDIDATES = 7
+"""Samples that can weigh on one row: they are at least half a row apart, the row is two wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Bins of all boxes along one axis; tensors of one number a box, ``(boxes, 1)``."""
+
+    size: int
+    """Of the image."""
+    bins: int
+    start: Tensor
+    width: Tensor
+    """Of a bin."""
+    grid: Tensor
+    """How many samples a bin has, as a floating number."""
+
+
+@lowers("RoiAlign", kind=Kind.COMPOSITE)
+def _roi_align(call: Call) -> Result:
+    x, rois, batch = require_floating(call.tensor(0)), call.tensor(1), call.tensor(2)
+    builder, image = call.builder, spatial_sizes(x, 2)
+    if rois.rank != 2 or rois.shape[1] != 4 or batch.shape != rois.shape[:1]:  # noqa: PLR2004
+        raise ShapeError(f"boxes of shape {list(rois.shape)}, of images {list(batch.shape)}")
+    bins = (call.number("output_height", 1), call.number("output_width", 1))
+    mode, ratio = call.text("mode", "avg"), call.number("sampling_ratio", 0)
+    if mode not in {"avg", "max"} or ratio < 0 or min(bins) < 1:
+        raise LoweringError(f"mode {mode!r}, sampling_ratio {ratio} or a size of {bins} is wrong")
+    shape = check_size((rois.shape[0], x.shape[1], *bins), "the output")
+    if 0 in shape or not prod(image):
+        return builder.raster([x], shape, [], 0)
+    wide = widened(builder, x)
+    corners = builder.cast(rois, wide.dtype)
+    axes = [
+        _bins_of(call, corners, axis=axis, size=size, bins=count)
+        for axis, size, count in zip((1, 0), image, bins, strict=True)
+    ]
+    base = first_rows(builder, batch, x.shape[0], prod(image))
+    if mode == "avg" and not ratio:
+        made = _averaged(builder, wide, batch, axes)
+    else:
+        made = _sampled(builder, wide, base, axes, ratio, is_greatest=mode == "max")
+    return channels_first(builder, builder.cast(made, x.dtype))
+
+
+def _bins_of(call: Call, corners: Tensor, *, axis: int, size: int, bins: int) -> _Axis:
+    builder, ratio = call.builder, call.number("sampling_ratio", 0)
+    default = "half_pixel" if call.version >= 16 else "output_half_pixel"  # noqa: PLR2004
+    mode = call.text("coordinate_transformation_mode", default)
+    if mode not in {"half_pixel", "output_half_pixel"}:
+        raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
+    scaled = builder.mul(corners, call.real("spatial_scale", 1.0))
+    start = moves.slice_axis(builder, scaled, 1, axis, axis + 1)
+    length = builder.sub(moves.slice_axis(builder, scaled, 1, axis + 2, axis + 3), start)
+    if mode == "half_pixel":
+        start = builder.sub(start, 0.5)
+    else:
+        length = builder.maximum(length, 1)
+    width = builder.div(length, bins)
+    grid = builder.unary(Operator.CEIL, width)
+    if ratio:
+        grid = builder.as_tensor(float(ratio), width)
+    return _Axis(size, bins, start, width, grid)
+
+
+def _sampled(
+    builder: Builder, x: Tensor, base: Tensor, axes: list[_Axis], ratio: int, *, is_greatest: bool
+) -> Tensor:
+    if not ratio:
+        # how many points are read depends on the boxes themselves: they are known here
+        most = [int(builder.value(_greatest(builder, axis.grid))) for axis in axes]
+        counts = [max(each, 1) for each in most]
+    else:
+        counts = [ratio, ratio]
+    taps = [
+        _sample_taps(builder, axis, count, lead)
+        for axis, count, lead in zip(axes, counts, (False, True), strict=True)
+    ]
+    combine = builder.maximum if is_greatest else None
+    seen = read_points(builder, rows_of(builder, x), taps, base, combine=combine)
+    apart = builder.reshape(
+        seen,
+        (seen.shape[0], axes[0].bins, counts[0], axes[1].bins, counts[1], seen.shape[-1]),
+    )
+    if not is_greatest:
+        total = builder.sum(apart, (2, 4), keep=False)
+        return builder.div(total, float(counts[0] * counts[1]))
+    made = builder.reduce(Operator.REDUCE_MAX, apart, (2, 4), keep=False)
+    if ratio:
+        return made
+    some = builder.less(0, builder.mul(*(builder.maximum(axis.grid, 0) for axis in axes)))
+    return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), made, 0)
+
+
+def _greatest(builder: Builder, x: Tensor) -> Tensor:
+    return builder.reshape(builder.reduce(Operator.REDUCE_MAX, x, range(x.rank)), ())
+
+
+def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Taps:
+    # the samples of all bins of a box are evenly spaced
+    check_table((axis.bins, count), "the samples")
+    numbers = np.tile(np.arange(count), axis.bins).reshape(1, -1)
+    first = np.repeat(np.arange(axis.bins), count).reshape(1, -1)
+    dtype = axis.start.dtype
+    sample = builder.constant(numbers.astype(dtype))
+    if axis.grid.rank:
+        # a bin of fewer samples reads its last one again
+        sample = builder.minimum(sample, builder.maximum(builder.sub(axis.grid, 1), 0))
+    pace = builder.div(axis.width, builder.maximum(axis.grid, 1))
+    at = builder.add(
+        builder.add(axis.start, builder.mul(builder.constant(first.astype(dtype)), axis.width)),
+        builder.mul(builder.add(sample, 0.5), pace),
+    )
+    boxes, points = at.shape
+    at = builder.reshape(at, (boxes, 1, points) if is_last else (boxes, points, 1))
+    inside = _is_inside(builder, at, axis.size)
+    held = clipped(builder, at, 0, axis.size - 1)
+    low = builder.unary(Operator.FLOOR, held)
+    part = builder.sub(held, low)
+    place = clipped(builder, builder.cast(low, np.int64), 0, axis.size - 1)
+    return Taps(
+        (place, builder.minimum(builder.add(place, 1), axis.size - 1)),
+        [builder.select(inside, each, 0) for each in (builder.sub(1, part), part)],
+    )
+
+
+def _is_inside(builder: Builder, at: Tensor, size: int) -> Tensor:
+    return builder.emit(
+        Operator.AND,
+        builder.binary(Operator.LESS_EQUAL, -1, at),
+        builder.binary(Operator.LESS_EQUAL, at, size),
+    )
+
+
+def _averaged(builder: Builder, x: Tensor, batch: Tensor, axes: list[_Axis]) -> Tensor:
+    # however many samples a bin has, their average is a product of rows' and columns' weights
+    n, channels, height, width = x.shape
+    rows, columns = (_row_weights(builder, axis) for axis in axes)
+    boxes, bins, _ = rows.shape
+    own = builder.equal(
+        builder.reshape(builder.cast(batch, np.int64), (boxes, 1, 1, 1)),
+        builder.constant(np.arange(n, dtype=np.int64).reshape(1, 1, n, 1)),
+    )
+    spread = builder.select(own, builder.reshape(rows, (boxes, bins, 1, height)), 0)
+    check_size((boxes, bins, width, channels), "the rows of the boxes")
+    joined = builder.matmul(
+        builder.reshape(spread, (boxes * bins, n * height)),
+        builder.reshape(channels_last(builder, x), (n * height, width * channels)),
+    )
+    return builder.matmul(
+        builder.reshape(columns, (boxes, 1, axes[1].bins, width)),
+        builder.reshape(joined, (boxes, bins, width, channels)),
+    )
+
+
+def _row_weights(builder: Builder, axis: _Axis) -> Tensor:
+    # what each row of the image weighs in the average of each bin: (boxes, bins, rows)
+    dtype, boxes = axis.start.dtype, axis.start.shape[0]
+    check_size((boxes, axis.bins, axis.size, _CANDIDATES), "the weights")
+
+    def number(values: int, place: int) -> Tensor:
+        shape = [1, 1, 1, 1]
+        shape[place] = values
+        return builder.constant(np.arange(values).reshape(shape).astype(dtype))
+
+    start, grid, width = (
+        builder.reshape(each, (boxes, 1, 1, 1)) for each in (axis.start, axis.grid, axis.width)
+    )
+    pace = builder.div(width, builder.maximum(grid, 1))
+    first = builder.mul(number(axis.bins, 1), grid)
+    row = number(axis.size, 2)
+    near = builder.div(builder.sub(builder.sub(row, 1), start), pace)
+    near = builder.maximum(builder.unary(Operator.FLOOR, builder.sub(near, 0.5)), first)
+    sample = builder.add(near, number(_CANDIDATES, 3))
+    at = builder.add(start, builder.mul(builder.add(sample, 0.5), pace))
+    held = clipped(builder, at, 0, axis.size - 1)
+    distance = builder.unary(Operator.ABS, builder.sub(held, row))
+    weight = builder.maximum(builder.sub(1, distance), 0)
+    counted = builder.emit(
+        Operator.AND, _is_inside(builder, at, axis.size),
+        builder.less(sample, builder.add(first, grid)),
+    )  # fmt: skip
+    total = builder.sum(builder.select(counted, weight, 0), (3,), keep=False)
+    return builder.div(total, builder.reshape(builder.maximum(grid, 1), (boxes, 1, 1)))

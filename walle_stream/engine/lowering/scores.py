@@ -1,0 +1,168 @@
+"""Scores of classifiers and regressors: transforms of them, and labels."""
+
+from math import log, pi, sqrt
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.activations import sigmoid
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.lookups import taken
+from walle_stream.engine.lowering.registry import Call
+from walle_stream.engine.lowering.text import TEXT, texts
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import INT64
+from walle_stream.errors import LoweringError
+
+TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""In the order of their numbers in ``TreeEnsemble``."""
+
+_TINY: Final = 1e-7
+"""Scores up to this are none for SOFTMAX_ZERO."""
+
+_WINITZKI: Final = 0.147
+
+
+def transformed(builder: Builder, scores: Tensor, transform: str) -> Tensor:
+    """Apply what comes after the scores.
+
+    Args:
+        builder: Of the program.
+        scores: ``(N, E)`` of floating numbers.
+        transform: One of ``TRANSFORMS``.
+
+    Returns:
+        Of the same shape.
+
+    Raises:
+        LoweringError: There is no such transform.
+    """
+    if transform not in TRANSFORMS:
+        raise LoweringError(f"post_transform {transform!r} is not one of {', '.join(TRANSFORMS)}")
+    if transform == "NONE" or not scores.size:
+        return scores
+    if transform == "LOGISTIC":
+        return sigmoid(builder, scores)
+    if transform == "PROBIT":
+        return _probit(builder, scores)
+    most = builder.reduce(Operator.REDUCE_MAX, scores, [1])
+    power = builder.unary(Operator.EXP, builder.sub(scores, most))
+    if transform == "SOFTMAX":
+        return builder.div(power, builder.sum(power, [1]))
+    is_score = builder.less(_TINY, builder.unary(Operator.ABS, scores))
+    scaled = builder.mul(scores, builder.unary(Operator.EXP, builder.unary(Operator.NEG, most)))
+    weights = builder.select(is_score, power, scaled)
+    total = builder.sum(weights, [1])
+    return builder.select(builder.equal(total, 0), 0.5, builder.div(weights, total))
+
+
+def _probit(builder: Builder, x: Tensor) -> Tensor:
+    # sqrt(2) erfinv(2 x - 1): Winitzki's approximation, then Newton's steps
+    wanted = builder.sub(builder.mul(x, 2), 1)
+    rest = builder.sub(1, builder.mul(wanted, wanted))
+    logarithm = builder.unary(Operator.LOG, rest)
+    middle = builder.add(builder.mul(logarithm, 0.5), 2 / (pi * _WINITZKI))
+    square = builder.sub(builder.mul(middle, middle), builder.mul(logarithm, 1 / _WINITZKI))
+    size = builder.sub(builder.unary(Operator.SQRT, square), middle)
+    root = builder.unary(Operator.SQRT, builder.maximum(size, 0))
+    guess = builder.mul(root, builder.unary(Operator.SIGN, wanted))
+    better = guess
+    for _ in range(2):
+        error = builder.sub(builder.unary(Operator.ERF, better), wanted)
+        growth = builder.unary(Operator.EXP, builder.mul(better, better))
+        better = builder.sub(better, builder.mul(builder.mul(error, growth), sqrt(pi) / 2))
+    # far out the steps are of infinite length: at the ends the guess is right
+    is_far = builder.less(sqrt(-log(1e-6)), root)
+    return builder.mul(builder.select(is_far, guess, better), sqrt(2))
+
+
+def labels(call: Call, ints: str) -> Array | None:
+    """Give the labels of the classes.
+
+    Args:
+        call: Of a classifier.
+        ints: Name of the attribute of whole numbers.
+
+    Returns:
+        int64 or strings; None where neither is given.
+
+    Raises:
+        LoweringError: Both are given.
+    """
+    numbers, names = call.list(ints), texts(call, "classlabels_strings")
+    if numbers and names:
+        raise LoweringError(f"only one of {ints} and classlabels_strings may be given")
+    if names:
+        return np.array(names, TEXT)
+    return np.array(numbers, np.int64) if numbers else None
+
+
+def greatest(builder: Builder, scores: Tensor) -> Tensor:
+    """Give the place of the greatest score, the first of equals.
+
+    Args:
+        builder: Of the program.
+        scores: ``(N, E)``.
+
+    Returns:
+        int64 ``(N,)``.
+    """
+    found = builder.emit(Operator.ARG_MAX, scores, axis=1)
+    return builder.reshape(found, (scores.shape[0],))
+
+
+def labelled(builder: Builder, places: Tensor, names: Array | None) -> Tensor:
+    """Give the labels of classes by their numbers.
+
+    Args:
+        builder: Of the program.
+        places: int64.
+        names: Of the classes; None: the numbers are the labels.
+
+    Returns:
+        Of the same shape.
+    """
+    return places if names is None else taken(builder, names, places)
+
+
+def labelled_by_sign(
+    builder: Builder, scores: Tensor, names: Array | None, threshold: float, *, inclusive: bool
+) -> Tensor:
+    """Give the labels where there is only one score.
+
+    Args:
+        builder: Of the program.
+        scores: ``(N, 1)``.
+        names: Of the one class, if there is one.
+        threshold: Of the score.
+        inclusive: Whether the threshold itself is enough.
+
+    Returns:
+        The label of the class, or 1; where the score is too small, 0 or the empty string.
+    """
+    flat = builder.reshape(scores, (scores.shape[0],))
+    operator = Operator.LESS_EQUAL if inclusive else Operator.LESS
+    places = builder.cast(builder.binary(operator, threshold, flat), INT64)
+    if names is None:
+        return places
+    nothing = "" if names.dtype == TEXT else 0
+    table = np.empty(2, names.dtype)
+    table[:] = [nothing, names[0]]
+    return taken(builder, table, places)
+
+
+def both_sides(builder: Builder, scores: Tensor, *, complement: bool = False) -> Tensor:
+    """Give a second class the opposite of a score.
+
+    Args:
+        builder: Of the program.
+        scores: ``(N, 1)``.
+        complement: Whether the opposite of s is 1 - s, and not -s.
+
+    Returns:
+        ``(N, 2)``, the score itself last.
+    """
+    other = builder.sub(1, scores) if complement else builder.unary(Operator.NEG, scores)
+    return moves.concat(builder, [other, scores], 1)

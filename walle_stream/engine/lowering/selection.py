@@ -1,0 +1,242 @@
+"""Rules that choose elements: the greatest, those that differ, those that are not zero.
+
+How many there are often depends on values. Such an operator is lowered in stages:
+the first ends with NONZERO, and what reads its positions is a node of its own.
+"""
+
+from math import prod
+
+import numpy as np
+
+from walle_stream.engine.graph import Node
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import flat_take
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import strides_of
+from walle_stream.engine.rules import BOOL, INT64, is_floating
+from walle_stream.errors import LoweringError, ShapeError
+
+_TOP_K_BY_INPUT = 10
+"""The opset since which k is an input."""
+
+
+@lowers("TopK")
+def _top_k(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    axis = call.axis(x.rank, -1)
+    given = (call.number("k"),) if call.version < _TOP_K_BY_INPUT else call.numbers(1)
+    if given is None or len(given) != 1 or not 0 <= given[0] <= x.shape[axis]:
+        asked = "nothing" if given is None else list(given)
+        raise ShapeError(f"k is {asked}, of {x.shape[axis]} elements")
+    (k,) = given
+    order = (*(each for each in range(x.rank) if each != axis), axis)
+    moved = moves.transpose(builder, x, order)
+    rank = builder.emit(
+        Operator.ARGSORT, sort_key(builder, moved), descending=bool(call.number("largest", 1))
+    )
+    best = moves.slice_axis(builder, rank, x.rank - 1, 0, k)
+    rows = prod(moved.shape[:-1])
+    starts = np.arange(rows).reshape(*moved.shape[:-1], 1) * moved.shape[-1]
+    values = flat_take(builder, moved, builder.add(best, builder.constant(starts)))
+    back = tuple(order.index(each) for each in range(x.rank))
+    return moves.transpose(builder, values, back), moves.transpose(builder, best, back)
+
+
+def sort_key(builder: Builder, x: Tensor) -> Tensor:
+    """Give what ARGSORT puts in the order of a tensor.
+
+    Args:
+        builder: Of the program.
+        x: Any.
+
+    Returns:
+        Narrow floats in float32: not every backend orders their NaN.
+    """
+    narrow = is_floating(x.dtype) and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
+    return builder.cast(x, np.float32) if narrow else x
+
+
+@lowers("NonZero")
+def _non_zero(call: Call) -> Result:
+    node, positions = call.node, call.inner_name("positions")
+    call.tensor(0)
+    return Stages(
+        (
+            Node("Positions", node.inputs[:1], (positions,), domain=INNER_DOMAIN),
+            Node(
+                "Coordinates", (node.inputs[0], positions), node.outputs[:1],
+                name=node.name, domain=INNER_DOMAIN,
+            ),
+        )
+    )  # fmt: skip
+
+
+@lowers("Positions", domain=INNER_DOMAIN)
+def _positions(call: Call) -> Result:
+    x = call.tensor(0)
+    text = x.dtype == np.dtype(object)
+    builder = call.builder
+    nonzero = builder.logical_not(builder.equal(x, "")) if text else builder.as_bool(x)
+    return builder.emit(Operator.NONZERO, nonzero)
+
+
+@lowers("Coordinates", domain=INNER_DOMAIN)
+def _coordinates(call: Call) -> Result:
+    shape, positions, builder = call.tensor(0).shape or (1,), call.tensor(1), call.builder
+    strides = builder.constant(np.array(strides_of(shape), np.int64).reshape(-1, 1))
+    sizes = builder.constant(np.array(shape, np.int64).reshape(-1, 1))
+    line = builder.reshape(positions, (1, positions.size))
+    # a size of 0 leaves no position to divide
+    return builder.binary(Operator.MOD, builder.div(line, strides), sizes)
+
+
+@lowers("Unique")
+def _unique(call: Call) -> Result:
+    node, x = call.node, call.tensor(0)
+    if call.attribute("axis") is not None:
+        call.axis(x.rank)
+    if call.number("sorted", 1) not in {0, 1}:
+        raise LoweringError("attribute 'sorted' must be 0 or 1")
+    order, starts, group = (call.inner_name(each) for each in ("order", "starts", "group"))
+    return Stages(
+        (
+            Node("UniqueGroups", node.inputs[:1], (order, group, starts), node.attributes,
+                 node.name, INNER_DOMAIN),
+            Node("UniqueOutputs", (node.inputs[0], order, group, starts), node.outputs,
+                 node.attributes, node.name, INNER_DOMAIN),
+        )
+    )  # fmt: skip
+
+
+@lowers("UniqueGroups", domain=INNER_DOMAIN)
+def _unique_groups(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    rows = _rows(call, x)
+    if rows.shape[1]:
+        columns = moves.transpose(builder, rows, (1, 0))
+    else:
+        columns = builder.constant(np.zeros((1, rows.shape[0]), np.int64))
+    while columns.shape[0] > 1:
+        columns = _paired(builder, _ranks(builder, columns))
+    order, is_first = _ordered(builder, columns)
+    count = rows.shape[0]
+    group = builder.sub(_running(builder, builder.cast(is_first, INT64), Operator.ADD), 1)
+    starts = builder.emit(Operator.NONZERO, builder.reshape(is_first, (count,)))
+    return builder.reshape(order, (count,)), builder.reshape(group, (count,)), starts
+
+
+def _rows(call: Call, x: Tensor) -> Tensor:
+    # what is compared: one row an element, or a slice along the axis
+    builder = call.builder
+    if call.attribute("axis") is None:
+        return builder.reshape(x, (x.size, 1))
+    axis = call.axis(x.rank)
+    order = (axis, *(each for each in range(x.rank) if each != axis))
+    moved = moves.transpose(builder, x, order)
+    return builder.reshape(moved, (moved.shape[0], prod(moved.shape[1:])))
+
+
+def _ordered(builder: Builder, lines: Tensor) -> tuple[Tensor, Tensor]:
+    # the order of each line, and whether the element there is the first of its equals
+    key = sort_key(builder, lines)
+    order = builder.emit(Operator.ARGSORT, key)
+    count, size = lines.shape
+    starts = builder.constant(np.arange(count).reshape(-1, 1) * size)
+    ordered = flat_take(builder, key, builder.add(order, starts))
+    if not size:
+        return order, builder.constant(np.zeros(lines.shape, BOOL))
+    before = moves.slice_axis(builder, ordered, 1, 0, size - 1)
+    behind = moves.slice_axis(builder, ordered, 1, 1, size)
+    equal = builder.equal(before, behind)
+    if is_floating(key.dtype):
+        both = builder.binary(
+            Operator.AND,
+            builder.unary(Operator.IS_NAN, before),
+            builder.unary(Operator.IS_NAN, behind),
+        )
+        equal = builder.binary(Operator.OR, equal, both)
+    first = builder.constant(np.ones((count, 1), BOOL))
+    return order, moves.concat(builder, [first, builder.logical_not(equal)], 1)
+
+
+def _ranks(builder: Builder, lines: Tensor) -> Tensor:
+    # equal elements of a line have one number, greater ones a greater
+    order, is_first = _ordered(builder, lines)
+    count, size = lines.shape
+    place = builder.constant(np.arange(size))
+    rank = _running(builder, builder.select(is_first, place, 0), Operator.MAXIMUM)
+    address = builder.add(order, builder.constant(np.arange(count).reshape(-1, 1) * size))
+    ranks = builder.emit(
+        Operator.PUT,
+        builder.constant(np.zeros((count * size, 1), np.int64)),
+        builder.reshape(address, (count * size,)),
+        builder.reshape(rank, (count * size, 1)),
+    )
+    return builder.reshape(ranks, lines.shape)
+
+
+def _paired(builder: Builder, ranks: Tensor) -> Tensor:
+    # two neighbouring columns of ranks as one, the first of them weighs more
+    count, size = ranks.shape
+    if count % 2:
+        ranks = moves.pad(builder, ranks, (0, 0), (1, 0))
+        count += 1
+    upper = moves.slice_axis(builder, ranks, 0, 0, count, 2)
+    lower = moves.slice_axis(builder, ranks, 0, 1, count, 2)
+    return builder.add(builder.mul(upper, size), lower)
+
+
+def _running(builder: Builder, lines: Tensor, operator: Operator) -> Tensor:
+    # combined with all before it, by doubling: a step for each bit of the size
+    reach, size = 1, lines.shape[-1]
+    while reach < size:
+        shifted = moves.pad(builder, lines, (0, reach), (0, -reach))
+        lines = builder.binary(operator, lines, shifted)
+        reach *= 2
+    return lines
+
+
+@lowers("UniqueOutputs", domain=INNER_DOMAIN)
+def _unique_outputs(call: Call) -> Result:
+    x, order, group, starts = (call.tensor(number) for number in range(4))
+    builder, count, found = call.builder, order.size, starts.size
+    firsts = flat_take(builder, order, starts)
+    ends = moves.slice_axis(builder, starts, 0, 1, found) if found else starts
+    if found:
+        ends = moves.concat(builder, [ends, builder.constant(np.array([count]))], 0)
+    counts = builder.sub(ends, starts)
+    if not call.number("sorted", 1):
+        by_place = builder.emit(Operator.ARGSORT, firsts)
+        firsts, counts = (flat_take(builder, each, by_place) for each in (firsts, counts))
+        group = flat_take(builder, _inverse(builder, by_place), group)
+    inverse = builder.emit(
+        Operator.PUT,
+        builder.constant(np.zeros((count, 1), np.int64)),
+        order,
+        builder.reshape(group, (count, 1)),
+    )
+    return _chosen(call, x, firsts), firsts, builder.reshape(inverse, (count,)), counts
+
+
+def _chosen(call: Call, x: Tensor, firsts: Tensor) -> Tensor:
+    builder = call.builder
+    if call.attribute("axis") is None:
+        return flat_take(builder, x, firsts)
+    axis = call.axis(x.rank)
+    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
+    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
+    return builder.reshape(builder.emit(Operator.TAKE, line, firsts), (*lead, firsts.size, *tail))
+
+
+def _inverse(builder: Builder, order: Tensor) -> Tensor:
+    count = order.size
+    put = builder.emit(
+        Operator.PUT,
+        builder.constant(np.zeros((count, 1), np.int64)),
+        order,
+        builder.constant(np.arange(count).reshape(count, 1)),
+    )
+    return builder.reshape(put, (count,))

@@ -1,0 +1,147 @@
+"""Rules of sequences and optionals: known when a graph is lowered, nothing of them is run."""
+
+from math import ceil
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.registry import Call, Kind, Result, Value, axis_of, lowers
+from walle_stream.engine.program import Tensor
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+
+@lowers("SequenceEmpty", kind=Kind.STRUCTURE)
+def _empty(_call: Call) -> Result:
+    return []
+
+
+@lowers("SequenceConstruct", kind=Kind.STRUCTURE)
+def _construct(call: Call) -> Result:
+    tensors = call.tensors()
+    if len({each.dtype for each in tensors}) > 1:
+        listed = ", ".join(each.dtype.name for each in tensors)
+        raise DTypeError(f"a sequence of {listed}: its tensors are of one dtype")
+    return [*tensors]
+
+
+@lowers("SequenceLength", kind=Kind.STRUCTURE)
+def _length(call: Call) -> Result:
+    return call.builder.constant(np.array(len(call.sequence(0)), np.int64))
+
+
+@lowers("SequenceAt", kind=Kind.STRUCTURE)
+def _at(call: Call) -> Result:
+    found = call.sequence(0)
+    return found[_position(call, 1, len(found))]
+
+
+@lowers("SequenceErase", kind=Kind.STRUCTURE)
+def _erase(call: Call) -> Result:
+    found = call.sequence(0)
+    place = _position(call, 1, len(found)) if call.has(1) else _last(len(found))
+    return [*found[:place], *found[place + 1 :]]
+
+
+@lowers("SequenceInsert", kind=Kind.STRUCTURE)
+def _insert(call: Call) -> Result:
+    found, given = call.sequence(0), call.tensor(1)
+    count = len(found)
+    for each in found[:1]:
+        if isinstance(each, Tensor) and each.dtype != given.dtype:
+            raise DTypeError(f"{given.dtype.name} for a sequence of {each.dtype.name}")
+    # a place behind the last is one of count + 1, but -1 is the one before the last
+    place = count
+    if call.has(2):
+        asked = _number(call, 2)
+        if not -count <= asked <= count:
+            raise ShapeError(f"position {asked} in a sequence of {count}")
+        place = asked if asked >= 0 else asked + count
+    return [*found[:place], given, *found[place:]]
+
+
+def _number(call: Call, number: int) -> int:
+    numbers = call.numbers(number) or ()
+    if len(numbers) != 1:
+        raise ShapeError(f"a position of {len(numbers)} numbers")
+    return numbers[0]
+
+
+def _position(call: Call, number: int, count: int) -> int:
+    asked = _number(call, number)
+    if not -count <= asked < count:
+        raise ShapeError(f"position {asked} in a sequence of {count}")
+    return asked % count
+
+
+def _last(count: int) -> int:
+    if not count:
+        raise ShapeError("nothing can be erased of an empty sequence")
+    return count - 1
+
+
+@lowers("SplitToSequence", kind=Kind.STRUCTURE)
+def _split(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    axis = call.axis(x.rank, 0)
+    total = x.shape[axis]
+    given = call.optional(1)
+    sizes = _sizes(call, total, given)
+    ends = np.cumsum(sizes, dtype=np.int64).tolist()
+    parts: list[Tensor] = [
+        moves.slice_axis(builder, x, axis, end - size, end)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    if given is None and not call.number("keepdims", 1):
+        shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+        parts = [builder.reshape(each, shape) for each in parts]
+    return [*parts]
+
+
+def _sizes(call: Call, total: int, given: Tensor | None) -> tuple[int, ...]:
+    if given is None:
+        return (1,) * total
+    numbers = call.numbers(1) or ()
+    if given.rank:
+        if sum(numbers) != total or min(numbers, default=0) < 0:
+            raise ShapeError(f"parts of {list(numbers)} of {total} elements")
+        return numbers
+    (size,) = numbers
+    if size < 1:
+        raise ShapeError(f"parts of {size} elements")
+    return tuple(min(size, total - size * number) for number in range(ceil(total / size)))
+
+
+@lowers("ConcatFromSequence", kind=Kind.TRANSFORM)
+def _concat(call: Call) -> Result:
+    parts: list[Tensor] = []
+    for each in call.sequence(0):
+        if not isinstance(each, Tensor):
+            raise LoweringError("the sequence holds something else than tensors")
+        parts.append(each)
+    if not parts:
+        raise ShapeError("an empty sequence has no shape to be joined to")
+    if len({each.rank for each in parts}) > 1 or len({each.dtype for each in parts}) > 1:
+        raise ShapeError(f"tensors of several ranks or dtypes cannot be joined: {parts}")
+    is_new = call.number("new_axis", 0)
+    if is_new not in {0, 1}:
+        raise LoweringError(f"attribute 'new_axis' is {is_new}, not 0 or 1")
+    axis = axis_of(call.number("axis"), parts[0].rank + is_new)
+    return (moves.stack if is_new else moves.concat)(call.builder, parts, axis)
+
+
+@lowers("Optional", kind=Kind.STRUCTURE)
+def _optional(call: Call) -> Result:
+    return call.inputs[0] if call.inputs else None
+
+
+@lowers("OptionalHasElement", kind=Kind.STRUCTURE)
+def _has_element(call: Call) -> Result:
+    return call.builder.constant(np.array(call.has(0)))
+
+
+@lowers("OptionalGetElement", kind=Kind.STRUCTURE)
+def _get_element(call: Call) -> Result:
+    found: Value = call.inputs[0] if call.inputs else None
+    if found is None:
+        raise LoweringError("the optional is empty")
+    return found

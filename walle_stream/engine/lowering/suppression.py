@@ -1,0 +1,215 @@
+"""Non-maximum suppression: the greedy choice of boxes, for all batches and classes at once.
+
+Each step takes the best box that is left of every class and strikes out what
+overlaps it. Few steps are unrolled; many are a loop, which ends when no class has
+a box left.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.graph import Graph, Node
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import BOOL, is_floating
+from walle_stream.errors import DTypeError, ShapeError
+
+STEPS_UNROLLED: Final = 256
+"""Of more steps a loop is made, so that the program does not grow with them."""
+
+PAIRS_MAX: Final = 1 << 24
+"""Overlaps of more pairs of boxes than this are computed step by step."""
+
+_CORNERS: Final = 4
+_LOOP_VERSION: Final = 13
+
+
+@lowers("NonMaxSuppression")
+def _non_max_suppression(call: Call) -> Result:
+    boxes, scores = call.tensor(0), call.tensor(1)
+    fits = (
+        boxes.rank == 3  # noqa: PLR2004  # batch, box, corner
+        and scores.rank == 3  # noqa: PLR2004  # batch, class, box
+        and boxes.shape == (scores.shape[0], scores.shape[2], _CORNERS)
+    )
+    if not fits:
+        raise ShapeError(f"boxes {list(boxes.shape)} with scores {list(scores.shape)}")
+    if not is_floating(boxes.dtype) or scores.dtype != boxes.dtype:
+        raise DTypeError(f"boxes of {boxes.dtype.name} with scores of {scores.dtype.name}")
+    limits = call.numbers(2) or (0,)
+    steps = min(max(limits[0], 0), boxes.shape[1])
+    if not steps or not scores.size:
+        return call.builder.constant(np.zeros((0, 3), np.int64))
+    given = call.node.inputs
+    left, known, best, valid, places = (
+        call.inner_name(each) for each in ("left", "known", "best", "valid", "places")
+    )
+    threshold = given[3] if call.has(3) else ""
+    start = Node(
+        "SuppressionStart", (given[0], given[1], threshold, given[4] if call.has(4) else ""),
+        (left, known), call.node.attributes, call.node.name, INNER_DOMAIN,
+    )  # fmt: skip
+    if steps <= STEPS_UNROLLED:
+        chosen = [
+            Node("SuppressionSteps", (left, known, threshold), (best, valid), {"steps": steps},
+                 call.node.name, INNER_DOMAIN)
+        ]  # fmt: skip
+    else:
+        chosen = _loop(call, steps, (left, known, threshold), (best, valid))
+    return Stages(
+        (
+            start,
+            *chosen,
+            Node("SuppressionPlaces", (valid,), (places,), domain=INNER_DOMAIN),
+            Node("SuppressionResult", (best, places), call.node.outputs[:1], domain=INNER_DOMAIN),
+        )
+    )
+
+
+def _loop(call: Call, steps: int, given: tuple[str, str, str], made: tuple[str, str]) -> list[Node]:
+    trips, left = call.inner_name("trips"), call.inner_name("left_at_end")
+    inner = {each: call.inner_name(f"step/{each}") for each in (
+        "number", "goes_on", "left", "next", "left_next", "best", "valid",
+    )}  # fmt: skip
+    body = Graph(
+        "suppression",
+        {inner[each]: None for each in ("number", "goes_on", "left")},
+        {inner[each]: None for each in ("next", "left_next", "best", "valid")},
+        (
+            Node(
+                "SuppressionStep", (inner["left"], *given[1:]),
+                tuple(inner[each] for each in ("next", "left_next", "best", "valid")),
+                name=call.node.name, domain=INNER_DOMAIN,
+            ),
+        ),
+    )  # fmt: skip
+    return [
+        Node("Constant", (), (trips,), {"value": np.array(steps)}, version=_LOOP_VERSION),
+        Node("Loop", (trips, "", given[0]), (left, *made), {"body": body}, call.node.name,
+             version=_LOOP_VERSION),
+    ]  # fmt: skip
+
+
+@lowers("SuppressionStart", domain=INNER_DOMAIN)
+def _start(call: Call) -> Result:
+    # scores that are left, and what is known of the boxes: corners and area, or all overlaps
+    boxes, scores, builder = call.tensor(0), call.tensor(1), call.builder
+    least = _scalar(call, 3, scores, -np.inf)
+    kept = builder.binary(Operator.LESS_EQUAL, least, scores)
+    left = builder.select(kept, scores, -np.inf)
+    parts = [moves.slice_axis(builder, boxes, 2, each, each + 1) for each in range(_CORNERS)]
+    if call.number("center_point_box", 0):
+        x, y, width, height = parts
+        half_width, half_height = builder.div(width, 2), builder.div(height, 2)
+        low = [builder.sub(y, half_height), builder.sub(x, half_width)]
+        high = [builder.add(y, half_height), builder.add(x, half_width)]
+    else:
+        low = [builder.minimum(parts[each], parts[each + 2]) for each in range(2)]
+        high = [builder.maximum(parts[each], parts[each + 2]) for each in range(2)]
+    area = builder.mul(builder.sub(high[0], low[0]), builder.sub(high[1], low[1]))
+    known = moves.concat(builder, [*low, *high, area], 2)
+    batches, count = boxes.shape[:2]
+    if batches * count * count <= PAIRS_MAX:
+        own = builder.constant(np.eye(count, dtype=BOOL))
+        overlaps = _overlaps(builder, known, known, _scalar(call, 2, scores, 0.0))
+        known = builder.binary(Operator.OR, overlaps, own)
+    return left, known
+
+
+def _scalar(call: Call, number: int, like: Tensor, default: float) -> Tensor:
+    given, builder = call.optional(number), call.builder
+    if given is None:
+        return builder.as_tensor(default, like)
+    if given.size != 1:
+        raise ShapeError(f"threshold {number} has shape {list(given.shape)}, not one element")
+    return builder.reshape(builder.cast(given, like.dtype), ())
+
+
+def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor) -> Tensor:
+    # (batch, n, 5) and (batch, m, 5): whether intersection over union is above it, (batch, n, m)
+    ours = [moves.slice_axis(builder, first, 2, each, each + 1) for each in range(5)]
+    theirs = [
+        moves.transpose(builder, moves.slice_axis(builder, second, 2, each, each + 1), (0, 2, 1))
+        for each in range(5)
+    ]
+    sides = []
+    for each in range(2):
+        low = builder.maximum(ours[each], theirs[each])
+        high = builder.minimum(ours[each + 2], theirs[each + 2])
+        sides.append(builder.maximum(builder.sub(high, low), 0))
+    common = builder.mul(*sides)
+    union = builder.sub(builder.add(ours[4], theirs[4]), common)
+    # two boxes without area have 0 / 0, which is above nothing
+    return builder.less(threshold, builder.div(common, union))
+
+
+@lowers("SuppressionSteps", domain=INNER_DOMAIN)
+def _steps(call: Call) -> Result:
+    left, known, builder = call.tensor(0), call.tensor(1), call.builder
+    threshold = _scalar(call, 2, left, 0.0)
+    best, valid = [], []
+    for _ in range(call.number("steps")):
+        left, one, is_one = _step(builder, left, known, threshold)
+        best.append(one)
+        valid.append(is_one)
+    return moves.stack(builder, best, 0), moves.stack(builder, valid, 0)
+
+
+@lowers("SuppressionStep", domain=INNER_DOMAIN)
+def _one_step(call: Call) -> Result:
+    left, known, builder = call.tensor(0), call.tensor(1), call.builder
+    left, best, valid = _step(builder, left, known, _scalar(call, 2, left, 0.0))
+    goes_on = builder.reduce(Operator.REDUCE_MAX, valid, (0, 1), keep=False)
+    return goes_on, left, best, valid
+
+
+def _step(
+    builder: Builder, left: Tensor, known: Tensor, threshold: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    batches, classes, count = left.shape
+    best = builder.emit(Operator.ARG_MAX, left, axis=2)
+    valid = builder.less(-np.inf, builder.reduce(Operator.REDUCE_MAX, left, (2,)))
+    rows = builder.add(best, builder.constant(np.arange(batches).reshape(-1, 1, 1) * count))
+    wide = known.shape[2]
+    taken = builder.emit(
+        Operator.TAKE,
+        builder.reshape(known, (1, batches * count, wide)),
+        builder.reshape(rows, (batches * classes,)),
+    )
+    taken = builder.reshape(taken, (batches, classes, wide))
+    if known.dtype == BOOL:
+        struck = taken
+    else:
+        own = builder.equal(best, builder.constant(np.arange(count)))
+        struck = builder.binary(Operator.OR, _overlaps(builder, taken, known, threshold), own)
+    next_left = builder.select(struck, -np.inf, left)
+    shape = (batches, classes)
+    return next_left, builder.reshape(best, shape), builder.reshape(valid, shape)
+
+
+@lowers("SuppressionPlaces", domain=INNER_DOMAIN)
+def _places(call: Call) -> Result:
+    valid, builder = call.tensor(0), call.builder
+    return builder.emit(Operator.NONZERO, moves.transpose(builder, valid, (1, 2, 0)))
+
+
+@lowers("SuppressionResult", domain=INNER_DOMAIN)
+def _result(call: Call) -> Result:
+    best, places, builder = call.tensor(0), call.tensor(1), call.builder
+    steps, _, classes = best.shape
+    chosen = builder.emit(
+        Operator.TAKE,
+        builder.reshape(moves.transpose(builder, best, (1, 2, 0)), (1, best.size, 1)),
+        places,
+    )
+    row = builder.div(places, steps)
+    columns = [
+        builder.div(row, classes),
+        builder.binary(Operator.MOD, row, classes),
+        builder.reshape(chosen, (places.size,)),
+    ]
+    return moves.stack(builder, columns, 1)

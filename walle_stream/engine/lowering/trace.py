@@ -1,0 +1,215 @@
+"""Lowers as much of a graph as is known: a piece of it.
+
+Walks the nodes in order. A node whose inputs are known tensors is lowered by its
+rule; a rule that asks for elements or a shape that only a run gives is put off
+together with all that reads its outputs, and so is control flow. What remains is
+lowered when the piece has run (``engine.module``): a graph is cut exactly where
+it must be.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from walle_stream.engine.graph import Function, Graph, Node
+from walle_stream.engine.limits import Budget, Limits
+from walle_stream.engine.lowering.builder import Builder, Compute, ShapeUnknown, ValueUnknown
+from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
+from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
+from walle_stream.engine.program import Tensor
+from walle_stream.errors import EngineError, LoweringError
+
+type Functions = Mapping[tuple[str, str, str], Function]
+
+
+@dataclass(slots=True)
+class Traced:
+    """What of a graph could be lowered."""
+
+    builder: Builder
+    values: dict[str, Value]
+    """By name, of all that is made so far."""
+    remaining: list[Node] = field(default_factory=list)
+    """Put off, in order."""
+    asked: set[str] = field(default_factory=set)
+    """Names of values whose elements rules asked for."""
+    reason: str = ""
+    """Why the first of ``remaining`` was put off."""
+    operators: dict[str, str] = field(default_factory=dict)
+    """Of the nodes that were lowered, by the origin of their steps."""
+
+
+def trace(
+    nodes: Sequence[Node],
+    known: Mapping[str, Value],
+    functions: Functions,
+    compute: Compute,
+    budget: Budget | None = None,
+) -> Traced:
+    """Lower what can be.
+
+    Args:
+        nodes: In order.
+        known: Values by name.
+        functions: Operators that the model defines.
+        compute: See ``Builder``.
+        budget: Of the run that this is for.
+
+    Returns:
+        The program so far and what is left.
+
+    Raises:
+        EngineError: A rule refuses its node, which the message names; or it is too much.
+    """
+    budget = budget or Budget(Limits())
+    traced = Traced(Builder(compute, budget.limits), dict(known))
+    late: set[str] = set()
+    waiting = deque(nodes)
+    calls = count_nodes = 0
+    while waiting:
+        node = waiting.popleft()
+        budget.check_time()
+        count_nodes += 1
+        if count_nodes > budget.limits.nodes:
+            raise EngineError(
+                f"{node.title}: the graph has more than {budget.limits.nodes} nodes with the"
+                " functions that it calls (Limits.nodes)"
+            )
+        called = functions.get((node.domain, node.operator, node.overload))
+        if called is not None:
+            calls += 1
+            waiting.extendleft(reversed(flattened_call(node, called, _prefix(node, calls))))
+            continue
+        if needed_names(node) & late:
+            _put_off(traced, node, late)
+            continue
+        chosen = _chosen_branch(node, traced)
+        if chosen is not None:
+            calls += 1
+            placed, constants = flattened_branch(node, chosen, _prefix(node, calls))
+            for name, data in constants.items():
+                traced.values[name] = traced.builder.constant(data, name=name)
+            waiting.extendleft(reversed(placed))
+            continue
+        count = len(traced.builder.steps)
+        try:
+            stages = _lower(node, traced)
+        except (ShapeUnknown, ValueUnknown, _Cut) as reason:
+            if isinstance(reason, ValueUnknown):
+                traced.asked |= _asked_names(node, traced, reason.tensor, count)
+            traced.reason = traced.reason or _reason(node, traced, reason, count)
+            del traced.builder.steps[count:]
+            _put_off(traced, node, late)
+        else:
+            waiting.extendleft(reversed(stages))
+    return traced
+
+
+def needed_names(node: Node) -> set[str]:
+    """Give the names that a node reads, those of its graphs included.
+
+    Args:
+        node: Any.
+
+    Returns:
+        Names of values.
+    """
+    free = (name for graph in node.graphs() for name in graph.free_names)
+    return {*(each for each in node.inputs if each), *free}
+
+
+class _Cut(Exception):  # noqa: N818  # a signal, no error
+    pass
+
+
+def _prefix(node: Node, count: int) -> str:
+    # an output's name is of no other node, also where a later piece counts anew
+    return f"{next((each for each in node.outputs if each), node.name)}#{count}/"
+
+
+def _put_off(traced: Traced, node: Node, late: set[str]) -> None:
+    traced.remaining.append(node)
+    late.update(each for each in node.outputs if each)
+
+
+def _reason(
+    node: Node, traced: Traced, signal: ShapeUnknown | ValueUnknown | _Cut, count: int
+) -> str:
+    if isinstance(signal, ValueUnknown):
+        names = sorted(_asked_names(node, traced, signal.tensor, count))
+        listed = ", ".join(map(repr, names)) or "a value"
+        return f"its outputs' shapes depend on the elements of {listed}"
+    if isinstance(signal, ShapeUnknown):
+        return "the shape of an input of it depends on values"
+    return "it is control flow, which values decide"
+
+
+def _asked_names(node: Node, traced: Traced, asked: Tensor, count: int) -> set[str]:
+    # what a rule asks for may be made by steps of its own: which of its inputs are behind it?
+    wanted = {asked}
+    for step in reversed(traced.builder.steps[count:]):
+        if wanted.intersection(step.outputs):
+            wanted.update(step.inputs)
+    return {
+        name
+        for name in node.inputs
+        if name and wanted.intersection(tensors_of(traced.values.get(name)))
+    }
+
+
+def tensors_of(value: Value) -> list[Tensor]:
+    """Give the tensors of a value.
+
+    Args:
+        value: Any.
+
+    Returns:
+        Itself, those of a sequence in order, or none.
+    """
+    if isinstance(value, Tensor):
+        return [value]
+    return [] if value is None else [each for element in value for each in tensors_of(element)]
+
+
+def _chosen_branch(node: Node, traced: Traced) -> Graph | None:
+    if node.operator != "If" or node.domain:
+        return None
+    condition = traced.values.get(node.inputs[0]) if node.inputs else None
+    if not isinstance(condition, Tensor) or condition.data is None or condition.size != 1:
+        return None
+    branch = node.attributes.get("then_branch" if condition.data.reshape(-1)[0] else "else_branch")
+    # one that is missing or gives too little is refused where control flow is run
+    if not isinstance(branch, Graph) or len(branch.outputs) < len(node.outputs):
+        return None
+    return branch
+
+
+def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
+    rule = rules().get((node.domain, node.operator))
+    if rule is None:
+        raise LoweringError(
+            f"{node.title}: there is no such operator; export the model with another opset,"
+            " or without it (walle engine operators lists what there is)"
+        )
+    if rule.kind is Kind.CONTROL:
+        raise _Cut
+    try:
+        inputs = tuple(traced.values[name] if name else None for name in node.inputs)
+    except KeyError as error:
+        raise LoweringError(f"{node.title}: nothing makes its input {error}") from error
+    origin = node.name or next((each for each in node.outputs if each), "")
+    traced.builder.origin = origin
+    traced.operators[origin] = f"{node.domain}.{node.operator}" if node.domain else node.operator
+    try:
+        result = rule.lower(Call(traced.builder, node, inputs))
+    except EngineError as error:
+        raise type(error)(f"{node.title}: {error.message}") from error
+    if isinstance(result, Stages):
+        return result.nodes
+    results = result if isinstance(result, tuple) else (result,)
+    if any(node.outputs[len(results) :]):
+        raise LoweringError(f"{node.title}: {len(node.outputs)} outputs, not {len(results)}")
+    for name, value in zip(node.outputs, results, strict=False):
+        if name:
+            traced.values[name] = value
+    return ()

@@ -1,0 +1,311 @@
+"""Ensembles of trees of the domain ai.onnx.ml."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.encoders import ML, reals
+from walle_stream.engine.lowering.features import floats
+from walle_stream.engine.lowering.forests import MODES, Forest, descend
+from walle_stream.engine.lowering.linear_models import as_matrix
+from walle_stream.engine.lowering.lookups import taken
+from walle_stream.engine.lowering.registry import Call, Result, lowers
+from walle_stream.engine.lowering.scores import (
+    TRANSFORMS,
+    both_sides,
+    greatest,
+    labelled,
+    labelled_by_sign,
+    labels,
+    transformed,
+)
+from walle_stream.engine.lowering.text import texts
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import check_size, is_floating
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+_FLOAT32 = np.dtype(np.float32)
+_AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
+_BINARY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Votes:
+    """What leaves give: each place has as many slots as the one with most votes."""
+
+    targets: Array
+    """``(places, slots)``; the number of targets in a slot that is not used."""
+    weights: Array
+    count: int
+    """Of targets."""
+
+
+@lowers("TreeEnsembleRegressor", domain=ML)
+def _tree_ensemble_regressor(call: Call) -> Result:
+    builder, (forest, places) = call.builder, _forest(call)
+    x = _compared(call, forest, floats(call))
+    count = call.number("n_targets", 1)
+    votes = _votes(call, places, "target", count)
+    aggregate = call.text("aggregate_function", "SUM")
+    scores = _aggregated(builder, descend(builder, x, forest), votes, aggregate)
+    base = _doubles(call, "base_values")
+    if len(base):
+        scores = builder.add(scores, builder.constant(_base(base, count).astype(scores.dtype)))
+    made = transformed(builder, scores, call.text("post_transform", "NONE"))
+    return builder.cast(made, _FLOAT32)
+
+
+@lowers("TreeEnsembleClassifier", domain=ML)
+def _tree_ensemble_classifier(call: Call) -> Result:
+    builder, (forest, places) = call.builder, _forest(call)
+    x = _compared(call, forest, floats(call))
+    names, transform = labels(call, "classlabels_int64s"), call.text("post_transform", "NONE")
+    if names is None:
+        raise LoweringError("one of classlabels_int64s and classlabels_strings must be given")
+    votes = _votes(call, places, "class", len(names))
+    base = _doubles(call, "base_values")
+    voted = {*votes.targets.reshape(-1).tolist()} - {votes.count}
+    if len(names) <= _BINARY and len(voted) <= 1:
+        return _binary(call, x, forest, votes, names)
+    scores = _aggregated(builder, descend(builder, x, forest), votes, "SUM")
+    if len(base):
+        scores = builder.add(scores, builder.constant(_base(base, len(names)).astype(scores.dtype)))
+    made = transformed(builder, scores, transform)
+    return labelled(builder, greatest(builder, scores), names), builder.cast(made, _FLOAT32)
+
+
+def _binary(
+    call: Call, x: Tensor, forest: Forest, votes: _Votes, names: Array
+) -> tuple[Tensor, Tensor]:
+    # all votes are for one class: the score says how far it is from the other
+    builder, transform = call.builder, call.text("post_transform", "NONE")
+    merged = _Votes((votes.targets == votes.count).astype(np.int64), votes.weights, 1)
+    scores = _aggregated(builder, descend(builder, x, forest), merged, "SUM")
+    base = _doubles(call, "base_values")
+    if len(base):
+        added = _base(base, min(len(base), len(names)))[-1]
+        scores = builder.add(scores, float(added))
+    if len(names) == 1:
+        found = labelled_by_sign(builder, scores, names, 0.0, inclusive=False)
+        return found, builder.cast(transformed(builder, scores, transform), _FLOAT32)
+    # what is never negative is a share of one, unless it is to be made one
+    is_share = transform == "PROBIT" or (transform == "NONE" and votes.weights.min(initial=0) >= 0)
+    is_second = builder.less(0.5 if is_share else 0, builder.reshape(scores, scores.shape[:1]))
+    found = labelled(builder, builder.cast(is_second, "int64"), names)
+    sides = both_sides(builder, scores, complement=is_share)
+    return found, builder.cast(transformed(builder, sides, transform), _FLOAT32)
+
+
+@lowers("TreeEnsemble", domain=ML)
+def _tree_ensemble(call: Call) -> Result:
+    builder, given = call.builder, call.tensor(0)
+    if not is_floating(given.dtype):
+        raise DTypeError(f"floating numbers are expected, not {given.dtype.name}")
+    count = call.number("n_targets", 1)
+    forest, leaf_places = _nodes_and_leaves(call)
+    x = _compared(call, forest, floats(call))
+    targets, weights = _ints(call, "leaf_targetids"), _tensor(call, "leaf_weights")
+    if not len(targets) == len(weights) > 0:
+        raise ShapeError(f"{len(targets)} leaf_targetids and {len(weights)} leaf_weights")
+    if len(targets) and not (targets.min() >= 0 and targets.max() < count):
+        raise ShapeError(f"leaf_targetids are not all in 0 .. {count - 1}")
+    places = len(forest.modes)
+    table = np.full((places, 1), count, np.int64)
+    amounts = np.zeros((places, 1), np.float64)
+    table[leaf_places, 0], amounts[leaf_places, 0] = targets, weights
+    aggregate, transform = call.number("aggregate_function", 1), call.number("post_transform", 0)
+    if not (0 <= aggregate < len(_AGGREGATES) and 0 <= transform < len(TRANSFORMS)):
+        raise LoweringError(f"aggregate_function {aggregate} or post_transform {transform}")
+    votes = _Votes(table, amounts.astype(x.dtype), count)
+    scores = _aggregated(builder, descend(builder, x, forest), votes, _AGGREGATES[aggregate])
+    return builder.cast(transformed(builder, scores, TRANSFORMS[transform]), given.dtype)
+
+
+def _compared(call: Call, forest: Forest, x: Tensor) -> Tensor:
+    # splits of float64 are not rounded: the features become as wide
+    matrix = as_matrix(call, x)
+    return call.builder.cast(matrix, "float64") if forest.splits.dtype == np.float64 else matrix
+
+
+def _aggregated(builder: Builder, places: Tensor, votes: _Votes, aggregate: str) -> Tensor:
+    # (N, targets); a target that no leaf votes for has 0
+    if aggregate not in _AGGREGATES:
+        raise LoweringError(f"aggregate_function {aggregate!r} is not one of {_AGGREGATES}")
+    rows, trees = places.shape
+    count, slots = votes.count, votes.targets.shape[1]
+    check_size((rows, trees, slots))
+    check_size((rows, count + 1))
+    weights = taken(builder, votes.weights, places)
+    if count == slots == 1 and aggregate in {"SUM", "AVERAGE"}:
+        total = builder.reshape(builder.sum(weights, [1]), (rows, 1))
+    else:
+        total = _collected(builder, places, weights, votes, aggregate)
+    return builder.div(total, trees) if aggregate == "AVERAGE" else total
+
+
+def _collected(
+    builder: Builder, places: Tensor, weights: Tensor, votes: _Votes, aggregate: str
+) -> Tensor:
+    rows, width = places.shape[0], votes.count + 1
+    begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1, 1) * width)
+    address = builder.add(taken(builder, votes.targets.astype(np.int64), places), begins)
+    flat = builder.reshape(address, (address.size,))
+    updates = builder.reshape(weights, (address.size, 1))
+    reduction = {"MIN": "minimum", "MAX": "maximum"}.get(aggregate, "add")
+    first = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
+    begin = builder.broadcast(builder.as_tensor(first, weights), (rows * width, 1))
+    made = builder.emit(Operator.PUT, begin, flat, updates, reduction=reduction)
+    if reduction != "add":
+        empty = builder.broadcast(builder.constant(np.zeros((), np.bool_)), begin.shape)
+        ones = builder.broadcast(builder.constant(np.ones((), np.bool_)), updates.shape)
+        is_voted = builder.emit(Operator.PUT, empty, flat, ones, reduction="none")
+        made = builder.select(is_voted, made, 0)
+    return moves.slice_axis(builder, builder.reshape(made, (rows, width)), 1, 0, votes.count)
+
+
+def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
+    # of the older operators: nodes by tree and number, leaves among them
+    trees, nodes = _ints(call, "nodes_treeids"), _ints(call, "nodes_nodeids")
+    modes = texts(call, "nodes_modes") or ()
+    count = len(trees)
+    features = _ints(call, "nodes_featureids")
+    children = [_ints(call, f"nodes_{side}nodeids") for side in ("false", "true")]
+    splits = _doubles(call, "nodes_values")
+    missing = _missing(call, count)
+    lengths = [len(modes), *map(len, (nodes, features, *children, splits))]
+    if not count or any(each != count for each in lengths):
+        raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
+    places = {
+        key: place for place, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True))
+    }
+    if len(places) != count:
+        raise LoweringError("a tree has two nodes of one number")
+    known = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES)} | {"LEAF": -1}
+    wrong = {*modes} - known.keys()
+    if wrong:
+        raise LoweringError(f"nodes_modes {sorted(wrong)} are none of {', '.join(known)}")
+    numbers = np.array([known[each] for each in modes], np.int64)
+    table = np.repeat(np.arange(count)[:, None], 2, axis=1)
+    for place in np.flatnonzero(numbers >= 0).tolist():
+        for side in (0, 1):
+            child = places.get((int(trees[place]), int(children[side][place])))
+            if child is None:
+                raise LoweringError(f"tree {trees[place]} has no node {children[side][place]}")
+            table[place, side] = child
+    _, roots = np.unique(trees, return_index=True)
+    features = np.where(numbers >= 0, features, 0)
+    nothing = np.full((count, 1), np.nan)
+    return Forest(roots, features, splits, numbers, table, missing, nothing), places
+
+
+def _votes(call: Call, places: dict[tuple[int, int], int], what: str, count: int) -> _Votes:
+    trees, nodes = _ints(call, f"{what}_treeids"), _ints(call, f"{what}_nodeids")
+    targets, weights = _ints(call, f"{what}_ids"), _doubles(call, f"{what}_weights")
+    if not len(trees) == len(nodes) == len(targets) == len(weights):
+        raise ShapeError(f"the attributes {what}_* are not of one length")
+    if count < 1 or (len(targets) and not (targets.min() >= 0 and targets.max() < count)):
+        raise ShapeError(f"{what}_ids are not all in 0 .. {count - 1}")
+    rows: list[list[int]] = [[] for _ in range(len(places))]
+    for number, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True)):
+        if key not in places:
+            raise LoweringError(f"{what}_nodeids: tree {key[0]} has no node {key[1]}")
+        rows[places[key]].append(number)
+    shape = (len(rows), max(1, *map(len, rows), 1))
+    check_size(shape)
+    table, amounts = np.full(shape, count, np.int64), np.zeros(shape, weights.dtype)
+    for place, numbers in enumerate(rows):
+        table[place, : len(numbers)] = targets[numbers]
+        amounts[place, : len(numbers)] = weights[numbers]
+    return _Votes(table, amounts, count)
+
+
+def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
+    # of TreeEnsemble: leaves apart; they stand behind the nodes
+    features, modes = _ints(call, "nodes_featureids"), _tensor(call, "nodes_modes")
+    if modes.dtype.kind not in "iu":
+        raise DTypeError(f"nodes_modes must be whole numbers, not {modes.dtype.name}")
+    splits, count, modes = _tensor(call, "nodes_splits"), len(features), modes.astype(np.int64)
+    leaves = len(_ints(call, "leaf_targetids"))
+    columns = []
+    for side in ("false", "true"):
+        numbers, are_leaves = _ints(call, f"nodes_{side}nodeids"), _ints(call, f"nodes_{side}leafs")
+        if not len(numbers) == len(are_leaves) == len(modes) == len(splits) == count:
+            raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
+        limits = np.where(are_leaves != 0, leaves, count)
+        if ((numbers < 0) | (numbers >= limits)).any():
+            raise ShapeError(f"nodes_{side}nodeids name a node or leaf that there is not")
+        columns.append(np.where(are_leaves != 0, numbers + count, numbers))
+    roots = _ints(call, "tree_roots")
+    if not roots.size or ((roots < 0) | (roots >= count)).any():
+        raise ShapeError(f"tree_roots are not all in 0 .. {count - 1}, or there is none")
+    if ((modes < 0) | (modes >= len(MODES))).any():
+        raise LoweringError(f"nodes_modes are not all in 0 .. {len(MODES) - 1}")
+    own = np.arange(count, count + leaves)
+    children = np.concatenate([np.stack(columns, 1), np.stack([own, own], 1)])
+    behind = np.zeros(leaves, splits.dtype)
+    missing = np.append(_missing(call, count), np.zeros(leaves, np.bool_))
+    members = _members(call, modes, count + leaves)
+    modes = np.append(modes, np.full(leaves, -1))
+    forest = Forest(
+        roots,
+        np.append(features, np.zeros(leaves, np.int64)),
+        np.append(splits, behind),
+        modes,
+        children,
+        missing,
+        members,
+    )
+    return forest, own
+
+
+def _members(call: Call, modes: Array, places: int) -> Array:
+    asked = np.flatnonzero(modes == MODES.index("MEMBER"))
+    found = call.attribute("membership_values")
+    flat = np.zeros(0) if found is None else _tensor(call, "membership_values").astype(np.float64)
+    ends = np.flatnonzero(np.isnan(flat))
+    # the last set may be without the nan behind it
+    if flat.size and (not ends.size or ends[-1] != flat.size - 1):
+        ends = np.append(ends, flat.size)
+    if len(ends) != len(asked):
+        raise ShapeError(f"{len(ends)} sets of membership_values for {len(asked)} nodes")
+    begins = [0, *(ends[:-1] + 1).tolist()]
+    most = max((end - begin for begin, end in zip(begins, ends.tolist(), strict=False)), default=0)
+    table = np.full(check_size((places, max(most, 1))), np.nan)
+    for place, begin, end in zip(asked.tolist(), begins, ends.tolist(), strict=False):
+        table[place, : end - begin] = flat[begin:end]
+    return table
+
+
+def _missing(call: Call, count: int) -> Array:
+    found = _ints(call, "nodes_missing_value_tracks_true")
+    if len(found) not in {0, count}:
+        raise ShapeError(f"{len(found)} nodes_missing_value_tracks_true of {count} nodes")
+    return found != 0 if len(found) else np.zeros(count, np.bool_)
+
+
+def _base(base: Array, count: int) -> Array:
+    if len(base) not in {1, count}:
+        raise ShapeError(f"{len(base)} base_values of {count} scores")
+    return base
+
+
+def _ints(call: Call, name: str) -> Array:
+    return np.array(call.list(name) or (), np.int64)
+
+
+def _doubles(call: Call, name: str) -> Array:
+    # float32, or what a tensor has in its place
+    if call.attribute(f"{name}_as_tensor") is None:
+        return reals(call, name)
+    return _tensor(call, f"{name}_as_tensor")
+
+
+def _tensor(call: Call, name: str) -> Array:
+    found: Any = call.attribute(name)
+    if not isinstance(found, np.ndarray) or found.dtype == np.dtype(object):
+        raise LoweringError(f"attribute {name!r} must be a tensor of numbers, not {found!r}")
+    return found.reshape(-1)

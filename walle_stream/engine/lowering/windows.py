@@ -1,0 +1,203 @@
+"""Windows that slide over spatial axes: what convolutions and pools have in common."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.lowering.registry import Call
+from walle_stream.engine.lowering.tables import check_table
+from walle_stream.engine.program import Tensor
+from walle_stream.engine.region import Shape
+from walle_stream.errors import LoweringError, ShapeError
+
+_FIRST_SPATIAL = 2
+"""Axes of ``(N, C, *spatial)`` before the spatial ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A kernel and the places that it takes; one number an axis."""
+
+    sizes: Shape
+    """Of what it slides over, without padding."""
+    kernel: Shape
+    strides: Shape
+    dilations: Shape
+    before: Shape
+    """Padding in front."""
+    after: Shape
+    """Padding behind, as it was asked for; the last window may reach beyond it or not use it."""
+    output: Shape
+    """How many places it takes."""
+
+    @property
+    def taps(self) -> int:
+        """Elements of one window."""
+        return prod(self.kernel)
+
+    @property
+    def reach(self) -> Shape:
+        """Elements from the first to the last tap."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def lengths(self) -> Shape:
+        """Elements from the first tap of the first window to the last of the last."""
+        return tuple(
+            (n - 1) * s + reach
+            for n, s, reach in zip(self.output, self.strides, self.reach, strict=True)
+        )
+
+
+def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
+    """Read the attributes of a convolution or a pool.
+
+    Args:
+        call: Of the rule.
+        sizes: Of the spatial axes.
+        kernel: As many.
+
+    Returns:
+        The window.
+
+    Raises:
+        LoweringError: ``auto_pad`` is unknown.
+        ShapeError: An attribute does not fit.
+    """
+    if len(kernel) != len(sizes):
+        raise ShapeError(f"a kernel {list(kernel)} for {len(sizes)} spatial axes")
+    strides = spatial(call, "strides", len(sizes), 1, least=1)
+    dilations = spatial(call, "dilations", len(sizes), 1, least=1)
+    mode = call.text("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        pads = spatial(call, "pads", 2 * len(sizes), 0, least=0)
+    elif mode == "VALID":
+        pads = (0,) * (2 * len(sizes))
+    elif mode in {"SAME_UPPER", "SAME_LOWER"}:
+        pads = _same_pads(sizes, kernel, strides, dilations, lower=mode == "SAME_LOWER")
+    else:
+        raise LoweringError(f"auto_pad {mode!r} is not NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+    return placed(sizes, kernel, strides, dilations, pads, ceil=bool(call.number("ceil_mode", 0)))
+
+
+def placed(
+    sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape,
+    *, ceil: bool = False,
+) -> Window:  # fmt: skip
+    """Count the places of a window.
+
+    Args:
+        sizes: Of the spatial axes.
+        kernel: One an axis, as the next two.
+        strides: Positive.
+        dilations: Positive.
+        pads: Of the begins, then of the ends.
+        ceil: Whether a last window may reach beyond the padding.
+
+    Returns:
+        The window.
+
+    Raises:
+        ShapeError: The numbers do not fit each other.
+    """
+    rank = len(sizes)
+    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise ShapeError(
+            f"a kernel {list(kernel)} with strides {list(strides)}, dilations {list(dilations)} and"
+            f" pads {list(pads)} does not fit the {rank} spatial axes"
+        )
+    if min((*kernel, *strides, *dilations), default=1) < 1 or min(pads, default=0) < 0:
+        raise ShapeError(
+            f"kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)} must"
+            f" be positive, pads {list(pads)} not negative"
+        )
+    before, after = tuple(pads[:rank]), tuple(pads[rank:])
+    output = []
+    for size, k, s, d, front, back in zip(
+        sizes, kernel, strides, dilations, before, after, strict=True
+    ):
+        room = size + front + back - (k - 1) * d - 1
+        if room < 0 and size:
+            raise ShapeError(
+                f"a kernel of {k} with dilation {d} is wider than {size} elements and their padding"
+            )
+        count = max(0, (-(-room // s) if ceil else room // s) + 1)
+        if ceil and count and (count - 1) * s >= size + front:
+            count -= 1
+        output.append(count)
+    return Window(
+        tuple(sizes), tuple(kernel), tuple(strides), tuple(dilations), before, after, tuple(output)
+    )
+
+
+def _same_pads(
+    sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, *, lower: bool
+) -> Shape:
+    totals = [
+        max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
+        for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
+    ]
+    small = tuple(each // 2 for each in totals)
+    great = tuple(each - each // 2 for each in totals)
+    return (*great, *small) if lower else (*small, *great)
+
+
+def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> Shape:
+    """Read an attribute of one number an axis.
+
+    Args:
+        call: Of the rule.
+        name: Of the attribute.
+        count: How many there must be.
+        default: Each, where it is left out.
+        least: That one may be.
+
+    Returns:
+        The numbers.
+
+    Raises:
+        ShapeError: They are of another count, or too small.
+    """
+    found = call.list(name)
+    if found is None:
+        return (default,) * count
+    if len(found) != count or min(found, default=least) < least:
+        raise ShapeError(f"{name} {list(found)}: {count} numbers from {least} are expected")
+    return found
+
+
+def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
+    """Give the sizes of the spatial axes.
+
+    Args:
+        x: ``(N, C, *spatial)``.
+        count: How many there must be; any by default.
+
+    Returns:
+        At least one.
+
+    Raises:
+        ShapeError: There is none, or another number.
+    """
+    if x.rank <= _FIRST_SPATIAL:
+        raise ShapeError(f"shape {list(x.shape)} has no spatial axis: (N, C, ...) is expected")
+    if count is not None and x.rank != _FIRST_SPATIAL + count:
+        raise ShapeError(f"shape {list(x.shape)} has not {count} spatial axes behind (N, C)")
+    return x.shape[_FIRST_SPATIAL:]
+
+
+def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Say which element each tap of each window is, along one axis.
+
+    Args:
+        window: Any.
+        axis: Of the spatial ones, from 0.
+
+    Returns:
+        ``(output, kernel)``; in the padding it is negative or beyond the size.
+    """
+    check_table((window.output[axis], window.kernel[axis]), "the taps")
+    places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
+    return np.add.outer(places, np.arange(window.kernel[axis]) * window.dilations[axis])

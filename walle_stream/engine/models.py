@@ -1,0 +1,188 @@
+"""Models that are loaded and run: the engine as its users see it.
+
+A ``Module`` runs any graph: control flow, shapes that change, shapes that depend
+on values. What was lowered and planned for one set of shapes is kept for the
+next run with them.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from walle_stream.engine.backends import backend_named
+from walle_stream.engine.graph import Model, ValueType
+from walle_stream.engine.inputs import checked_inputs
+from walle_stream.engine.limits import Limits
+from walle_stream.engine.loading import read_model, read_model_bytes
+from walle_stream.engine.module import GraphRunner
+from walle_stream.engine.session import Session, owned
+from walle_stream.engine.threads import checked_threads, run_with
+from walle_stream.errors import EngineError
+
+if TYPE_CHECKING:
+    from walle_stream.engine.profiling import Profile
+
+
+class Module:
+    """A model that is ready to run. Thread-safe; ``run`` blocks.
+
+    Any thread may call it, several at a time: each run has memory of its own, the
+    plans are shared. The first run for new shapes lowers and plans, meanwhile
+    other runs that need a plan of the same part of the graph wait.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        backend: str = "numpy",
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Take over.
+
+        Args:
+            model: As an importer makes it; not changed.
+            backend: ``numpy``, or ``reference``, which is slow and the definition.
+            threads: Of products of matrices in a run; None leaves numpy's own
+                number. It is the whole process's while the run lasts, see
+                ``engine.threads``.
+            limits: Of each run; None: as wide as the machine allows.
+        """
+        self.model = model
+        self.backend = backend
+        self.threads = checked_threads(threads)
+        self.limits = limits or Limits()
+        self._runner = GraphRunner(
+            model.graph, model.functions, backend_named(backend), self.limits
+        )
+
+    @property
+    def inputs(self) -> Mapping[str, ValueType]:
+        """What must be given, in order: dtype and shape by name.
+
+        An axis of a shape is a number, a name that stands for one, or None. Inputs
+        that the model has a value for are not among them; they may be given.
+        """
+        graph = self.model.graph
+        return {name: kind for name, kind in graph.inputs.items() if name not in graph.constants}
+
+    @property
+    def outputs(self) -> Mapping[str, ValueType]:
+        """What it gives, in order; as far as the model says it."""
+        return self.model.graph.outputs
+
+    def run(
+        self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Run the model. Blocks.
+
+        Args:
+            inputs: Arrays by name, or what numpy makes arrays of; lists of them for
+                sequences, None for an empty optional. They are not changed.
+            outputs: Names of those that are wanted; None: all. The whole model is
+                run either way.
+
+        Returns:
+            Arrays by name, the caller's own; lists of them for sequences.
+
+        Raises:
+            EngineError: An input or output is wrong, or the model cannot be run with
+                it; the message names it, or the node.
+        """
+        names = list(self.outputs)
+        wanted = names if outputs is None else list(outputs)
+        unknown = next((name for name in wanted if name not in self.outputs), None)
+        if unknown is not None:
+            listed = ", ".join(map(repr, names))
+            raise EngineError(f"the model has no output {unknown!r}: it has {listed}")
+        given = checked_inputs(self.model.graph, inputs)
+        with run_with(self.threads):
+            made = dict(zip(names, self._runner.run(given), strict=True))
+        return owned({name: made[name] for name in wanted}, given)
+
+    def session(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Session:
+        """Make a session of the model, with this backend and these threads.
+
+        Args:
+            shapes: See ``Session``.
+
+        Returns:
+            The session.
+        """
+        return Session(
+            self.model,
+            shapes,
+            backend=self.backend,
+            threads=self.threads,
+            limits=self.limits,
+        )
+
+    def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
+        """Time the steps of the model. Blocks for as many runs and one.
+
+        Args:
+            inputs: As for ``run``.
+            repeats: Runs that are timed, after one that plans.
+
+        Returns:
+            Times by node and operator, and what the passes saved.
+        """
+        from walle_stream.engine.profiling import profile_model  # noqa: PLC0415  # seldom
+
+        given = checked_inputs(self.model.graph, inputs)
+        with run_with(self.threads):
+            return profile_model(self.model, given, backend_named(self.backend), repeats)
+
+
+def load(
+    path: str | Path,
+    *,
+    backend: str = "numpy",
+    threads: int | None = None,
+    limits: Limits | None = None,
+) -> Module:
+    """Read an ONNX model. Blocks; any thread may call it.
+
+    Args:
+        path: Of the file; tensors beside it are read from its folder alone.
+        backend: See ``Module``.
+        threads: See ``Module``.
+        limits: See ``Module``.
+
+    Returns:
+        The model; nothing of it is lowered before it is run.
+
+    Raises:
+        ModelError: It is no ONNX model, or one that cannot be read.
+        EngineError: The extra ``onnx`` is not installed, or there is no such backend
+            or number of threads.
+    """
+    return Module(read_model(path), backend=backend, threads=threads, limits=limits)
+
+
+def load_bytes(
+    data: bytes,
+    *,
+    backend: str = "numpy",
+    threads: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | None = None,
+) -> Module:
+    """Read an ONNX model from bytes; see ``load``.
+
+    Args:
+        data: Of the file.
+        backend: See ``Module``.
+        threads: See ``Module``.
+        limits: See ``Module``.
+        folder: Where tensors outside of the file are; None: it may have none.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: As ``load``.
+        EngineError: As ``load``.
+    """
+    return Module(read_model_bytes(data, folder), backend=backend, threads=threads, limits=limits)

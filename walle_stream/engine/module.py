@@ -1,0 +1,343 @@
+"""Runs graphs of any kind: pieces, and the control flow between them.
+
+A graph is lowered piece by piece. A piece ends where what follows depends on
+values: at an ``If`` or a loop, and at a shape that a node computes from its
+elements. Each piece is planned for the shapes that it meets and kept, so that a
+graph that meets the same again runs without lowering anything (MNN calls this a
+module, and a piece of it a session).
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from walle_stream.engine.control import run_control
+from walle_stream.engine.graph import Graph, Node
+from walle_stream.engine.limits import Budget, Limits, check_memory
+from walle_stream.engine.lowering.registry import Kind, Value, rules
+from walle_stream.engine.lowering.trace import Functions, Traced, needed_names, tensors_of, trace
+from walle_stream.engine.program import Array, Data, Program, Tensor
+from walle_stream.errors import EngineError
+
+PLANS_MAX: Final = 64
+"""Plans that a stage of a graph keeps; the one that was not run for longest goes."""
+
+GRAPHS_MAX: Final = 1024
+"""Runners of inner graphs that a graph keeps: lowering for new shapes makes new ones."""
+
+
+class Plan(Protocol):
+    """A program made ready for one backend. Thread-safe; blocks."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of one run, beside constants and what a kernel takes meanwhile."""
+        ...
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run it.
+
+        Args:
+            inputs: One an input of the program, of its shape and dtype.
+
+        Returns:
+            One an output, the caller's own.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """Makes plans. Thread-safe."""
+
+    name: str
+
+    def plan(self, program: Program) -> Plan:
+        """Make a program ready.
+
+        Args:
+            program: Lowered; kept.
+
+        Returns:
+            The plan.
+        """
+        ...
+
+    def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
+        """Run one step, see ``backends.reference``."""
+        ...
+
+
+class Piece:
+    """A lowered part of a graph, and what comes after it. Thread-safe; blocks."""
+
+    def __init__(
+        self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str],
+        limits: Limits,
+    ) -> None:  # fmt: skip
+        """Plan it.
+
+        Args:
+            backend: That plans and runs.
+            known: Values that are given to it, by name.
+            traced: What was lowered.
+            wanted: Names that the graph gives.
+            limits: Of a run.
+        """
+        self._given_away = frozenset(wanted)
+        self.inputs = [
+            (name, each) for name, value in known.items() for each in tensors_of(value)
+            if each.data is None
+        ]  # fmt: skip
+        for node in traced.remaining:
+            wanted = wanted | needed_names(node)
+        self.values = {
+            name: value for name, value in traced.values.items()
+            if name in wanted and name not in known
+        }  # fmt: skip
+        made = {each: None for value in self.values.values() for each in tensors_of(value)}
+        self.outputs = [each for each in made if each.data is None]
+        steps = traced.builder.steps
+        program = Program([each for _, each in self.inputs], self.outputs, steps, traced.operators)
+        self.plan = backend.plan(program) if self.outputs else None
+        if self.plan is not None:
+            check_memory(self.plan.nbytes, limits)
+        self.work = traced.builder.work
+        self.next = Stage(tuple(traced.remaining)) if traced.remaining else None
+
+    def run(self, env: dict[str, Data], budget: Budget) -> None:
+        """Run it.
+
+        Args:
+            env: Values by name; what it makes is added.
+            budget: Of the run.
+        """
+        budget.spend(self.work)
+        if self.plan is not None:
+            given: list[Array] = []
+            for name in dict.fromkeys(name for name, _ in self.inputs):
+                given.extend(_arrays(env[name]))
+            made = dict(zip(self.outputs, self.plan.run(given), strict=True))
+        else:
+            made = {}
+        for name, value in self.values.items():
+            # a caller may write into what it is given, and must not write into a constant
+            env[name] = _filled(value, made, copied=name in self._given_away)
+
+
+class Stage:
+    """Nodes that are still to be run, and their pieces by what they meet."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        """Take over.
+
+        Args:
+            nodes: In order.
+        """
+        self.nodes = nodes
+        self.needed = frozenset(name for node in nodes for name in needed_names(node))
+        self._asked: dict[Any, frozenset[str]] = {}
+        self._pieces: OrderedDict[Any, Piece] = OrderedDict()
+        self._rests: dict[tuple[int, ...], Stage] = {}
+        self._lock = threading.Lock()
+
+    def rest(self, nodes: tuple[Node, ...]) -> "Stage":
+        """Give the stage of some of the nodes.
+
+        Args:
+            nodes: Of this one, in order.
+
+        Returns:
+            The same one each time.
+        """
+        key = tuple(id(each) for each in nodes)
+        return self._rests.setdefault(key, Stage(nodes))
+
+    def piece(
+        self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
+        functions: Functions, backend: Backend, budget: Budget,
+    ) -> Piece:  # fmt: skip
+        """Find or make the piece for values.
+
+        Args:
+            env: What is known when it is run.
+            constants: Of the graph; the same at every call.
+            outputs: Names that the graph gives.
+            functions: Of the model.
+            backend: That plans.
+            budget: Of the run.
+
+        Returns:
+            The piece.
+        """
+        names = [name for name in env if name in self.needed and name not in constants]
+        shapes = tuple((name, _signature(env[name])) for name in names)
+        with self._lock:
+            asked = self._asked.get(shapes, frozenset())
+            while True:
+                values = tuple((name, _bytes_of(env[name])) for name in sorted(asked))
+                piece = self._pieces.get((shapes, values))
+                if piece is not None:
+                    self._pieces.move_to_end((shapes, values))
+                    return piece
+                known: dict[str, Value] = {
+                    name: _described(env[name], name, is_known=name in asked) for name in names
+                }
+                fixed = {
+                    name: Tensor(data.shape, data.dtype, data, name)
+                    for name, data in constants.items() if name in self.needed
+                }  # fmt: skip
+                traced = trace(self.nodes, {**fixed, **known}, functions, backend.compute, budget)
+                more = traced.asked & known.keys()
+                if not more - asked:
+                    break
+                asked |= more
+            self._asked[shapes] = asked
+            piece = Piece(backend, known, traced, outputs, budget.limits)
+            self._pieces[shapes, values] = piece
+            if len(self._pieces) > PLANS_MAX:
+                self._pieces.popitem(last=False)
+            return piece
+
+
+class GraphRunner:
+    """Runs one graph, and keeps the plans of it."""
+
+    def __init__(
+        self, graph: Graph, functions: Functions, backend: Backend, limits: Limits | None = None
+    ) -> None:
+        """Take over.
+
+        Args:
+            graph: Of a model, or of a control node.
+            functions: Of the model.
+            backend: That plans and runs.
+            limits: Of each run.
+        """
+        self._graph = graph
+        self._limits = limits or Limits()
+        self._functions = functions
+        self._backend = backend
+        self._first = Stage(graph.nodes)
+        self._inner: OrderedDict[int, GraphRunner] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _run_inner(self, graph: Graph, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
+        budget.iterate()
+        # the runner holds its graph, whose id is therefore of no other one
+        with self._lock:
+            found = self._inner.get(id(graph))
+            if found is None:
+                found = GraphRunner(graph, self._functions, self._backend, self._limits)
+                self._inner[id(graph)] = found
+                if len(self._inner) > GRAPHS_MAX:
+                    self._inner.popitem(last=False)
+            else:
+                self._inner.move_to_end(id(graph))
+        return found._run(inputs, budget)  # the same class
+
+    def run(self, inputs: Mapping[str, Data]) -> list[Data]:
+        """Run it.
+
+        Args:
+            inputs: By name: its own, and those that it reads of the graph around it.
+
+        Returns:
+            Its outputs, in order.
+
+        Raises:
+            EngineError: It cannot be run, or is too much; the message names the node.
+        """
+        try:
+            # rules compute with attributes, which may be anything
+            with np.errstate(all="ignore"):
+                return self._run(inputs, Budget(self._limits))
+        except MemoryError as error:
+            raise EngineError(
+                f"graph {self._graph.name!r}: there is not enough memory: {error}"
+            ) from error
+
+    def _run(self, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
+        env: dict[str, Data] = {**self._graph.constants, **inputs}
+        constants = {
+            name: data for name, data in self._graph.constants.items() if name not in inputs
+        }
+        outputs = set(self._graph.outputs)
+        stage: Stage | None = self._first
+        while stage is not None and stage.nodes:
+            piece = stage.piece(env, constants, outputs, self._functions, self._backend, budget)
+            piece.run(env, budget)
+            stage = self._run_control(piece.next, env, budget, progress=piece.plan is not None)
+        missing = outputs - env.keys()
+        if missing:
+            raise EngineError(f"graph {self._graph.name!r}: nothing makes {sorted(missing)}")
+        return [env[name] for name in self._graph.outputs]
+
+    def _run_control(
+        self, stage: Stage | None, env: dict[str, Data], budget: Budget, *, progress: bool
+    ) -> Stage | None:
+        if stage is None:
+            return None
+        left = []
+        run = partial(self._run_inner, budget=budget)
+        for node in stage.nodes:
+            rule = rules().get((node.domain, node.operator))
+            is_control = rule is not None and rule.kind is Kind.CONTROL
+            if is_control and needed_names(node) <= env.keys():
+                results = run_control(run, node, env, budget)
+                env.update(
+                    (name, data) for name, data in zip(node.outputs, results, strict=False) if name
+                )
+                progress = True
+            else:
+                left.append(node)
+        if not progress:
+            raise EngineError(f"{stage.nodes[0].title}: its inputs are never known")
+        if len(left) == len(stage.nodes):
+            return stage
+        return stage.rest(tuple(left)) if left else None
+
+
+def _arrays(data: Data) -> list[Array]:
+    if data is None:
+        return []
+    if isinstance(data, list):
+        return [each for element in data for each in _arrays(element)]
+    return [data]
+
+
+def _filled(value: Value, made: Mapping[Tensor, Array], *, copied: bool) -> Data:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_filled(each, made, copied=copied) for each in value]
+    if value.data is None:
+        return made[value]
+    return np.array(value.data) if copied else np.asarray(value.data)
+
+
+def _signature(data: Data) -> Any:
+    if data is None:
+        return None
+    if isinstance(data, list):
+        return tuple(_signature(each) for each in data)
+    return data.shape, data.dtype
+
+
+def _described(data: Data, name: str, *, is_known: bool) -> Value:
+    if data is None:
+        return None
+    if isinstance(data, list):
+        return [_described(each, name, is_known=is_known) for each in data]
+    return Tensor(data.shape, data.dtype, data if is_known else None, name)
+
+
+def _bytes_of(data: Data) -> Any:
+    if data is None:
+        return None
+    if isinstance(data, list):
+        return tuple(_bytes_of(each) for each in data)
+    return tuple(data.reshape(-1).tolist()) if data.dtype.kind == "O" else data.tobytes()

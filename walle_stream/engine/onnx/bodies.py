@@ -1,0 +1,43 @@
+"""Function bodies that ONNX publishes, for operators that have no rule here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnx import FunctionProto, ModelProto, defs
+
+from walle_stream.engine.graph import Function
+from walle_stream.engine.lowering.registry import rules
+
+type Key = tuple[str, str, str]
+
+
+def published_functions(
+    proto: ModelProto,
+    opsets: Mapping[str, int],
+    functions: Mapping[Key, Any],
+    read: Callable[[FunctionProto], Function],
+) -> dict[Key, Function]:
+    """Give bodies of what a model uses, has no rule, and is no function of its own.
+
+    Args:
+        proto: The model.
+        opsets: Versions by domain.
+        functions: Of the model.
+        read: Reads a body.
+
+    Returns:
+        By domain, operator and overload.
+    """
+    found: dict[Key, Function] = {}
+    for node in proto.graph.node:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        key = (domain, node.op_type, node.overload)
+        if (domain, node.op_type) in rules() or key in functions or key in found:
+            continue
+        try:
+            schema = defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
+        except defs.SchemaError:
+            continue
+        if schema.has_function:
+            found[key] = read(schema.function_body)
+    return found

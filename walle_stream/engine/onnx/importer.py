@@ -1,0 +1,320 @@
+"""Reads ONNX models: protobuf in, ``engine.graph.Model`` out.
+
+A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
+its folder. What an operator thinks of its inputs is said when it is lowered.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TypeProto,
+    ValueInfoProto,
+)
+
+from walle_stream.engine.graph import (
+    AttributeReference,
+    Function,
+    Graph,
+    Model,
+    Node,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
+from walle_stream.engine.onnx.bodies import published_functions
+from walle_stream.engine.onnx.ordering import check_calls, check_names, sorted_nodes
+from walle_stream.engine.onnx.tensors import array_of, dense_of, dtype_of
+from walle_stream.engine.program import Array
+from walle_stream.errors import EngineError, LoweringError, ModelError
+
+DOMAIN_NAMES = {"ai.onnx": ""}
+"""Other names of a domain."""
+
+OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
+"""The newest version of each of ONNX's domains that this engine knows."""
+
+DEPTH_MAX: Final = 32
+"""Graphs within graphs, and types within types."""
+
+_PLAIN_ATTRIBUTES = {
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+}
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model.
+
+    Args:
+        path: Of an ONNX file; tensors beside it are read from its folder alone.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: It is no ONNX model, or one that cannot be read.
+    """
+    file = Path(path)
+    try:
+        data = file.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{str(path)!r}: {reason}") from error
+    return parse_model(data, folder=file.parent, name=str(path))
+
+
+def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model") -> Model:
+    """Read a model from bytes.
+
+    Args:
+        data: Of a ``ModelProto``.
+        folder: Where its tensors outside of the file are; None: it may have none.
+        name: For messages.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: It is no ONNX model, or one that cannot be read.
+    """
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(
+            f"{name}: no ONNX model, or cut off: {' '.join(str(error).split())}"
+        ) from error
+    return import_model(proto, folder=folder, name=name)
+
+
+def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "model") -> Model:
+    """Take over a model.
+
+    Args:
+        proto: As ``onnx.load`` gives it.
+        folder: Where its tensors outside of the file are; None: it may have none.
+        name: For messages.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: It is not a model that can be run.
+    """
+    if not proto.HasField("graph"):
+        raise ModelError(f"{name}: it has no graph: no ONNX model, or cut off")
+    try:
+        opsets = _opsets(proto.opset_import) or {"": 1}
+        reader = _Reader(opsets, folder)
+        graph = reader.graph(proto.graph)
+        _check_text(*(each.domain for each in proto.opset_import))
+        check_names([f"{_domain(f.domain)}.{f.name}.{f.overload}" for f in proto.functions],
+                    "function")  # fmt: skip
+        functions = {
+            (_domain(each.domain), each.name, each.overload): reader.function(each)
+            for each in proto.functions
+        }
+        functions = {**published_functions(proto, opsets, functions, reader.function), **functions}
+        check_calls(functions)
+    except EngineError as error:
+        raise type(error)(f"{name}: {error.message}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ModelError(f"{name}: it cannot be read: {reason}") from error
+    return Model(graph, functions, opsets)
+
+
+class _Reader:
+    def __init__(self, opsets: Mapping[str, int], folder: Path | None) -> None:
+        self._opsets = opsets
+        self._folder = folder
+        self._depth = 0
+
+    def graph(self, proto: GraphProto) -> Graph:
+        self._depth += 1
+        _check_text(proto.name)
+        if self._depth > DEPTH_MAX:
+            raise ModelError(f"graph {proto.name!r} is within more than {DEPTH_MAX} others")
+        constants = self._constants(proto)
+        check_names([each.name for each in proto.input], f"graph {proto.name!r}: input")
+        inputs = {each.name: _named_type(each, "input") for each in proto.input}
+        nodes = [self.node(each) for each in proto.node]
+        outputs = self._outputs(proto, nodes, {*constants, *inputs})
+        order = tuple(sorted_nodes(nodes, {*constants, *inputs}))
+        self._depth -= 1
+        return Graph(proto.name, inputs, outputs, order, constants)
+
+    def _constants(self, proto: GraphProto) -> dict[str, Array]:
+        _check_text(*(each.name for each in proto.initializer))
+        _check_text(*(each.values.name for each in proto.sparse_initializer))
+        constants = {each.name: array_of(each, self._folder) for each in proto.initializer}
+        for sparse in proto.sparse_initializer:
+            constants[sparse.values.name] = dense_of(sparse, self._folder)
+        names = [each.name for each in proto.initializer]
+        names += [each.values.name for each in proto.sparse_initializer]
+        check_names(names, f"graph {proto.name!r}: initializer")
+        if "" in constants:
+            raise ModelError(f"graph {proto.name!r}: an initializer has no name")
+        return constants
+
+    def _outputs(self, proto: GraphProto, nodes: list[Node], known: set[str]) -> dict[str, Any]:
+        # a value may be given twice: the second time it has another name
+        taken = known | {name for node in nodes for name in node.outputs}
+        outputs: dict[str, ValueType] = {}
+        for number, each in enumerate(proto.output):
+            name = each.name
+            if name in outputs:
+                while name in taken or name in outputs:
+                    name = f"{name}#{number}"
+                nodes.append(Node("Identity", (each.name,), (name,), version=1))
+            outputs[name] = _named_type(each, "output")
+        return outputs
+
+    def node(self, proto: NodeProto) -> Node:
+        _check_text(proto.op_type, proto.name, proto.domain, proto.overload)
+        _check_text(*proto.input, *proto.output, *(each.name for each in proto.attribute))
+        domain = _domain(proto.domain)
+        node = Node(
+            proto.op_type, tuple(proto.input), tuple(proto.output), {}, proto.name, domain,
+            self._opsets.get(domain, 1), proto.overload,
+        )  # fmt: skip
+        newest = OPSETS.get(domain)
+        if newest is not None and not 1 <= node.version <= newest:
+            raise LoweringError(
+                f"{node.title}: this engine knows opsets 1 to {newest} of"
+                f" {domain or 'ai.onnx'}: convert the model (onnx.version_converter)"
+            )
+        try:
+            check_names([each.name for each in proto.attribute], "attribute")
+            attributes = {each.name: self.attribute(each) for each in proto.attribute}
+        except EngineError as error:
+            raise type(error)(f"{node.title}: {error.message}") from error
+        return replace(node, attributes=attributes)
+
+    def attribute(self, proto: AttributeProto) -> Any:
+        _check_text(proto.ref_attr_name)
+        if proto.ref_attr_name:
+            return AttributeReference(proto.ref_attr_name)
+        return self._attribute_value(proto)
+
+    def _attribute_value(self, proto: AttributeProto) -> Any:
+        plain = _PLAIN_ATTRIBUTES.get(proto.type)
+        if plain is not None:
+            value = getattr(proto, plain)
+            return value if plain in {"f", "i", "s"} else tuple(value)
+        match proto.type:
+            case AttributeProto.TENSOR:
+                return array_of(proto.t, self._folder)
+            case AttributeProto.TENSORS:
+                return tuple(array_of(each, self._folder) for each in proto.tensors)
+            case AttributeProto.GRAPH:
+                return self.graph(proto.g)
+            case AttributeProto.GRAPHS:
+                return tuple(self.graph(each) for each in proto.graphs)
+        return self._rare_attribute(proto)
+
+    def _rare_attribute(self, proto: AttributeProto) -> Any:
+        match proto.type:
+            case AttributeProto.SPARSE_TENSOR:
+                return dense_of(proto.sparse_tensor, self._folder)
+            case AttributeProto.TYPE_PROTO:
+                return value_type(proto.tp)
+        raise ModelError(f"attribute {proto.name!r} has the unknown type {proto.type}")
+
+    def function(self, proto: FunctionProto) -> Function:
+        inner = _Reader({**self._opsets, **_opsets(proto.opset_import)}, self._folder)
+        _check_text(proto.name, proto.domain, proto.overload)
+        _check_text(*proto.input, *proto.output, *proto.attribute)
+        check_names([*proto.input], f"function {proto.name!r}: input")
+        check_names([*proto.output], f"function {proto.name!r}: output")
+        nodes = [inner.node(each) for each in proto.node]
+        return Function(
+            tuple(proto.input),
+            tuple(proto.output),
+            tuple(proto.attribute),
+            {each.name: self.attribute(each) for each in proto.attribute_proto},
+            tuple(sorted_nodes(nodes, set(proto.input))),
+        )
+
+
+def _domain(name: str) -> str:
+    return DOMAIN_NAMES.get(name, name)
+
+
+def _opsets(imports: Sequence[Any]) -> dict[str, int]:
+    return {_domain(each.domain): int(each.version) for each in imports}
+
+
+def _check_text(*names: str | bytes) -> None:
+    # protobuf gives bytes where they are not UTF-8
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"the name {name[:100]!r} is not UTF-8")
+
+
+def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
+    _check_text(proto.name)
+    if not proto.name:
+        raise ModelError(f"an {what} has no name")
+    try:
+        return value_type(proto.type)
+    except EngineError as error:
+        raise type(error)(f"{what} {proto.name!r}: {error.message}") from error
+
+
+def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
+    """Read the type of an input or output.
+
+    Args:
+        proto: As in the file; an empty one says nothing.
+        depth: Of types around it.
+
+    Returns:
+        The type, None where none is said.
+
+    Raises:
+        ModelError: It is a map, or too deep.
+    """
+    if depth > DEPTH_MAX:
+        raise ModelError(f"its type is within more than {DEPTH_MAX} others")
+    match proto.WhichOneof("value"):
+        case "tensor_type" | "sparse_tensor_type" as which:
+            tensor = getattr(proto, which)
+            shape: tuple[int | str | None, ...] | None = None
+            if tensor.HasField("shape"):
+                shape = tuple(_dim(each) for each in tensor.shape.dim)
+            return TensorType(dtype_of(tensor.elem_type), shape) if tensor.elem_type else None
+        case "sequence_type":
+            return SequenceType(value_type(proto.sequence_type.elem_type, depth + 1))
+        case "optional_type":
+            return OptionalType(value_type(proto.optional_type.elem_type, depth + 1))
+        case "map_type":
+            raise ModelError("maps are no values of this engine: export the model without ZipMap")
+        case "opaque_type":
+            raise ModelError("values of an opaque type cannot be read")
+    return None
+
+
+def _dim(proto: Any) -> int | str | None:
+    which = proto.WhichOneof("value")
+    if which == "dim_value":
+        # some exporters write -1 for a size that is not known
+        return int(proto.dim_value) if proto.dim_value >= 0 else None
+    if which != "dim_param":
+        return None
+    _check_text(proto.dim_param)
+    return proto.dim_param or None

@@ -1,0 +1,125 @@
+"""What a graph must keep to: each name made once, nothing that waits for itself."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+from walle_stream.engine.graph import Function, Node
+from walle_stream.errors import ModelError
+
+type Key = tuple[str, str, str]
+
+
+def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
+    """Put nodes in an order in which each finds its inputs made.
+
+    Args:
+        nodes: In any order; most files have them sorted.
+        known: Names that are made before.
+
+    Returns:
+        The nodes; as they were where that is such an order.
+
+    Raises:
+        ModelError: They are cyclic, or a name is made twice.
+    """
+    made = set(known)
+    producer: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for name in node.outputs:
+            if name and (name in made or producer.setdefault(name, number) != number):
+                raise ModelError(f"{node.title}: {name!r} is made twice")
+        if max(Counter(filter(None, node.outputs)).values(), default=1) > 1:
+            raise ModelError(f"{node.title}: two of its outputs have one name")
+    needs = []
+    for node in nodes:
+        free = {name for graph in node.graphs() for name in graph.free_names}
+        needs.append({producer[name] for name in {*node.inputs, *free} if name in producer})
+    if all(max(each, default=-1) < number for number, each in enumerate(needs)):
+        return list(nodes)
+    order = _sorted_numbers(needs)
+    if len(order) < len(nodes):
+        left = min(set(range(len(nodes))) - set(order))
+        raise ModelError(f"{nodes[left].title}: it waits for itself: the graph is cyclic")
+    return [nodes[number] for number in order]
+
+
+def _sorted_numbers(needs: Sequence[set[int]]) -> list[int]:
+    users: list[list[int]] = [[] for _ in needs]
+    missing = [len(each) for each in needs]
+    for number, each in enumerate(needs):
+        for other in each:
+            users[other].append(number)
+    ready = deque(number for number, count in enumerate(missing) if not count)
+    order = []
+    while ready:
+        number = ready.popleft()
+        order.append(number)
+        for user in users[number]:
+            missing[user] -= 1
+            if not missing[user]:
+                ready.append(user)
+    return order
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Refuse names that stand for two things.
+
+    Args:
+        names: Of one kind.
+        what: For the message.
+
+    Raises:
+        ModelError: One is there twice.
+    """
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ModelError(f"{what} {name!r} is there {count} times")
+
+
+def check_calls(functions: Mapping[Key, Function]) -> None:
+    """Refuse functions that call themselves, by whatever way round.
+
+    Args:
+        functions: Of a model.
+
+    Raises:
+        ModelError: One does; the message names those on the way.
+    """
+    calls = {key: _called(function.nodes, functions) for key, function in functions.items()}
+    way = _cycle(functions, lambda key: sorted(calls[key]))
+    if way:
+        named = " -> ".join(".".join(filter(None, key[:2])) for key in way)
+        raise ModelError(f"function {way[0][1]!r} calls itself: {named}")
+
+
+def _called(nodes: Iterable[Node], functions: Mapping[Key, Function]) -> set[Key]:
+    found: set[Key] = set()
+    for node in nodes:
+        key = (node.domain, node.operator, node.overload)
+        if key in functions:
+            found.add(key)
+        for graph in node.graphs():
+            found |= _called(graph.nodes, functions)
+    return found
+
+
+def _cycle[K: Hashable](keys: Iterable[K], of: Callable[[K], list[K]]) -> list[K]:
+    # without recursion: a chain of calls may be as long as a file
+    done: set[K] = set()
+    for start in keys:
+        way: dict[K, list[K]] = {}
+        if start not in done:
+            way[start] = of(start)
+        while way:
+            last = next(reversed(way))
+            if not way[last]:
+                done.add(last)
+                del way[last]
+                continue
+            key = way[last].pop()
+            if key in way:
+                names = list(way)
+                return [*names[names.index(key) :], key]
+            if key not in done:
+                way[key] = of(key)
+    return []

@@ -1,0 +1,235 @@
+"""Tensors of ONNX files as arrays, those beside the file included."""
+
+import os
+import stat
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from walle_stream.engine.limits import Limits, check_memory
+from walle_stream.engine.program import Array, DType
+from walle_stream.engine.rules import BOOL, check_size
+from walle_stream.errors import DTypeError, EngineError, ModelError
+
+_TEXT: Final = np.dtype(object)
+
+_PACKED_BITS: Final = {
+    TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4,
+    TensorProto.INT2: 2, TensorProto.UINT2: 2,
+}  # fmt: skip
+"""Element types of which several lie in a byte."""
+
+
+def dtype_of(code: int) -> DType:
+    """Give the dtype of an element type.
+
+    Args:
+        code: One of ``TensorProto.DataType``.
+
+    Returns:
+        numpy's dtype, or one of ``ml_dtypes``; ``object`` of strings.
+
+    Raises:
+        DTypeError: There is no such type.
+    """
+    if code == TensorProto.STRING:
+        return _TEXT
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(code))
+    except (KeyError, ValueError) as error:
+        raise DTypeError(f"there is no element type {code}") from error
+
+
+def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
+    """Read a tensor.
+
+    Args:
+        proto: As in the file.
+        folder: Where data outside of the file may be.
+
+    Returns:
+        Its elements, not to be written to.
+
+    Raises:
+        ModelError: Its data is short, or outside of the folder.
+    """
+    try:
+        array = _read(proto, folder)
+    except EngineError as error:
+        raise ModelError(f"tensor {proto.name!r}: {error.message}") from error
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"tensor {proto.name!r} cannot be read: {reason}") from error
+    array.flags.writeable = False
+    return array
+
+
+def _read(proto: TensorProto, folder: Path | None) -> Array:
+    shape = check_size(tuple(proto.dims), "it")
+    dtype = dtype_of(proto.data_type)
+    if proto.data_location == TensorProto.EXTERNAL:
+        if dtype == _TEXT:
+            raise ModelError("strings cannot lie beside the model")
+        return _of_bytes(proto, _external(proto, folder), shape, dtype)
+    if dtype == _TEXT:
+        _check_count(len(proto.string_data), prod(shape), shape)
+        made = np.empty(prod(shape), _TEXT)
+        made[:] = [_text(each) for each in proto.string_data]
+        return made.reshape(shape)
+    if proto.HasField("raw_data"):
+        return _of_bytes(proto, proto.raw_data, shape, dtype)
+    # a count that does not fit is seen before anything is converted
+    given = max(len(each) for each in (
+        proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data,
+    ))  # fmt: skip
+    per_element = 2 if dtype.kind == "c" else 1
+    if proto.data_type in _PACKED_BITS:
+        _check_count(given, _packed_bytes(proto.data_type, shape), shape)
+    else:
+        _check_count(given, prod(shape) * per_element, shape)
+    array: Array = np.asarray(numpy_helper.to_array(proto))
+    if array.shape != shape:
+        raise ModelError(f"its shape is {list(array.shape)}, not {list(shape)}")
+    return array
+
+
+def _check_count(given: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
+    if given != wanted:
+        raise ModelError(f"it has {given} {what}, its shape {list(shape)} takes {wanted}")
+
+
+def _packed_bytes(code: int, shape: tuple[int, ...]) -> int:
+    return -(-prod(shape) * _PACKED_BITS[code] // 8)
+
+
+def _nbytes(proto: TensorProto, shape: tuple[int, ...], dtype: DType) -> int:
+    if proto.data_type in _PACKED_BITS:
+        return _packed_bytes(proto.data_type, shape)
+    return prod(shape) * dtype.itemsize
+
+
+def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DType) -> Array:
+    _check_count(len(data), _nbytes(proto, shape, dtype), shape, "bytes")
+    if proto.data_type in _PACKED_BITS:
+        whole = onnx.TensorProto(dims=shape, data_type=proto.data_type, raw_data=data)
+        return np.asarray(numpy_helper.to_array(whole)).reshape(shape)
+    if dtype == BOOL:
+        # a byte that is neither 0 nor 1 is no bool of numpy's
+        return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
+    little = dtype.newbyteorder("<") if dtype.isbuiltin == 1 else dtype
+    return np.frombuffer(data, little).astype(dtype, copy=False).reshape(shape)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"it has text that is not UTF-8: {error}") from error
+
+
+def _external(proto: TensorProto, folder: Path | None) -> bytes:
+    given = {each.key: each.value for each in proto.external_data}
+    location = given.get("location", "")
+    if folder is None:
+        raise ModelError(f"it is in {location!r}: load the model from its file")
+    nbytes = _nbytes(proto, tuple(proto.dims), dtype_of(proto.data_type))
+    check_memory(nbytes, Limits())
+    offset, length = _place(given, "offset", 0), _place(given, "length", nbytes)
+    if length != nbytes:
+        _check_count(length, nbytes, tuple(proto.dims), "bytes")
+    root = folder.resolve()
+    outside = ModelError(f"it is in {location!r}, which is no file of the model's folder")
+    try:
+        # links are followed here, and none afterwards
+        path = (root / location).resolve()
+        if not location or not path.is_relative_to(root):
+            raise outside
+        # a pipe would wait for its writer: it is opened without, and refused
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError, RuntimeError) as error:
+        if error is outside:
+            raise
+        raise outside from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise outside
+    with os.fdopen(handle, "rb") as file:
+        rest = os.fstat(file.fileno()).st_size - offset
+        if rest < nbytes:
+            raise ModelError(f"{location!r} has {max(rest, 0)} bytes from {offset}, not {nbytes}")
+        file.seek(offset)
+        data = file.read(nbytes)
+    _check_count(len(data), nbytes, tuple(proto.dims), "bytes")
+    return data
+
+
+def _place(given: dict[str, str], key: str, default: int) -> int:
+    text = given.get(key)
+    if text is None or not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):  # noqa: PLR2004  # of int64
+        raise ModelError(f"its {key} is {text[:40]!r}, no whole number from 0")
+    return int(text)
+
+
+def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array:
+    """Read a sparse tensor, and spread it.
+
+    Args:
+        proto: As in the file.
+        folder: Where data outside of the file may be.
+
+    Returns:
+        All elements, not to be written to.
+
+    Raises:
+        ModelError: Its indices are not of its shape, or not as many as its values.
+    """
+    name = proto.values.name
+    values, indices = array_of(proto.values, folder), array_of(proto.indices, folder)
+    try:
+        shape = check_size(tuple(proto.dims), "it")
+        check_memory(prod(shape) * values.dtype.itemsize, Limits())
+        flat = _flat_indices(indices, values, shape)
+    except EngineError as error:
+        raise ModelError(f"sparse tensor {name!r}: {error.message}") from error
+    dense = np.zeros(prod(shape), values.dtype)
+    if values.dtype == _TEXT:
+        dense[:] = ""
+    dense[flat] = values
+    dense.flags.writeable = False
+    return dense.reshape(shape)
+
+
+def _flat_indices(indices: Array, values: Array, shape: tuple[int, ...]) -> Array:
+    if values.ndim != 1 or indices.dtype != np.int64:
+        raise ModelError(f"{values.dtype.name}{list(values.shape)} at {indices.dtype.name} indices")
+    wanted = [(values.size,), (values.size, len(shape))]
+    if indices.shape not in wanted:
+        raise ModelError(f"indices of shape {list(indices.shape)} of {values.size} values")
+    if indices.ndim == 1:
+        sizes: Any = prod(shape)
+    else:
+        sizes = np.array(shape, np.int64)
+    wrong = (indices < 0) | (indices >= sizes)
+    if wrong.any():
+        raise ModelError(f"index {indices[wrong][0]} is not in its shape {list(shape)}")
+    if indices.ndim == 1:
+        return indices
+    return np.ravel_multi_index(tuple(indices.T), shape) if shape else np.zeros(1, np.int64)
+
+
+def element_type(array: Any) -> int:
+    """Give the element type of an array.
+
+    Args:
+        array: Of any dtype of this engine.
+
+    Returns:
+        One of ``TensorProto.DataType``.
+    """
+    return int(helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype))

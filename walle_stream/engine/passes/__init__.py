@@ -1,0 +1,1 @@
+"""Passes: programs in, better programs out; each keeps what the program gives."""

@@ -1,0 +1,263 @@
+"""Composition of regions: reads through a raster what the raster itself reads.
+
+A region that reads a tensor which another region wrote can read that region's
+source instead, wherever their boxes meet. Addresses are taken apart in the mixed
+radix that the strides of the inner region form; each axis of the outer region
+then moves along digits, and the part of its box that stays inside of the inner
+region is again a box, or a few. This goes beyond MNN's fuseRegion: several
+regions, partial cover, repeated and reversed axes, any number of axes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from walle_stream.engine.region import Region, View
+
+PIECES_MAX: Final = 64
+"""More regions than this from one pair are not worth a tensor less."""
+
+
+@dataclass(slots=True)
+class _Axis:
+    """One axis of the outer region."""
+
+    size: int
+    read: int
+    """Stride in the tensor between."""
+    write: int
+    digits: list[int]
+    """Of ``read``, one a digit of the radix."""
+
+
+class _Radix:
+    """Digits of an address: the inner region's write strides, largest first."""
+
+    def __init__(self, axes: list[tuple[int, int, int]]) -> None:
+        # (size, read stride, write stride), sorted by write stride
+        self.sizes = [axis[0] for axis in axes]
+        self.reads = [axis[1] for axis in axes]
+        self.writes = [axis[2] for axis in axes]
+
+    def is_nested(self) -> bool:
+        pairs = zip(self.writes, self.writes[1:], self.sizes[1:], strict=False)
+        return all(high % low == 0 and low * size <= high for high, low, size in pairs)
+
+    def holds(self, base: Sequence[int]) -> bool:
+        """Whether the region's box, from its first place, carries into no higher digit."""
+        limits = [self.limit(digit) for digit in range(len(base))]
+        return all(
+            limit is None or value + size <= limit
+            for limit, value, size in zip(limits, base, self.sizes, strict=True)
+        )
+
+    def limit(self, digit: int) -> int | None:
+        """How many values a digit has; None for the first, which has no end."""
+        return self.writes[digit - 1] // self.writes[digit] if digit else None
+
+    def digits(self, address: int) -> tuple[list[int], int]:
+        found = []
+        for write in self.writes:
+            found.append(address // write)
+            address %= write
+        return found, address
+
+
+def compose(outer: Region, inner: Region) -> list[Region] | None:
+    """Read the inner region's source in place of the tensor that it wrote.
+
+    Args:
+        outer: Reads the tensor.
+        inner: Wrote a part of it.
+
+    Returns:
+        Regions that move what of the outer one the inner one wrote, with the inner
+        one's ``input``; none where they do not meet; None where it is no few boxes.
+    """
+    if not inner.count or not outer.count:
+        return []
+    radix, origin, source = _radix_of(inner)
+    base, rest = radix.digits(origin)
+    if not radix.is_nested() or not radix.holds(base):
+        return None
+    axes, read, write = _outer_axes(outer, radix)
+    start, remainder = radix.digits(read)
+    if axes is None or not _stays(axes, start, radix):
+        return None
+    if remainder != rest:
+        return []
+    places = [mine - theirs for mine, theirs in zip(start, base, strict=True)]
+    boxes: list[tuple[list[_Axis], list[int], int]] = []
+    if not _clip(axes, places, write, radix, boxes):
+        return None
+    return [_region(box, radix, source, inner.input) for box in boxes]
+
+
+def _radix_of(inner: Region) -> tuple[_Radix, int, int]:
+    origin, source = inner.destination.offset, inner.source.offset
+    axes = []
+    for size, read, write in zip(
+        inner.size, inner.source.strides, inner.destination.strides, strict=True
+    ):
+        if size == 1:
+            continue
+        if write < 0:
+            origin += write * (size - 1)
+            source += read * (size - 1)
+            axes.append((size, -read, -write))
+        else:
+            axes.append((size, read, write))
+    axes.sort(key=lambda axis: -axis[2])
+    return _Radix(axes), origin, source
+
+
+def _outer_axes(outer: Region, radix: _Radix) -> tuple[list[_Axis] | None, int, int]:
+    offset, target = outer.source.offset, outer.destination.offset
+    axes: list[_Axis] = []
+    for size, read, write in zip(
+        outer.size, outer.source.strides, outer.destination.strides, strict=True
+    ):
+        if size == 1:
+            continue
+        if read < 0:
+            offset += read * (size - 1)
+            target += write * (size - 1)
+            read, write = -read, -write  # noqa: PLW2901  # the axis the other way round
+        split = _split(size, read, write, radix)
+        if split is None:
+            return None, 0, 0
+        axes += split
+    return axes, offset, target
+
+
+def _split(size: int, read: int, write: int, radix: _Radix) -> list[_Axis] | None:
+    """Cut an axis where it passes from one digit to the next."""
+    axes: list[_Axis] = []
+    while True:
+        digits, rest = radix.digits(read)
+        if rest:
+            return None
+        used = [digit for digit, value in enumerate(digits) if value]
+        limit = radix.limit(used[-1]) if used else None
+        if limit is None or digits[used[-1]] * (size - 1) < limit:
+            return [_Axis(size, read, write, digits), *axes]
+        high = radix.writes[used[-1] - 1]
+        if len(used) > 1 or high % read or size % (high // read):
+            return None
+        count = high // read
+        axes.insert(0, _Axis(count, read, write, digits))
+        size, read, write = size // count, high, write * count
+
+
+def _stays(axes: Sequence[_Axis], start: Sequence[int], radix: _Radix) -> bool:
+    """Whether no digit is ever carried into the next."""
+    for digit, value in enumerate(start):
+        limit = radix.limit(digit)
+        top = value + sum(axis.digits[digit] * (axis.size - 1) for axis in axes)
+        if limit is not None and top >= limit:
+            return False
+    return True
+
+
+def _clip(
+    axes: list[_Axis],
+    places: list[int],
+    write: int,
+    radix: _Radix,
+    boxes: list[tuple[list[_Axis], list[int], int]],
+) -> bool:
+    """Collect the boxes inside of the inner region; False where they are too many."""
+    for digit, size in enumerate(radix.sizes):
+        low = places[digit]
+        high = low + sum(axis.digits[digit] * (axis.size - 1) for axis in axes)
+        if low >= 0 and high < size:
+            continue
+        if high < 0 or low >= size:
+            return True
+        moving = [axis for axis in axes if axis.digits[digit] and axis.size > 1]
+        spans = {
+            id(axis): _spans(axis.digits[digit], axis.size, low, high, size) for axis in moving
+        }
+        axis = min(moving, key=lambda each: len(spans[id(each)]))
+        if len(boxes) + len(spans[id(axis)]) > PIECES_MAX:
+            return False
+        return all(
+            _clip(*_kept(axes, axis, first, last, places, write), radix, boxes)
+            for first, last in spans[id(axis)]
+        )
+    boxes.append((axes, places, write))
+    return len(boxes) <= PIECES_MAX
+
+
+def _spans(step: int, count: int, low: int, high: int, size: int) -> list[tuple[int, int]]:
+    """Give the coordinates of an axis at which a digit may stay below its size.
+
+    Args:
+        step: Of the digit.
+        count: Of the axis.
+        low: Least digit of the box.
+        high: Greatest digit.
+        size: Of the digit.
+
+    Returns:
+        First and last of each span: one where all other axes stay as well, and each
+        coordinate alone where some do.
+    """
+    rest = high - low - step * (count - 1)
+    first, last = max(0, -((low + rest) // step)), min(count - 1, (size - 1 - low) // step)
+    inner = max(first, -(low // step)), min(last, (size - 1 - low - rest) // step)
+    if inner[0] > inner[1]:
+        return [(each, each) for each in range(first, last + 1)]
+    before = [(each, each) for each in range(first, inner[0])]
+    return [*before, inner, *((each, each) for each in range(inner[1] + 1, last + 1))]
+
+
+def _kept(
+    axes: list[_Axis], axis: _Axis, first: int, last: int, places: list[int], write: int
+) -> tuple[list[_Axis], list[int], int]:
+    """Keep coordinates ``first .. last`` of one axis."""
+    kept = [
+        _Axis(last - first + 1, each.read, each.write, each.digits) if each is axis else each
+        for each in axes
+    ]
+    moved = [place + first * digit for place, digit in zip(places, axis.digits, strict=True)]
+    return kept, moved, write + first * axis.write
+
+
+def _region(
+    box: tuple[list[_Axis], list[int], int], radix: _Radix, source: int, number: int
+) -> Region:
+    axes, places, write = box
+    offset = source + sum(place * read for place, read in zip(places, radix.reads, strict=True))
+    strides = tuple(
+        sum(digit * read for digit, read in zip(axis.digits, radix.reads, strict=True))
+        for axis in axes
+    )
+    return Region(
+        tuple(axis.size for axis in axes),
+        View(offset, strides),
+        View(write, tuple(axis.write for axis in axes)),
+        number,
+    )
+
+
+def compose_all(outer: Region, inner: Sequence[Region], *, is_covered: bool) -> list[Region] | None:
+    """Read through all regions of a raster.
+
+    Args:
+        outer: Reads the tensor.
+        inner: All that wrote it, apart from each other.
+        is_covered: Whether they wrote every element of it.
+
+    Returns:
+        As ``compose``; what no inner region wrote is left out.
+    """
+    found: list[Region] = []
+    for each in inner:
+        some = compose(outer, each)
+        if some is None or len(found) + len(some) > PIECES_MAX:
+            return None
+        found += some
+    if is_covered and sum(each.count for each in found) != outer.count:
+        return None
+    return found

@@ -1,0 +1,182 @@
+"""Vertical and horizontal merging of rasters (Walle 2022, geometric computing).
+
+Vertically a raster that reads another raster's output reads what that one read;
+the tensor between is dropped when nobody else reads it. Horizontally two steps
+that do the same are done once.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Final
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.passes.composition import PIECES_MAX, compose_all
+from walle_stream.engine.passes.strided import view_of
+from walle_stream.engine.passes.users import makers, without_dead
+from walle_stream.engine.program import Program, Step, Tensor
+from walle_stream.engine.region import Region, simplified
+
+RUN_MIN: Final = 8
+"""Elements that lie one behind the other in source and output: copied as fast as memory allows."""
+
+
+def merge_vertically(program: Program) -> Program:
+    """Let rasters read through rasters.
+
+    Args:
+        program: Lowered.
+
+    Returns:
+        The same program with fewer tensors between.
+    """
+    made, seen = makers(program.steps), _seen_in_place(program)
+    steps: list[Step] = []
+    for step in program.steps:
+        merged = step
+        while merged.operator is Operator.RASTER:
+            better = _merged(merged, made, seen)
+            if better is None:
+                break
+            merged = better
+        if merged is not step:
+            made[merged.output] = merged
+        steps.append(merged)
+    return without_dead(program.replaced(steps))
+
+
+def _seen_in_place(program: Program) -> Mapping[Tensor, int]:
+    """Count the elements of each tensor that rasters read which could be views of it."""
+    counts: dict[Tensor, int] = defaultdict(int)
+    for step in program.steps:
+        if view_of(step) is not None:
+            counts[step.inputs[0]] += step.output.size
+    return counts
+
+
+def _merged(step: Step, made: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
+    for number, tensor in enumerate(step.inputs):
+        inner = made.get(tensor)
+        if inner is None or inner.operator is not Operator.RASTER:
+            continue
+        if all(region.input != number for region in step.regions):
+            continue  # a raster of nothing names an input for its dtype alone
+        merged = _through(step, number, inner)
+        if merged is None:
+            continue
+        is_copied = view_of(step) is not None and view_of(merged) is None
+        if is_copied and seen[tensor] > tensor.size:
+            continue  # the taps of a window: one border is moved once, and each of them is a view
+        return merged
+    return None
+
+
+def _through(step: Step, number: int, inner: Step) -> Step | None:
+    if inner.parameters.get("accumulate"):
+        return None
+    inner_fill, fill = inner.parameters.get("fill"), step.parameters.get("fill")
+    is_covered = inner_fill is None
+    if not is_covered:
+        if step.parameters.get("accumulate") or fill not in {None, inner_fill}:
+            return None
+        fill = inner_fill
+    is_worth = _is_worth(step, number, inner)
+    regions: list[Region] = []
+    inputs = list(step.inputs)
+    places = []
+    for each in inner.inputs:
+        if each not in inputs:
+            inputs.append(each)
+        places.append(inputs.index(each))
+    for region in step.regions:
+        if region.input != number:
+            regions.append(region)
+            continue
+        found = compose_all(region, inner.regions, is_covered=is_covered)
+        if found is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in found)):
+            return None
+        regions += [
+            Region(each.size, each.source, each.destination, places[each.input]) for each in found
+        ]
+    if len(regions) > max(PIECES_MAX, len(step.regions)):
+        return None
+    return rebuilt(step, inputs, regions, fill)
+
+
+def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) -> Step:
+    """Give a raster other regions, and only the inputs that they read.
+
+    Args:
+        step: The raster; it makes what it made.
+        inputs: That the regions count.
+        regions: Any.
+        fill: Of the raster.
+
+    Returns:
+        The step.
+    """
+    used = sorted({region.input for region in regions}) or [0]
+    order = {old: new for new, old in enumerate(used)}
+    kept = tuple(
+        simplified(Region(each.size, each.source, each.destination, order[each.input]))
+        for each in regions
+    )
+    parameters = {**step.parameters, "regions": kept, "fill": fill}
+    return Step(
+        step.operator, tuple(inputs[each] for each in used), step.outputs, parameters, step.origin
+    )
+
+
+def _is_worth(step: Step, number: int, inner: Step) -> bool:
+    # what reads each element often had better read it from where it lies well
+    read = sum(region.count for region in step.regions if region.input == number)
+    if 4 * read <= 5 * prod(inner.output.shape):
+        return True
+    return all(_run_of(region) >= RUN_MIN or region.count <= RUN_MIN for region in inner.regions)
+
+
+def _run_of(region: Region) -> int:
+    kept = simplified(region)
+    if not kept.size:
+        return 1
+    if kept.source.strides[-1] == kept.destination.strides[-1] == 1:
+        return kept.size[-1]
+    return RUN_MIN if kept.source.strides[-1] == 0 else 1
+
+
+def merge_horizontally(program: Program) -> Program:
+    """Do once what several steps do.
+
+    Args:
+        program: Lowered.
+
+    Returns:
+        The same program without repetitions.
+    """
+    known: dict[Any, Step] = {}
+    same: dict[Tensor, Tensor] = {}
+    steps = []
+    for step in program.steps:
+        inputs = tuple(same.get(each, each) for each in step.inputs)
+        if inputs != step.inputs:
+            step = Step(step.operator, inputs, step.outputs, step.parameters, step.origin)  # noqa: PLW2901
+        first = None
+        if step.operator not in {Operator.RANDOM, Operator.TEXT}:
+            first = known.setdefault(_key(step), step)
+        if first is None or first is step:
+            steps.append(step)
+        else:
+            same.update(zip(step.outputs, first.outputs, strict=True))
+    outputs = [same.get(each, each) for each in program.outputs]
+    return Program(program.inputs, outputs, steps)
+
+
+def _key(step: Step) -> Any:
+    parameters = tuple(sorted((name, _plain(value)) for name, value in step.parameters.items()))
+    return step.operator, tuple(id(each) for each in step.inputs), parameters
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple) and value and isinstance(value[0], Region):
+        return value
+    return repr(value)

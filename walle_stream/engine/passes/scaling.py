@@ -1,0 +1,121 @@
+"""Scales and shifts of columns go into the constants of the product before them.
+
+``(x @ w) * s`` is ``x @ (w * s)`` where ``s`` is one constant a column, and two
+constants that are added one after the other are one. A batch normalisation behind
+a convolution so costs no more than a bias.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.passes.strided import view_of
+from walle_stream.engine.passes.users import makers, readers, without_dead
+from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.region import View, whole
+
+
+def fold_scales(program: Program) -> Program:
+    """Fold constants by column into products and into each other.
+
+    Args:
+        program: After merging and sinking.
+
+    Returns:
+        A program that gives the same to rounding.
+    """
+    made, counts = makers(program.steps), readers(program)
+    steps: list[Step] = []
+    for step in program.steps:
+        better = _folded(step, made, counts) or [step]
+        for each in better:
+            made[each.output] = each
+            if each is not step:
+                for tensor in each.inputs:
+                    counts[tensor] = counts.get(tensor, 0) + 1
+        steps += better
+    return without_dead(program.replaced(steps))
+
+
+def _folded(
+    step: Step, made: Mapping[Tensor, Step], counts: Mapping[Tensor, int]
+) -> list[Step] | None:
+    if step.operator not in {Operator.MUL, Operator.ADD} or step.output.dtype.kind != "f":
+        return None
+    for value, other in (step.inputs, step.inputs[::-1]):
+        row, inner = row_of(other, made), made.get(value)
+        if row is None or inner is None or counts.get(value) != 1:
+            continue
+        if step.operator is Operator.MUL and inner.operator is Operator.MATMUL:
+            return _scaled(step, inner, row)
+        if inner.operator is Operator.ADD:
+            found = _through_add(step, inner, row, made)
+            if found is not None:
+                return found
+    return None
+
+
+def row_of(tensor: Tensor, made: Mapping[Tensor, Step]) -> Array | None:
+    """Give the constant of each column of a matrix, where all rows are the same.
+
+    Args:
+        tensor: Any.
+        made: The step that makes each tensor.
+
+    Returns:
+        ``(columns,)``, or None.
+    """
+    if tensor.dtype.kind != "f" or not tensor.has_shape or tensor.rank != 2:  # noqa: PLR2004
+        return None
+    maker = made.get(tensor)
+    if maker is None:
+        data = tensor.data
+        return None if data is None or data.shape[0] != 1 else data[0]
+    view = view_of(maker)
+    base = maker.inputs[0].data if maker.inputs else None
+    if view is None or base is None or (view.strides[0] and tensor.shape[0] > 1):
+        return None
+    return base.reshape(-1)[view.offset + view.strides[1] * np.arange(tensor.shape[1])]
+
+
+def _scaled(step: Step, product: Step, row: Array) -> list[Step] | None:
+    left, right = product.inputs
+    if right.data is None or right.rank != 2:  # noqa: PLR2004  # a matrix
+        return None
+    data = np.asarray(right.data * row)
+    weights = Tensor(right.shape, right.dtype, data, right.name)
+    return [Step(Operator.MATMUL, (left, weights), step.outputs, {}, product.origin)]
+
+
+def _through_add(
+    step: Step, inner: Step, row: Array, made: Mapping[Tensor, Step]
+) -> list[Step] | None:
+    for value, other in (inner.inputs, inner.inputs[::-1]):
+        shift = row_of(other, made)
+        if shift is None or value.data is not None:
+            continue
+        if step.operator is Operator.ADD:
+            spread, tensor = _spread(shift + row, step)
+            return [spread, Step(Operator.ADD, (value, tensor), step.outputs, {}, step.origin)]
+        scale, scales = _spread(row, step)
+        move, shifts = _spread(shift * row, step)
+        product = Tensor(value.shape, value.dtype)
+        return [
+            scale,
+            Step(Operator.MUL, (value, scales), (product,), {}, step.origin),
+            move,
+            Step(Operator.ADD, (product, shifts), step.outputs, {}, step.origin),
+        ]
+    return None
+
+
+def _spread(row: Array, step: Step) -> tuple[Step, Tensor]:
+    shape, dtype = step.output.shape, step.output.dtype
+    source = Tensor(row.shape, dtype, np.ascontiguousarray(row, dtype))
+    output = Tensor(shape, dtype, np.broadcast_to(np.asarray(source.data), shape))
+    parameters = {
+        "regions": (whole(shape, View(0, (0, 1))),), "shape": shape, "dtype": dtype,
+        "fill": None, "accumulate": False,
+    }  # fmt: skip
+    return Step(Operator.RASTER, (source,), (output,), parameters, step.origin), output

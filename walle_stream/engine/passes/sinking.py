@@ -1,0 +1,150 @@
+"""Moves permutations behind elementwise operators, where they meet and cancel.
+
+``f(permuted(x), permuted(y))`` is ``permuted(f(x, y))``: an operator that looks at
+one place at a time does not mind the order of memory. Convolutions work
+channels-last and leave a permutation behind; sunk through activations and
+residual sums it reaches the next convolution's own, its inverse, and both go.
+"""
+
+from collections.abc import Mapping
+from math import prod
+
+from walle_stream.engine.operators import ELEMENTWISE, Operator
+from walle_stream.engine.passes.composition import compose_all
+from walle_stream.engine.passes.merging import rebuilt
+from walle_stream.engine.passes.users import makers, without_dead
+from walle_stream.engine.program import Program, Step, Tensor
+from walle_stream.engine.region import Region, View, simplified, strides_of
+
+
+def sink_permutations(program: Program) -> Program:
+    """Let elementwise steps run in the order of memory that their inputs lie in.
+
+    Args:
+        program: Lowered.
+
+    Returns:
+        The same program; permutations stand behind the steps.
+    """
+    made = makers(program.steps)
+    steps: list[Step] = []
+    for step in program.steps:
+        moved = _sunk(step, made) if step.operator in ELEMENTWISE else None
+        for each in moved or (step,):
+            steps.append(each)
+            made[each.output] = each
+    return without_dead(program.replaced(steps))
+
+
+def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
+    permutation = _permutation_of(step, made)
+    if permutation is None:
+        return None
+    region, shape = permutation
+    back = Region(region.size, region.destination, region.source)
+    steps: list[Step] = []
+    inputs = []
+    for tensor in step.inputs:
+        undone = _undone(tensor, made, back, shape, step)
+        if undone is None:
+            return None
+        inputs.append(undone[0])
+        steps += undone[1:]
+    inner = Tensor(shape, step.output.dtype)
+    parameters = dict(step.parameters)
+    steps.append(Step(step.operator, tuple(inputs), (inner,), parameters, step.origin))
+    steps.append(_raster(inner, step.output, region, step))
+    return steps
+
+
+def _permutation_of(
+    step: Step, made: Mapping[Tensor, Step]
+) -> tuple[Region, tuple[int, ...]] | None:
+    """Find the permutation that all inputs of full size come through."""
+    found = None
+    for tensor in step.inputs:
+        maker = made.get(tensor)
+        if tensor.data is not None or _is_spread(maker):
+            continue
+        if maker is None or not is_permutation(maker):
+            return None
+        (region,) = maker.regions
+        mine = (simplified(region), maker.inputs[0].shape)
+        if found is not None and (
+            found[0].source != mine[0].source
+            or found[0].size != mine[0].size
+            or found[1] != mine[1]
+        ):
+            return None
+        found = mine
+    if found is None or len(found[0].size) == 1:
+        return None  # one axis: nothing is permuted
+    return found
+
+
+def is_permutation(step: Step) -> bool:
+    """Whether a raster moves every element of its one input to a place of its own.
+
+    Args:
+        step: Any.
+
+    Returns:
+        True for a raster of one region that covers input and output.
+    """
+    if step.operator is not Operator.RASTER or len(step.regions) != 1 or len(step.inputs) != 1:
+        return False
+    (region,) = step.regions
+    count = prod(step.output.shape)
+    return (
+        step.parameters.get("fill") is None
+        and region.count == count == prod(step.inputs[0].shape)
+        and all(region.source.strides[axis] > 0 for axis in range(len(region.size)))
+        and region.source.offset == 0
+        and _covers(region, region.source)
+    )
+
+
+def _covers(region: Region, view: View) -> bool:
+    reach = 1
+    for stride, size in sorted(zip(view.strides, region.size, strict=True)):
+        if size == 1:
+            continue
+        if stride != reach:
+            return False
+        reach *= size
+    return True
+
+
+def _is_spread(maker: Step | None) -> bool:
+    if maker is None or maker.operator is not Operator.RASTER or len(maker.regions) != 1:
+        return False
+    return 0 in maker.regions[0].source.strides and maker.parameters.get("fill") is None
+
+
+def _undone(
+    tensor: Tensor, made: Mapping[Tensor, Step], back: Region, shape: tuple[int, ...], step: Step
+) -> tuple[Tensor, *tuple[Step, ...]] | None:
+    """Give an input in the order before the permutation."""
+    maker = made.get(tensor)
+    if tensor.data is None and maker is not None and is_permutation(maker):
+        source = maker.inputs[0]
+        return (source,) if source.shape == shape else None
+    output = Tensor(shape, tensor.dtype)
+    moved = _raster(tensor, output, back, step)
+    if maker is None or maker.operator is not Operator.RASTER:
+        return output, moved
+    regions = compose_all(back, maker.regions, is_covered=True)
+    if regions is None or len(regions) != 1:
+        return None
+    return output, rebuilt(moved, list(maker.inputs), regions, None)
+
+
+def _raster(source: Tensor, output: Tensor, region: Region, step: Step) -> Step:
+    parameters = {
+        "regions": (Region(region.size, region.source, region.destination, 0),),
+        "shape": output.shape, "dtype": output.dtype, "fill": None, "accumulate": False,
+    }  # fmt: skip
+    return Step(Operator.RASTER, (source,), (output,), parameters, step.origin)
+
+
+__all__ = ["is_permutation", "sink_permutations", "strides_of"]

@@ -1,0 +1,65 @@
+"""Rasters that need no copy: an output that is a view of what it reads."""
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Step
+from walle_stream.engine.region import Shape, View
+
+
+def view_of(step: Step) -> View | None:
+    """Say how a raster's output can be read in place.
+
+    Args:
+        step: Any.
+
+    Returns:
+        Strides by axis of the output in its one input, which lies row-major; None
+        where elements have to be moved.
+    """
+    if (
+        step.operator is not Operator.RASTER
+        or len(step.regions) != 1
+        or step.parameters.get("accumulate")
+        or len(step.inputs) != 1
+    ):
+        return None
+    (region,) = step.regions
+    shape = step.output.shape
+    if region.count != step.output.size or region.destination.offset:
+        return None
+    axes = sorted(
+        (write, size, read)
+        for size, read, write in zip(
+            region.size, region.source.strides, region.destination.strides, strict=True
+        )
+        if size > 1
+    )
+    reach = 1
+    for write, size, _ in axes:
+        if write != reach:
+            return None
+        reach *= size
+    strides = _by_axis(shape, [(size, read) for _, size, read in axes])
+    return None if strides is None else View(region.source.offset, strides)
+
+
+def _by_axis(shape: Shape, axes: list[tuple[int, int]]) -> Shape | None:
+    """Give read strides by axis of ``shape``; ``axes`` are written innermost first."""
+    found: list[int] = []
+    rest = iter(axes)
+    count, read = 1, 0
+    for size in reversed(shape):
+        if size == 1:
+            found.append(0)
+            continue
+        if count == 1:
+            count, read = next(rest)
+        while count < size:
+            more, outer = next(rest)
+            if outer != read * count:
+                return None  # the axis does not step evenly
+            count *= more
+        if count % size:
+            return None
+        found.append(read)
+        count, read = count // size, read * size
+    return tuple(reversed(found))

@@ -1,0 +1,1 @@
+"""Planning: where each tensor of a program lies, and what is run together."""

@@ -1,0 +1,163 @@
+"""Rasters that are read in place: their output is a view of what they read."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from walle_stream.engine.operators import ELEMENTWISE, REDUCTION, Operator
+from walle_stream.engine.passes.strided import view_of
+from walle_stream.engine.program import Program, Step, Tensor
+from walle_stream.engine.region import Shape, View, strides_of
+
+_VIEW_READERS: Final = ELEMENTWISE | REDUCTION
+_TEXT: Final = np.dtype(object)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a tensor is read: a view over its shape of a tensor that lies row-major."""
+
+    root: Tensor
+    view: View
+
+
+@dataclass(slots=True)
+class Elision:
+    """Which rasters of a program move nothing."""
+
+    seen: dict[Tensor, Seen]
+    """Of every tensor but the loose ones; of most it is the tensor itself."""
+    steps: list[Step]
+    """Those that are left, in order."""
+    users: dict[Tensor, list[int]]
+    """By root: numbers in ``steps`` of those who read it; their count stands for the caller."""
+
+
+def is_loose(tensor: Tensor) -> bool:
+    """Whether a tensor cannot lie in an arena.
+
+    Args:
+        tensor: Any.
+
+    Returns:
+        True for strings, and for shapes that depend on values.
+    """
+    return tensor.dtype == _TEXT or not tensor.has_shape
+
+
+def is_plain(view: View, shape: Shape) -> bool:
+    """Whether a view reads row-major, without gaps.
+
+    Args:
+        view: Over the shape.
+        shape: Of the tensor.
+
+    Returns:
+        True where it does.
+    """
+    own = strides_of(shape)
+    return all(
+        size == 1 or mine == plain
+        for size, mine, plain in zip(shape, view.strides, own, strict=True)
+    )
+
+
+def elide(program: Program) -> Elision:
+    """Find the rasters whose readers take a view.
+
+    Args:
+        program: After the passes.
+
+    Returns:
+        How each tensor is read, and the steps that remain.
+    """
+    readers = _readers(program)
+    seen: dict[Tensor, Seen] = {each: itself(each) for each in program.inputs if not is_loose(each)}
+    steps: list[Step] = []
+    for step in program.steps:
+        _see(step.inputs, seen)
+        found = _seen_through(step, seen, readers)
+        if found is None:
+            steps.append(step)
+            _see(step.outputs, seen)
+        else:
+            seen[step.output] = found
+    _see(program.outputs, seen)
+    users: dict[Tensor, list[int]] = defaultdict(list)
+    reads = [step.inputs for step in steps] + [tuple(program.outputs)]
+    for number, tensors in enumerate(reads):
+        for each in tensors:
+            if each in seen:
+                users[seen[each].root].append(number)
+    return Elision(seen, steps, users)
+
+
+def _readers(program: Program) -> dict[Tensor, list[Step | None]]:
+    readers: dict[Tensor, list[Step | None]] = defaultdict(list)
+    for step in program.steps:
+        for each in step.inputs:
+            readers[each].append(step)
+    for each in program.outputs:
+        readers[each].append(None)
+    return readers
+
+
+def _see(tensors: Iterable[Tensor], seen: dict[Tensor, Seen]) -> None:
+    for each in tensors:
+        if each not in seen and not is_loose(each):
+            seen[each] = itself(each)
+
+
+def itself(tensor: Tensor) -> Seen:
+    """Read a tensor as it lies.
+
+    Args:
+        tensor: Of a known shape.
+
+    Returns:
+        The whole of it.
+    """
+    return Seen(tensor, View(0, strides_of(tensor.shape)))
+
+
+def _seen_through(
+    step: Step, seen: dict[Tensor, Seen], readers: dict[Tensor, list[Step | None]]
+) -> Seen | None:
+    if step.operator is not Operator.RASTER or is_loose(step.output) or not step.output.size:
+        return None
+    view = view_of(step)
+    if view is None:
+        return None
+    source = seen[step.inputs[0]]
+    if not is_plain(source.view, step.inputs[0].shape):
+        return None
+    moved = View(view.offset + source.view.offset, view.strides)
+    shape = step.output.shape
+    if is_plain(moved, shape) or all(_takes(each, moved, shape) for each in readers[step.output]):
+        return Seen(source.root, moved)
+    return None
+
+
+def _takes(reader: Step | None, view: View, shape: Shape) -> bool:
+    if reader is None:
+        return False
+    if reader.operator is Operator.MATMUL:
+        return _is_matrix(view, shape)
+    return reader.operator in _VIEW_READERS and _is_smooth(view, shape)
+
+
+def _is_matrix(view: View, shape: Shape) -> bool:
+    """Whether BLAS reads the last two axes as they lie."""
+    (rows, columns), (high, low) = shape[-2:], view.strides[-2:]
+    if columns == 1 or rows == 1:
+        return rows * columns == 1 or 0 not in view.strides[-2:]
+    return (low == 1 and high >= columns) or (high == 1 and low >= rows)
+
+
+def _is_smooth(view: View, shape: Shape) -> bool:
+    """Whether the innermost axis that moves is read one behind the other, or not at all."""
+    inner = [stride for stride, size in zip(view.strides, shape, strict=True) if size > 1]
+    return not inner or inner[-1] in {0, 1}

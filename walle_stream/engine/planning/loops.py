@@ -1,0 +1,133 @@
+"""Steps that are run together, some rows at a time, so that what they pass on stays in cache.
+
+Elementwise steps and reductions of other axes do not mind whether they see all
+rows of a tensor or a few: a chain of them is one loop over tiles of rows. What
+only steps of the loop read never leaves its tile (vertical loop fusion without a
+compiler).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from walle_stream.engine.operators import ELEMENTWISE, REDUCTION
+from walle_stream.engine.planning.elision import Elision, is_loose
+from walle_stream.engine.program import Step, Tensor
+from walle_stream.engine.region import Shape, strides_of
+
+TILE_BYTES: Final = 1 << 16
+"""Of the largest tensor of a loop, in one tile: several fit into the second cache."""
+
+SIZE_MIN: Final = 1 << 13
+"""Elements below which steps are run whole."""
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """Steps over tiles of rows; one step alone has one tile."""
+
+    steps: list[Step]
+    axis: int = 0
+    """That is cut; all axes in front of it have size 1."""
+    rows: int = 0
+    """Size of it."""
+    rows_per_tile: int = 0
+    inner: list[Tensor] = field(default_factory=list)
+    """Made and read in the loop alone."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has more than one tile."""
+        return 0 < self.rows_per_tile < self.rows
+
+
+def loops_of(elision: Elision) -> list[Loop]:
+    """Put steps that may share tiles together.
+
+    Args:
+        elision: Of a program.
+
+    Returns:
+        All its steps, in order.
+    """
+    loops: list[Loop] = []
+    current: Loop | None = None
+    for step in elision.steps:
+        frame = _frame_of(step)
+        if frame is None:
+            loops.append(Loop([step]))
+            current = None
+            continue
+        if current is None or not _joins(current, step, frame, elision):
+            current = Loop([], *frame)
+            loops.append(current)
+        current.steps.append(step)
+    number = 0
+    for loop in loops:
+        first, number = number, number + len(loop.steps)
+        if loop.rows:
+            _cut(loop, first, elision)
+    return loops
+
+
+def _frame_of(step: Step) -> tuple[int, int] | None:
+    """Give the axis that a step may be cut along, and its size."""
+    if step.operator in ELEMENTWISE:
+        shape = step.output.shape
+    elif step.operator in REDUCTION:
+        shape = step.inputs[0].shape
+    else:
+        return None
+    if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
+        return None
+    axis = next((axis for axis, size in enumerate(shape) if size > 1), None)
+    if axis is None or (step.inputs[0].size < SIZE_MIN and step.operator in REDUCTION):
+        return None
+    if step.operator in REDUCTION and axis in step.parameters["axes"]:
+        return None
+    return axis, shape[axis]
+
+
+def _joins(loop: Loop, step: Step, frame: tuple[int, int], elision: Elision) -> bool:
+    if frame != (loop.axis, loop.rows):
+        return False
+    made = {output for each in loop.steps for output in each.outputs}
+    return all(
+        _is_aligned(each, elision, loop.axis, loop.rows)
+        for each in step.inputs
+        if elision.seen[each].root in made
+    )
+
+
+def _is_aligned(tensor: Tensor, elision: Elision, axis: int, rows: int) -> bool:
+    """Whether some rows of a tensor are views of as many rows of its root."""
+    seen = elision.seen[tensor]
+    root, shape = seen.root.shape, tensor.shape
+    if len(root) <= axis or len(shape) <= axis or root[axis] != rows or shape[axis] != rows:
+        return False
+    step = strides_of(root)[axis]
+    reach = seen.view.offset + sum(
+        stride * (size - 1)
+        for stride, size in zip(seen.view.strides[axis + 1 :], shape[axis + 1 :], strict=True)
+    )
+    lead = _is_lead(root, axis) and _is_lead(shape, axis)
+    return lead and seen.view.strides[axis] == step and 0 <= seen.view.offset <= reach < step
+
+
+def _is_lead(shape: Shape, axis: int) -> bool:
+    return all(size == 1 for size in shape[:axis])
+
+
+def _cut(loop: Loop, first: int, elision: Elision) -> None:
+    largest = max(each.nbytes for step in loop.steps for each in (*step.inputs, *step.outputs))
+    row_bytes = max(1, largest // loop.rows)
+    loop.rows_per_tile = min(loop.rows, max(1, TILE_BYTES // row_bytes))
+    last = first + len(loop.steps) - 1
+    if not loop.is_cut:
+        return
+    # equal tiles: the last one is not a sliver
+    tiles = -(-loop.rows // loop.rows_per_tile)
+    loop.rows_per_tile = -(-loop.rows // tiles)
+    loop.inner = [
+        output for step in loop.steps for output in step.outputs
+        if all(first <= number <= last for number in elision.users[output])
+    ]  # fmt: skip

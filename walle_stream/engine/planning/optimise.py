@@ -1,0 +1,98 @@
+"""The passes in their order: what every backend runs is what comes out here."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from walle_stream.engine.passes.merging import merge_horizontally, merge_vertically
+from walle_stream.engine.passes.scaling import fold_scales
+from walle_stream.engine.passes.sinking import sink_permutations
+from walle_stream.engine.passes.users import without_dead
+from walle_stream.engine.program import Array, Program, Step, Tensor
+
+ROUNDS_MAX: Final = 8
+"""Rounds of merging and sinking; programs are done after two or three."""
+
+type Pass = Callable[[Program], Program]
+
+
+def optimised(
+    program: Program,
+    compute: Callable[[Step, Sequence[Array]], Array],
+    check: Callable[[Program], None] | None = None,
+) -> Program:
+    """Make a program do less.
+
+    Args:
+        program: Lowered.
+        compute: Runs a step whose inputs are known.
+        check: Called after each pass, with what it made.
+
+    Returns:
+        A program that gives the same.
+    """
+
+    def fold(given: Program) -> Program:
+        return fold_constants(given, compute)
+
+    rounds: list[Pass] = [
+        merge_horizontally,
+        merge_vertically,
+        sink_permutations,
+        fold_scales,
+        fold,
+    ]
+    current = without_dead(program)
+    for _ in range(ROUNDS_MAX):
+        before = len(current.steps), _moved(current)
+        for each in rounds:
+            current = each(current)
+            if check is not None:
+                check(current)
+        if (len(current.steps), _moved(current)) == before:
+            break
+    return current
+
+
+def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], Array]) -> Program:
+    """Compute at once what depends on nothing; constants that are spread stay as they are.
+
+    Args:
+        program: Any.
+        compute: Runs a step.
+
+    Returns:
+        A program without such steps.
+    """
+    folded: dict[Tensor, Tensor] = {}
+    steps: list[Step] = []
+    for step in program.steps:
+        inputs = tuple(folded.get(each, each) for each in step.inputs)
+        changed = step if inputs == step.inputs else _with_inputs(step, inputs)
+        is_known = bool(inputs) and all(each.data is not None for each in inputs)
+        grows = step.output.has_shape and step.output.size > sum(each.size for each in inputs)
+        if not is_known or grows or len(step.outputs) > 1 or not step.output.has_shape:
+            steps.append(changed)
+            continue
+        made = compute(changed, [_data(each) for each in inputs])
+        made.flags.writeable = False
+        folded[step.output] = Tensor(made.shape, made.dtype, made, step.output.name)
+    outputs = [folded.get(each, each) for each in program.outputs]
+    return Program(program.inputs, outputs, steps)
+
+
+def _data(tensor: Tensor) -> Array:
+    assert tensor.data is not None  # noqa: S101
+    return tensor.data
+
+
+def _with_inputs(step: Step, inputs: tuple[Tensor, ...]) -> Step:
+    return Step(step.operator, inputs, step.outputs, step.parameters, step.origin)
+
+
+def _moved(program: Program) -> int:
+    return sum(
+        region.count
+        for step in program.steps
+        if "regions" in step.parameters
+        for region in step.regions
+    )

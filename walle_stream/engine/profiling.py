@@ -1,0 +1,261 @@
+"""Where the time of a model goes: by node, by operator, by step.
+
+A profile runs the model with a backend that tells of each step that it has run.
+Asking for the time costs about a tenth of a microsecond a step, so models of very
+many tiny steps seem slower than they are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Final, Protocol
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.engine.graph import Model
+from walle_stream.engine.module import Backend, GraphRunner
+from walle_stream.engine.planning.elision import Elision
+from walle_stream.engine.planning.placement import Placement
+from walle_stream.engine.planning.statistics import (
+    Statistics,
+    plan_statistics,
+    program_statistics,
+    traffic_bytes,
+)
+from walle_stream.engine.program import Array, Data, Program, Step
+from walle_stream.errors import EngineError
+
+STAGES: Final = ("lowered", "merged", "planned")
+"""Programs as rules make them, after the passes, and as the backend runs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What some steps took, on average of the runs."""
+
+    name: str
+    """Of a step: its atomic operator, or raster. Of a group: its ONNX operator."""
+    calls: float
+    """Of kernels in a run; a step that is cut into tiles is as many."""
+    bytes: float
+    """Read and written in a run."""
+    ms: float
+    share: float
+    """Of the time of a run, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTiming:
+    """Of one node of the model."""
+
+    name: str
+    """Its own, or that of its first output."""
+    operator: str
+    """ONNX's, with its domain where it is another."""
+    total: Timing
+    steps: tuple[Timing, ...]
+    """By operator of the steps, the longest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Of runs of one model with one set of inputs."""
+
+    model: str
+    backend: str
+    repeats: int
+    planning_ms: float
+    """The first run, which lowers and plans."""
+    mean_ms: float
+    """Of the others; shares are of this."""
+    median_ms: float
+    nodes: tuple[NodeTiming, ...]
+    """The longest first."""
+    other: Timing
+    """Inputs and outputs copied, plans looked up, control flow."""
+    stages: Mapping[str, Statistics]
+    """By ``STAGES``; the reference backend has the first alone."""
+
+    def operators(self) -> list[Timing]:
+        """Add the nodes up by ONNX operator.
+
+        Returns:
+            The longest first; ``calls`` are those of kernels.
+        """
+        by_name: dict[str, list[Timing]] = {}
+        for node in self.nodes:
+            by_name.setdefault(node.operator, []).append(node.total)
+        return _sorted([_sum(name, each) for name, each in by_name.items()])
+
+    def kernels(self) -> list[Timing]:
+        """Add the steps up by atomic operator and raster.
+
+        Returns:
+            The longest first.
+        """
+        by_name: dict[str, list[Timing]] = {}
+        for node in self.nodes:
+            for step in node.steps:
+                by_name.setdefault(step.name, []).append(step)
+        return _sorted([_sum(name, each) for name, each in by_name.items()])
+
+    def to_builtins(self) -> dict[str, Any]:
+        """Give it as JSON has it."""
+        return {
+            "format": 1,
+            **asdict(self),
+            "operators": [asdict(each) for each in self.operators()],
+            "kernels": [asdict(each) for each in self.kernels()],
+        }
+
+
+class _Watchable(Protocol):
+    """A plan that tells of its steps."""
+
+    program: Program
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def run(
+        self, inputs: Sequence[Array], watch: Callable[[Step, float], None] | None = None
+    ) -> list[Array]: ...
+
+
+class _Watching:
+    """A backend that counts what its plans do."""
+
+    def __init__(self, inner: Backend) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self.operators: dict[str, str] = {}
+        self.stages: dict[str, Statistics] = {}
+        self.ms: dict[Step, float] = {}
+        self.calls: dict[Step, int] = {}
+        self.runs: dict[Step, int] = {}
+
+    def plan(self, program: Program) -> "_WatchedPlan":
+        self.operators.update(program.operators)
+        plan: Any = self._inner.plan(program)
+        if not hasattr(plan, "program"):
+            raise EngineError(f"backend {self.name!r} does not tell of its steps: no profile")
+        self._count("lowered", program_statistics(program))
+        elision, placement = getattr(plan, "elision", None), getattr(plan, "placement", None)
+        if isinstance(elision, Elision) and isinstance(placement, Placement):
+            self._count("merged", program_statistics(plan.program))
+            self._count("planned", plan_statistics(elision, placement))
+        return _WatchedPlan(plan, self)
+
+    def _count(self, stage: str, found: Statistics) -> None:
+        self.stages[stage] = self.stages.get(stage, Statistics()) + found
+
+    def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
+        return self._inner.compute(step, inputs)
+
+    def forget_times(self) -> None:
+        self.ms.clear()
+        self.calls.clear()
+        self.runs.clear()
+
+
+class _WatchedPlan:
+    def __init__(self, plan: _Watchable, watching: _Watching) -> None:
+        self._plan = plan
+        self._watching = watching
+
+    @property
+    def nbytes(self) -> int:
+        return self._plan.nbytes
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        watching = self._watching
+        met: dict[Step, float] = {}
+
+        def watch(step: Step, ms: float) -> None:
+            met[step] = met.get(step, 0.0) + ms
+            watching.calls[step] = watching.calls.get(step, 0) + 1
+
+        made = self._plan.run(inputs, watch)
+        for step, ms in met.items():
+            watching.ms[step] = watching.ms.get(step, 0.0) + ms
+            watching.runs[step] = watching.runs.get(step, 0) + 1
+        return made
+
+
+def profile_model(
+    model: Model, inputs: Mapping[str, Data], backend: Backend, repeats: int
+) -> Profile:
+    """Time the steps of a model. Blocks; everything that it keeps is its own.
+
+    Args:
+        model: As imported.
+        inputs: Checked.
+        backend: That runs it.
+        repeats: Runs that are timed, after one that plans.
+
+    Returns:
+        The profile.
+
+    Raises:
+        EngineError: The model cannot be run, or there is nothing to repeat.
+    """
+    if type(repeats) is not int or repeats < 1:
+        raise EngineError(f"repeats={repeats!r} is no whole number from 1")
+    watching = _Watching(backend)
+    runner = GraphRunner(model.graph, model.functions, watching)
+    times_ms = [_timed(runner, inputs)]
+    watching.forget_times()
+    # plans that a later run makes anew, for what values decide, are of that run
+    times_ms += [_timed(runner, inputs) for _ in range(repeats)]
+    mean_ms = sum(times_ms[1:]) / repeats
+    nodes = _nodes(watching, repeats, mean_ms)
+    rest_ms = max(0.0, mean_ms - sum(each.total.ms for each in nodes))
+    return Profile(
+        model.graph.name,
+        backend.name,
+        repeats,
+        times_ms[0],
+        mean_ms,
+        median(times_ms[1:]),
+        nodes,
+        Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms)),
+        {name: watching.stages[name] for name in STAGES if name in watching.stages},
+    )
+
+
+def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
+    start_ms = monotonic_ms()
+    runner.run(inputs)
+    return monotonic_ms() - start_ms
+
+
+def _nodes(watching: _Watching, repeats: int, mean_ms: float) -> tuple[NodeTiming, ...]:
+    found: dict[str, dict[str, list[Timing]]] = {}
+    for step, ms in watching.ms.items():
+        moved = traffic_bytes(step) * watching.runs[step] / repeats
+        calls, ms_a_run = watching.calls[step] / repeats, ms / repeats
+        timing = Timing(str(step.operator), calls, moved, ms_a_run, _share(ms_a_run, mean_ms))
+        found.setdefault(step.origin, {}).setdefault(timing.name, []).append(timing)
+    nodes = []
+    for origin, steps in found.items():
+        operator = watching.operators.get(origin, "unknown")
+        kinds = _sorted([_sum(name, each) for name, each in steps.items()])
+        nodes.append(NodeTiming(origin, operator, _sum(operator, kinds), tuple(kinds)))
+    return tuple(sorted(nodes, key=lambda each: -each.total.ms))
+
+
+def _sum(name: str, timings: Sequence[Timing]) -> Timing:
+    return Timing(
+        name,
+        sum(each.calls for each in timings),
+        sum(each.bytes for each in timings),
+        sum(each.ms for each in timings),
+        sum(each.share for each in timings),
+    )
+
+
+def _sorted(timings: Sequence[Timing]) -> list[Timing]:
+    return sorted(timings, key=lambda each: -each.ms)
+
+
+def _share(ms: float, whole_ms: float) -> float:
+    return ms / whole_ms if whole_ms > 0 else 0.0

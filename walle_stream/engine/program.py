@@ -1,0 +1,131 @@
+"""Programs: steps of atomic operators and rasters over tensors of known shapes.
+
+What lowering makes, passes rewrite and backends run. A tensor is made once;
+steps stand in an order in which each finds its inputs made.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.region import Region, Shape
+
+type Array = np.ndarray[Any, Any]
+type DType = np.dtype[Any]
+
+type Data = Array | list["Data"] | None
+"""A value at run time: a tensor's elements, a sequence, or an empty optional."""
+
+
+class ShapeUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
+    """A rule asked for the shape of a tensor that is known only when it has run."""
+
+    def __init__(self, tensor: "Tensor") -> None:
+        """Keep the tensor."""
+        super().__init__(tensor)
+        self.tensor = tensor
+
+
+class Tensor:
+    """One value of a program, compared by identity."""
+
+    __slots__ = ("_shape", "data", "dtype", "name")
+
+    def __init__(
+        self, shape: Shape | None, dtype: DType, data: Array | None = None, name: str = ""
+    ) -> None:
+        """Describe a value.
+
+        Args:
+            shape: None where it depends on values, see ``NONZERO``.
+            dtype: One of numpy's or ``ml_dtypes``'; ``object`` is of strings.
+            data: Its elements, row-major, where known; never written to.
+            name: For messages.
+        """
+        self._shape = shape
+        self.dtype = dtype
+        self.data = data
+        self.name = name
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of its axes.
+
+        Raises:
+            ShapeUnknown: It depends on values.
+        """
+        if self._shape is None:
+            raise ShapeUnknown(self)
+        return self._shape
+
+    @property
+    def has_shape(self) -> bool:
+        """Whether it is known before it is run."""
+        return self._shape is not None
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        """Name, dtype and shape."""
+        known = " const" if self.data is not None else ""
+        return f"<{self.name or 'tensor'} {self.dtype.name}{list(self._shape or ())}{known}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One operation."""
+
+    operator: Operator
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """As the operator's docstring says; a raster has ``regions``, ``fill`` and ``accumulate``."""
+    origin: str = ""
+    """Name of the node that it was lowered from."""
+
+    @property
+    def output(self) -> Tensor:
+        """The first output."""
+        return self.outputs[0]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Of a raster."""
+        found: tuple[Region, ...] = self.parameters["regions"]
+        return found
+
+
+@dataclass(slots=True)
+class Program:
+    """Steps from inputs to outputs."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    steps: list[Step]
+    operators: Mapping[str, str] = field(default_factory=dict)
+    """What the nodes of the model are, by the ``origin`` of their steps; for people alone."""
+
+    def replaced(self, steps: Iterable[Step]) -> "Program":
+        """Give the same with other steps.
+
+        Args:
+            steps: That make every output.
+        """
+        return Program(self.inputs, self.outputs, list(steps), self.operators)

@@ -1,0 +1,167 @@
+"""Where elements move: the data of the one raster operator.
+
+A raster fills an output from its inputs, region by region. A region is a box of
+coordinates; a view gives each coordinate an address, ``offset + sum(stride[i] *
+x[i])``, in elements of a row-major tensor. Strides may be 0 (read one element
+many times) or negative (read backwards). Walle 2022, geometric computing; MNN
+core/TensorUtils.hpp, without its limit of three axes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from walle_stream.errors import ShapeError
+
+type Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Addresses of a box of coordinates."""
+
+    offset: int
+    """Of coordinate 0, in elements."""
+    strides: Shape
+    """In elements, one an axis of the region."""
+
+    def bounds(self, size: Shape) -> tuple[int, int]:
+        """Give the lowest and the highest address.
+
+        Args:
+            size: Of the region; no axis of it is 0.
+
+        Returns:
+            Both inclusive.
+        """
+        low = high = self.offset
+        for count, stride in zip(size, self.strides, strict=True):
+            if stride < 0:
+                low += stride * (count - 1)
+            else:
+                high += stride * (count - 1)
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """``output[destination(x)] = inputs[source_index][source(x)]`` for each x below ``size``."""
+
+    size: Shape
+    source: View
+    destination: View
+    input: int = 0
+    """Which input of the raster is read."""
+
+    @property
+    def count(self) -> int:
+        """Elements that are moved."""
+        return prod(self.size)
+
+
+def strides_of(shape: Sequence[int]) -> Shape:
+    """Give the strides of a row-major tensor.
+
+    Args:
+        shape: Of the tensor.
+
+    Returns:
+        In elements, one an axis.
+    """
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def whole(shape: Sequence[int], source: View, number: int = 0) -> Region:
+    """Make a region that fills an output of a shape in its order.
+
+    Args:
+        shape: Of the output.
+        source: One stride an axis of it.
+        number: Of the input.
+
+    Returns:
+        The region.
+    """
+    return Region(tuple(shape), source, View(0, strides_of(shape)), number)
+
+
+def simplified(region: Region) -> Region:
+    """Drop axes of size 1 and join axes that step as one in both views.
+
+    Args:
+        region: Any.
+
+    Returns:
+        The same moves in the same order with as few axes as possible.
+    """
+    axes: list[tuple[int, int, int]] = []
+    for count, source, target in zip(
+        region.size, region.source.strides, region.destination.strides, strict=True
+    ):
+        if count == 1:
+            continue
+        if axes and axes[-1][1] == source * count and axes[-1][2] == target * count:
+            axes[-1] = (axes[-1][0] * count, source, target)
+        else:
+            axes.append((count, source, target))
+    return Region(
+        tuple(axis[0] for axis in axes),
+        View(region.source.offset, tuple(axis[1] for axis in axes)),
+        View(region.destination.offset, tuple(axis[2] for axis in axes)),
+        region.input,
+    )
+
+
+def is_injective(size: Shape, view: View) -> bool:
+    """Whether no two coordinates have one address; sufficient, not necessary.
+
+    Args:
+        size: Of the region.
+        view: Of its output.
+
+    Returns:
+        True where the axes nest; a view whose axes interleave is refused though
+        its addresses might differ.
+    """
+    reach = 0
+    axes = sorted(
+        (abs(stride), count) for count, stride in zip(size, view.strides, strict=True) if count > 1
+    )
+    for stride, count in axes:
+        if stride <= reach:
+            return False
+        reach += stride * (count - 1)
+    return True
+
+
+def validate_regions(regions: Iterable[Region], inputs: Sequence[Shape], output: Shape) -> None:
+    """Refuse regions that reach beyond a tensor or write an element twice.
+
+    Args:
+        regions: Of one raster.
+        inputs: Shapes of what it reads.
+        output: Shape of what it fills.
+
+    Raises:
+        ShapeError: The first fault that is found.
+    """
+    for region in regions:
+        if not 0 <= region.input < len(inputs):
+            raise ShapeError(f"{region} reads input {region.input} of {len(inputs)}")
+        if not len(region.size) == len(region.source.strides) == len(region.destination.strides):
+            raise ShapeError(f"{region}: size and strides differ in their number of axes")
+        if min(region.size, default=1) < 0:
+            raise ShapeError(f"{region} has a negative size")
+        if not region.count:
+            continue
+        for view, shape in ((region.source, inputs[region.input]), (region.destination, output)):
+            low, high = view.bounds(region.size)
+            if low < 0 or high >= prod(shape):
+                raise ShapeError(f"{region} reaches [{low}, {high}] of a tensor of shape {shape}")
+        if not is_injective(region.size, region.destination):
+            raise ShapeError(f"{region} writes an element twice")

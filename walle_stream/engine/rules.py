@@ -1,0 +1,344 @@
+"""Shape and dtype rules of the atomic operators: the specification, executable.
+
+``infer`` says what a step makes; ``verify_program`` holds a program against it.
+Stages: a *lowered* program has any order of memory, a *planned* one is verified
+by ``engine.plan``. Passes are checked with it after each of them in tests.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.operators import (
+    ARG_REDUCTION,
+    ARITHMETIC,
+    COMPARISON,
+    REDUCTION,
+    UNARY,
+    Operator,
+)
+from walle_stream.engine.program import DType, Program, Step, Tensor
+from walle_stream.engine.region import Shape, validate_regions
+from walle_stream.errors import DTypeError, ShapeError, SpecError
+
+type Made = tuple[Shape | None, DType]
+
+MAX_ELEMENTS: Final = 1 << 31
+"""Most elements of a tensor: beyond it a size is taken for a mistake."""
+
+BOOL: Final = np.dtype(np.bool_)
+INT64: Final = np.dtype(np.int64)
+_BOOL_OR_INT: Final = frozenset({Operator.NOT, Operator.AND, Operator.OR, Operator.XOR})
+_NO_BOOL: Final = frozenset({Operator.NEG, Operator.SIGN, Operator.SUB})
+_FLOATING: Final = frozenset(
+    {
+        Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
+        Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH, Operator.TANH,
+        Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF, Operator.IS_NAN,
+    }
+)  # fmt: skip
+
+
+def is_integer(dtype: DType) -> bool:
+    """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included.
+
+    Args:
+        dtype: Any.
+
+    Returns:
+        True for signed and unsigned integers.
+    """
+    return dtype.kind in "iu" or dtype.name.startswith(("int", "uint"))
+
+
+def is_floating(dtype: DType) -> bool:
+    """Whether a dtype is of floating numbers, of whatever width.
+
+    Args:
+        dtype: Any.
+
+    Returns:
+        True for numpy's and ``ml_dtypes``' floats.
+    """
+    return dtype.kind == "f" or dtype.name.startswith(("float", "bfloat"))
+
+
+def check_size(shape: Shape, what: str = "a tensor") -> Shape:
+    """Refuse a shape that nobody can allocate, before anybody tries.
+
+    Args:
+        shape: Sizes; a negative one is refused, too.
+        what: For the message.
+
+    Returns:
+        The shape.
+
+    Raises:
+        ShapeError: It is negative, or beyond ``MAX_ELEMENTS``.
+    """
+    if min(shape, default=0) < 0:
+        raise ShapeError(f"{what} of shape {list(shape)} has a negative size")
+    if prod(each for each in shape if each) > MAX_ELEMENTS:
+        raise ShapeError(f"{what} of shape {list(shape)} has more than {MAX_ELEMENTS} elements")
+    return shape
+
+
+def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Made:
+    """Say what a step makes.
+
+    Args:
+        operator: Any.
+        inputs: Of the step.
+        parameters: Of the step.
+
+    Returns:
+        Shape (None where it depends on values) and dtype of the output.
+
+    Raises:
+        ShapeError: The shapes do not fit the operator.
+        DTypeError: The dtypes do not.
+        SpecError: A wrong number of inputs, or unknown parameters.
+    """
+    rule = _RULES[operator]
+    try:
+        shape, dtype = rule(operator, inputs, **parameters)
+    except DTypeError:
+        raise
+    except TypeError as error:
+        raise SpecError(f"{operator} with {dict(parameters)}: {error}") from error
+    return (None if shape is None else check_size(shape, str(operator))), dtype
+
+
+def verify_step(step: Step) -> None:
+    """Hold one step against the rules.
+
+    Args:
+        step: Of a lowered program.
+
+    Raises:
+        SpecError: Its outputs are not what the rules say.
+    """
+    shape, dtype = infer(step.operator, step.inputs, step.parameters)
+    (output,) = step.outputs
+    if (output.shape if output.has_shape else None) != shape or output.dtype != dtype:
+        raise SpecError(f"{step.operator} of {step.inputs} makes {dtype}{shape}, not {output}")
+
+
+def verify_program(program: Program) -> None:
+    """Hold a lowered program against the rules.
+
+    Args:
+        program: After lowering, or after any pass.
+
+    Raises:
+        SpecError: A step is wrong, made twice, or reads what is not made yet.
+    """
+    made = set(program.inputs)
+    for step in program.steps:
+        for each in step.inputs:
+            if each not in made and each.data is None:
+                raise SpecError(f"{step.operator} ({step.origin}) reads {each} before it is made")
+        verify_step(step)
+        for each in step.outputs:
+            if each in made:
+                raise SpecError(f"{step.operator} ({step.origin}) makes {each} again")
+            made.add(each)
+    for each in program.outputs:
+        if each not in made and each.data is None:
+            raise SpecError(f"nothing makes the output {each}")
+
+
+def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:
+    if len(inputs) != count:
+        raise SpecError(f"{operator} takes {count} inputs, not {len(inputs)}")
+
+
+_COMPLEX: Final = frozenset(
+    {
+        Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.NEG, Operator.SUM,
+        Operator.PROD, Operator.MATMUL, Operator.EQUAL, Operator.SELECT,
+    }
+)  # fmt: skip
+
+
+def _check_numbers(operator: Operator, dtype: DType) -> None:
+    # text is compared and chosen, and otherwise left to TEXT; complex numbers have no order
+    if dtype.kind == "O" or (dtype.kind == "c" and operator not in _COMPLEX):
+        kind = "text" if dtype.kind == "O" else dtype.name
+        raise DTypeError(f"{operator} takes numbers, not {kind}")
+    if dtype == BOOL and operator in _NO_BOOL:
+        raise DTypeError(f"{operator} takes numbers, not bool")
+
+
+def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+    _count(operator, inputs, 1)
+    dtype = inputs[0].dtype
+    _check_numbers(operator, dtype)
+    if operator in _FLOATING and not is_floating(dtype):
+        raise DTypeError(f"{operator} takes floating numbers, not {dtype.name}")
+    if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
+        raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
+    return inputs[0].shape, BOOL if operator is Operator.IS_NAN else dtype
+
+
+def _cast(
+    operator: Operator, inputs: Sequence[Tensor], dtype: DType, saturate: bool = True,
+    mode: str = "up",
+) -> Made:  # fmt: skip
+    _count(operator, inputs, 1)
+    del saturate, mode
+    if inputs[0].dtype != dtype and "c" in {inputs[0].dtype.kind, dtype.kind}:
+        raise DTypeError(f"{inputs[0].dtype.name} cannot become {dtype.name}")
+    return inputs[0].shape, dtype
+
+
+def _bitcast(operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Made:
+    _count(operator, inputs, 1)
+    if inputs[0].dtype.itemsize != dtype.itemsize:
+        raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: of another width")
+    return inputs[0].shape, dtype
+
+
+def _same(operator: Operator, inputs: Sequence[Tensor]) -> tuple[Shape, DType]:
+    first, second = inputs[0], inputs[1]
+    if first.shape != second.shape:
+        raise ShapeError(f"{operator} of shapes {list(first.shape)} and {list(second.shape)}")
+    if first.dtype != second.dtype:
+        raise DTypeError(f"{operator} of {first.dtype.name} and {second.dtype.name}")
+    return first.shape, first.dtype
+
+
+def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+    _count(operator, inputs, 2)
+    shape, dtype = _same(operator, inputs)
+    if operator is not Operator.EQUAL:
+        _check_numbers(operator, dtype)
+    if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
+        raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
+    return shape, BOOL if operator in COMPARISON else dtype
+
+
+def _select(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+    _count(operator, inputs, 3)
+    shape, dtype = _same(operator, inputs[1:])
+    if inputs[0].shape != shape or inputs[0].dtype != BOOL:
+        raise ShapeError(f"select by {inputs[0]} of shape {list(shape)}")
+    return shape, dtype
+
+
+def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Made:
+    _count(operator, inputs, 1)
+    _check_numbers(operator, inputs[0].dtype)
+    shape = [*inputs[0].shape]
+    for axis in axes:
+        if not 0 <= axis < len(shape):
+            raise ShapeError(f"{operator} over axis {axis} of shape {shape}")
+        shape[axis] = 1
+    return tuple(shape), inputs[0].dtype
+
+
+def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False) -> Made:
+    del last
+    shape, _ = _reduction(operator, inputs, (axis,))
+    if not inputs[0].shape[axis]:
+        raise ShapeError(f"{operator} along an axis of size 0")
+    return shape, INT64
+
+
+def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+    _count(operator, inputs, 2)
+    left, right = inputs
+    _check_numbers(operator, left.dtype)
+    if left.dtype != right.dtype:
+        raise DTypeError(f"matmul of {left.dtype.name} and {right.dtype.name}")
+    a, b = left.shape, right.shape
+    if len(a) < 2 or len(a) != len(b) or a[:-2] != b[:-2] or a[-1] != b[-2]:  # noqa: PLR2004
+        raise ShapeError(f"matmul of shapes {list(a)} and {list(b)}")
+    return (*a[:-1], b[-1]), left.dtype
+
+
+def _argsort(operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> Made:
+    _count(operator, inputs, 1)
+    del descending
+    if not inputs[0].rank:
+        raise ShapeError("argsort of a scalar")
+    return inputs[0].shape, INT64
+
+
+def _take(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+    _count(operator, inputs, 2)
+    data, indices = inputs
+    if data.rank != 3 or indices.rank != 1:  # noqa: PLR2004  # see Operator.TAKE
+        raise ShapeError(f"take of shapes {list(data.shape)} and {list(indices.shape)}")
+    if indices.dtype != INT64:
+        raise DTypeError(f"take by {indices.dtype.name}")
+    return (data.shape[0], indices.shape[0], data.shape[2]), data.dtype
+
+
+def _put(operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Made:
+    _count(operator, inputs, 3)
+    data, indices, updates = inputs
+    if (indices.shape[0], data.shape[1]) != updates.shape or indices.dtype != INT64:
+        raise ShapeError(f"put into {data} by {indices} of {updates}")
+    if reduction not in {"none", "add", "mul", "minimum", "maximum"}:
+        raise SpecError(f"put does not combine by {reduction!r}")
+    return data.shape, data.dtype
+
+
+def _nonzero(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+    _count(operator, inputs, 1)
+    return None, INT64
+
+
+def _random(
+    operator: Operator, inputs: Sequence[Tensor], shape: Shape, dtype: DType,
+    seed: int | None = None,
+) -> Made:  # fmt: skip
+    _count(operator, inputs, 0)
+    del seed
+    return shape, dtype
+
+
+def _text(
+    operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
+    **parameters: Any,
+) -> Made:  # fmt: skip
+    del operator, inputs, name, parameters
+    return shape, dtype
+
+
+def _raster(
+    operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
+    fill: Any = None, accumulate: bool = False,
+) -> Made:  # fmt: skip
+    del operator
+    validate_regions(regions, [each.shape for each in inputs], shape)
+    for each in inputs:
+        if each.dtype != dtype:
+            raise DTypeError(f"a raster of {dtype.name} reads {each}")
+    if fill is None and sum(each.count for each in regions) < prod(shape):
+        raise SpecError(f"a raster of shape {list(shape)} leaves elements that nobody writes")
+    if accumulate and dtype == np.dtype(object):
+        raise DTypeError("strings cannot be accumulated")
+    return shape, dtype
+
+
+_RULES: Final[Mapping[Operator, Callable[..., Made]]] = {
+    **dict.fromkeys(UNARY, _unary),
+    Operator.CAST: _cast,
+    Operator.BITCAST: _bitcast,
+    **dict.fromkeys(ARITHMETIC | COMPARISON, _binary),
+    Operator.SELECT: _select,
+    **dict.fromkeys(REDUCTION, _reduction),
+    **dict.fromkeys(ARG_REDUCTION, _arg),
+    Operator.MATMUL: _matmul,
+    Operator.ARGSORT: _argsort,
+    Operator.TAKE: _take,
+    Operator.PUT: _put,
+    Operator.NONZERO: _nonzero,
+    Operator.RANDOM: _random,
+    Operator.TEXT: _text,
+    Operator.RASTER: _raster,
+}

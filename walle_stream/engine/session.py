@@ -1,0 +1,236 @@
+"""Sessions: a model lowered and planned once, for one set of shapes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.backends import backend_named
+from walle_stream.engine.graph import Graph, Model, TensorType
+from walle_stream.engine.inputs import checked_inputs
+from walle_stream.engine.limits import Budget, Limits
+from walle_stream.engine.loading import read_model
+from walle_stream.engine.lowering.registry import Value
+from walle_stream.engine.lowering.trace import trace
+from walle_stream.engine.module import Piece
+from walle_stream.engine.program import Data, Tensor
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import check_size
+from walle_stream.engine.threads import checked_threads, run_with
+from walle_stream.errors import EngineError, LoweringError, ShapeError
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """Made for one set of shapes, and not changed."""
+
+    piece: Piece
+    inputs: dict[str, TensorType]
+    outputs: dict[str, TensorType | None]
+
+
+class Session:
+    """A model for one set of shapes. Thread-safe; all of it blocks.
+
+    Everything that can be refused of the model is refused when the session is made:
+    a run checks its inputs and runs the plan. Any thread may call ``run``, several
+    at a time; runs that go on while another thread calls ``resize`` end with the
+    shapes that they began with.
+    """
+
+    def __init__(
+        self,
+        model: Model | str | Path,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        *,
+        backend: str = "numpy",
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Lower and plan.
+
+        Args:
+            model: The path of an ONNX file, or what an importer made.
+            shapes: Of the inputs, by name; those may be left out whose shape the model
+                says in numbers.
+            backend: See ``Module``.
+            threads: See ``Module``.
+            limits: See ``Module``.
+        """
+        self._limits = limits or Limits()
+        self.model = model if isinstance(model, Model) else read_model(model)
+        self.backend = backend
+        self.threads = checked_threads(threads)
+        self._backend = backend_named(backend)
+        with _guarded(self.model.graph):
+            self._ready = self._planned(shapes or {})
+
+    @property
+    def inputs(self) -> Mapping[str, TensorType]:
+        """Dtype and shape of each input, in order."""
+        return self._ready.inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorType | None]:
+        """Dtype and shape of each output, in order.
+
+        A shape is None that depends on values, a type is None of a sequence.
+        """
+        return self._ready.outputs
+
+    def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Lower and plan for other shapes; where that is refused, the old ones stay.
+
+        Args:
+            shapes: As for the constructor.
+        """
+        with _guarded(self.model.graph):
+            self._ready = self._planned(shapes)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run it.
+
+        Args:
+            inputs: Arrays by name, of the session's shapes. They are not changed.
+
+        Returns:
+            Arrays by name, the caller's own.
+
+        Raises:
+            ShapeError: An input has another shape.
+            EngineError: Another fault of an input, or of the run.
+        """
+        ready = self._ready
+        graph = self.model.graph
+        given = checked_inputs(graph, inputs)
+        for name, kind in ready.inputs.items():
+            found = given[name]
+            if np.shape(found) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
+                raise ShapeError(
+                    f"input {name!r} has shape {list(np.shape(found))}, the session is for"  # type: ignore[arg-type]
+                    f" {list(kind.shape or ())}: resize it, or use a Module"
+                )
+        extra = next((name for name in given if name not in ready.inputs), None)
+        if extra is not None:
+            raise EngineError(f"input {extra!r} is constant in a session: use a Module")
+        env: dict[str, Data] = {**graph.constants, **given}
+        with run_with(self.threads), _guarded(graph):
+            ready.piece.run(env, Budget(self._limits))
+        return owned({name: env[name] for name in graph.outputs}, given)
+
+    def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
+        graph = self.model.graph
+        inputs = {
+            name: TensorType(*_type_of(name, graph, shapes))
+            for name in graph.inputs if name not in graph.constants
+        }  # fmt: skip
+        unknown = next((name for name in shapes if name not in inputs), None)
+        if unknown is not None:
+            listed = ", ".join(map(repr, inputs)) or "none"
+            raise EngineError(f"the model has no input {unknown!r}: it has {listed}")
+        known: dict[str, Value] = {
+            name: Tensor(kind.shape, kind.dtype, None, name)  # type: ignore[arg-type]  # numbers
+            for name, kind in inputs.items()
+        }
+        fixed = {
+            name: Tensor(data.shape, data.dtype, data, name)
+            for name, data in graph.constants.items()
+        }
+        traced = trace(
+            graph.nodes,
+            {**fixed, **known},
+            self.model.functions,
+            self._backend.compute,
+            Budget(self._limits),
+        )
+        if traced.remaining:
+            raise LoweringError(
+                f"{traced.remaining[0].title}: a session cannot run it: {traced.reason}:"
+                " use a Module, or make what it depends on a constant of the model"
+            )
+        missing = next((name for name in graph.outputs if name not in traced.values), None)
+        if missing is not None:
+            raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
+        outputs = {name: _described(traced.values[name]) for name in graph.outputs}
+        return _Ready(
+            Piece(self._backend, known, traced, set(graph.outputs), self._limits), inputs, outputs
+        )
+
+
+@contextmanager
+def _guarded(graph: Graph) -> Iterator[None]:
+    try:
+        # rules compute with attributes, which may be anything
+        with np.errstate(all="ignore"):
+            yield
+    except MemoryError as error:
+        raise EngineError(f"graph {graph.name!r}: there is not enough memory: {error}") from error
+
+
+def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:
+    kind = graph.inputs[name]
+    if not isinstance(kind, TensorType):
+        what = "has no type" if kind is None else "is no tensor"
+        raise EngineError(f"input {name!r} {what}: a session cannot be made of it; use a Module")
+    said = kind.shape
+    wanted = shapes.get(name, said)
+    if wanted is None or any(type(each) is not int or each < 0 for each in wanted):
+        raise ShapeError(
+            f"input {name!r} has shape {_shown(said)}: give the session one of whole numbers,"
+            f" not {_shown(wanted)}"
+        )
+    shape = tuple(int(each) for each in wanted)  # type: ignore[arg-type]  # looked at above
+    fits = said is None or (
+        len(said) == len(shape)
+        and all(
+            not isinstance(each, int) or each == size
+            for each, size in zip(said, shape, strict=True)
+        )
+    )
+    if not fits:
+        raise ShapeError(f"input {name!r} has shape {_shown(said)}, not {list(shape)}")
+    return kind.dtype, check_size(shape)
+
+
+def _shown(shape: Sequence[Any] | None) -> str:
+    return "unknown" if shape is None else str(list(shape))
+
+
+def _described(value: Value) -> TensorType | None:
+    if not isinstance(value, Tensor):
+        return None
+    return TensorType(value.dtype, value.shape if value.has_shape else None)
+
+
+def owned(made: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
+    """Make outputs the caller's own: each apart from the inputs and the others.
+
+    Args:
+        made: By name.
+        given: Inputs by name.
+
+    Returns:
+        The same, copied where something was the caller's already.
+    """
+    taken = {id(each) for value in given.values() for each in _arrays_of(value)}
+    return {name: _apart(data, taken) for name, data in made.items()}
+
+
+def _arrays_of(data: Data) -> list[Any]:
+    if isinstance(data, list):
+        return [each for element in data for each in _arrays_of(element)]
+    return [] if data is None else [data]
+
+
+def _apart(data: Data, taken: set[int]) -> Any:
+    if isinstance(data, list):
+        return [_apart(each, taken) for each in data]
+    if data is None:
+        return None
+    if id(data) in taken or not data.flags.writeable:
+        return np.array(data)
+    taken.add(id(data))
+    return data

@@ -1,0 +1,182 @@
+"""The one error tree of walle_stream.
+
+Every error that leaves the library is one of these. The tree (a test holds it
+against the classes)::
+
+    WalleError
+    ├─ CampaignError(ValueError)
+    ├─ ChaosError
+    ├─ FunctionError(ValueError)
+    ├─ LinkAddressError(ValueError)
+    ├─ MetricsAddressError(ValueError)
+    ├─ SpecFileError(ValueError)
+    ├─ StopTimeoutError(TimeoutError)
+    ├─ TensorError(ValueError)
+    ├─ BrokerUnreachableError(ConnectionError)
+    ├─ ActorError
+    │  ├─ ActorDeadError
+    │  ├─ AskTimeoutError(TimeoutError)
+    │  ├─ ClusterError
+    │  └─ MailboxFullError
+    ├─ BrokerError
+    │  └─ BrokerMissingError
+    ├─ EngineError
+    │  ├─ DTypeError(TypeError)
+    │  ├─ LoweringError
+    │  ├─ ModelError(ValueError)
+    │  ├─ ShapeError(ValueError)
+    │  └─ SpecError
+    ├─ SourceError
+    │  ├─ SourceChangedError
+    │  ├─ SourceFormatError(ValueError)
+    │  ├─ SourceMovedError
+    │  └─ SourceNotFoundError(FileNotFoundError)
+    ├─ StoreError
+    │  ├─ FormatVersionError
+    │  ├─ StoreCorruptedError
+    │  ├─ StoreFullError
+    │  ├─ StoreLockedError
+    │  ├─ StoreMissingError(FileNotFoundError)
+    │  └─ TransactionStateError
+    ├─ TunnelError
+    │  ├─ CloudStalledError
+    │  ├─ TopicError
+    │  ├─ TunnelClosedError
+    │  └─ EnvelopeError(ValueError)
+    │     └─ EpochOverError
+    └─ VmError
+       ├─ FrameError(ValueError)
+       ├─ PackageError(ValueError)
+       ├─ ScriptError
+       ├─ StuckScriptError
+       ├─ VmClosedError
+       ├─ VmCrashedError
+       ├─ VmForkError
+       └─ VmStartError
+
+Rules: the message names the ids and the values and ends with what the user can
+do; the same facts are attributes; every field goes to ``super().__init__`` with
+a default, so that an error survives pickling (VM, Ray and Kafka edges carry
+them); ``exit_code`` is what the command line exits with; ``is_retryable`` is
+read by the supervisor and the tunnel.
+"""
+
+from walle_stream.errors.actors import (
+    ActorDeadError,
+    ActorError,
+    AskTimeoutError,
+    ClusterError,
+    MailboxFullError,
+)
+from walle_stream.errors.base import (
+    CampaignError,
+    ChaosError,
+    FunctionError,
+    LinkAddressError,
+    MetricsAddressError,
+    SpecFileError,
+    StopTimeoutError,
+    TensorError,
+    WalleError,
+)
+from walle_stream.errors.brokers import (
+    BrokerError,
+    BrokerMissingError,
+    BrokerUnreachableError,
+)
+from walle_stream.errors.engine import (
+    DTypeError,
+    EngineError,
+    LoweringError,
+    ModelError,
+    ShapeError,
+    SpecError,
+)
+from walle_stream.errors.sources import (
+    SourceChangedError,
+    SourceError,
+    SourceFormatError,
+    SourceMovedError,
+    SourceNotFoundError,
+)
+from walle_stream.errors.stores import (
+    FormatVersionError,
+    StoreCorruptedError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreMissingError,
+    TransactionStateError,
+)
+from walle_stream.errors.tunnels import (
+    CloudStalledError,
+    EnvelopeError,
+    EpochOverError,
+    TopicError,
+    TunnelClosedError,
+    TunnelError,
+)
+from walle_stream.errors.vm import (
+    FrameError,
+    PackageError,
+    ScriptError,
+    StuckScriptError,
+    VmClosedError,
+    VmCrashedError,
+    VmError,
+    VmForkError,
+    VmStartError,
+)
+
+__all__ = [
+    "ActorDeadError",
+    "ActorError",
+    "AskTimeoutError",
+    "BrokerError",
+    "BrokerMissingError",
+    "BrokerUnreachableError",
+    "CampaignError",
+    "ChaosError",
+    "CloudStalledError",
+    "ClusterError",
+    "DTypeError",
+    "EngineError",
+    "EnvelopeError",
+    "EpochOverError",
+    "FormatVersionError",
+    "FrameError",
+    "FunctionError",
+    "LinkAddressError",
+    "LoweringError",
+    "MailboxFullError",
+    "MetricsAddressError",
+    "ModelError",
+    "PackageError",
+    "ScriptError",
+    "ShapeError",
+    "SourceChangedError",
+    "SourceError",
+    "SourceFormatError",
+    "SourceMovedError",
+    "SourceNotFoundError",
+    "SpecError",
+    "SpecFileError",
+    "StopTimeoutError",
+    "StoreCorruptedError",
+    "StoreError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreMissingError",
+    "StuckScriptError",
+    "TensorError",
+    "TopicError",
+    "TransactionStateError",
+    "TunnelClosedError",
+    "TunnelError",
+    "VmClosedError",
+    "VmCrashedError",
+    "VmError",
+    "VmForkError",
+    "VmStartError",
+    "WalleError",
+]

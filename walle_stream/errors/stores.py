@@ -1,0 +1,58 @@
+"""Errors of the store on disk."""
+
+from typing import ClassVar
+
+from walle_stream.errors.base import WalleError
+
+
+class StoreError(WalleError):
+    """Base of the errors of the data directory and its databases."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class FormatVersionError(StoreError):
+    """The data directory was written in a format that this version cannot read.
+
+    Use the version of walle_stream that wrote it, or a new ``--data-dir``.
+    """
+
+
+class StoreCorruptedError(StoreError):
+    """A database or one of its rows is damaged.
+
+    Restore the directory from a copy, or start again with a new one.
+    """
+
+
+class StoreFullError(StoreError):
+    """The disk is full: the last commit was refused as a whole.
+
+    Free some space and run the same command again: it continues.
+    """
+
+    exit_code: ClassVar[int] = 8
+
+
+class StoreLockedError(StoreError):
+    """Another process has the data directory open.
+
+    Stop that process, or give another ``--data-dir``.
+    """
+
+    exit_code: ClassVar[int] = 7
+    is_retryable: ClassVar[bool] = True
+
+
+class StoreMissingError(StoreError, FileNotFoundError):
+    """The directory given is not a data directory.
+
+    ``walle run`` makes one; check the path of ``--data-dir``.
+    """
+
+
+class TransactionStateError(StoreError):
+    """A transaction was used after it was committed or dropped.
+
+    A bug of the caller: begin a new transaction for every batch.
+    """

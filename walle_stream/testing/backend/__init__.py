@@ -1,0 +1,1 @@
+"""What the conformance suite of backends is made of: facts, programs, comparisons."""

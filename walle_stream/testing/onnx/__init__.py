@@ -1,0 +1,1 @@
+"""Conformance to ONNX: the cases that ONNX publishes, counted by subset."""

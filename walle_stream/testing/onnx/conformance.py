@@ -1,0 +1,197 @@
+"""Counts the cases that the engine passes: ``python -m walle_stream.testing.onnx.conformance``.
+
+No other evaluator can be loaded in this process: a finder in front of all others
+refuses them before the engine is imported.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+FORBIDDEN: Final = ("onnx.reference", "onnx.backend.test", "onnxruntime", "torch", "MNN", "jax",
+                    "tensorflow", "openvino", "tinygrad", "tvm")  # fmt: skip
+"""Modules that evaluate tensors, and the cases' own, which load one."""
+
+
+class NoOtherEngine:
+    """Refuses to find evaluators; the first of ``sys.meta_path``."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Look for a module.
+
+        Args:
+            name: Of it.
+            path: Not looked at.
+            target: Not looked at.
+
+        Raises:
+            ModuleNotFoundError: It is one of ``FORBIDDEN``.
+        """
+        del path, target
+        if any(name == each or name.startswith(f"{each}.") for each in FORBIDDEN):
+            raise ModuleNotFoundError(f"{name} is not to be loaded here", name=name)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of a run over cases."""
+
+    passed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """By subset."""
+    total: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    failed: dict[str, str] = field(default_factory=dict)
+    """Reasons by name."""
+    seconds: float = 0.0
+
+
+def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
+    """Run cases.
+
+    Args:
+        path: Of the cases, see ``testing.onnx.cases``.
+        backend: Name of a backend of the engine, or toy.
+        words: Parts of names; none: all cases.
+
+    Returns:
+        What passed.
+    """
+    from walle_stream.engine.onnx.backend import prepare_with  # noqa: PLC0415  # after the finder
+    from walle_stream.errors import WalleError  # noqa: PLC0415  # same
+    from walle_stream.testing.onnx.cases import read_cases  # noqa: PLC0415  # same
+    from walle_stream.testing.onnx.comparison import difference  # noqa: PLC0415  # same
+    from walle_stream.testing.onnx.subsets import subsets_of  # noqa: PLC0415  # same
+
+    tally = Tally()
+    chosen = _backend(backend)
+    start = time.perf_counter()
+    for case in read_cases(path):
+        if words and not any(each in case.name for each in words):
+            continue
+        try:
+            ready = prepare_with(case.model, chosen)
+            reason = ""
+            for inputs, outputs in case.sets:
+                reason = reason or difference(outputs, ready.run(inputs), case.rtol, case.atol)
+        except WalleError as error:
+            reason = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001  # a traceback is a failure, not the end
+            reason = f"NOT OURS {type(error).__name__}: {error}"
+        for each in subsets_of(case.kind, case.name, case.model):
+            tally.total[each] += 1
+            tally.passed[each] += not reason
+        if reason:
+            tally.failed[case.name] = reason
+    tally.seconds = time.perf_counter() - start
+    return tally
+
+
+def _backend(name: str) -> Any:
+    if name == TOY:
+        from walle_stream.testing.toy.backend import ToyBackend  # noqa: PLC0415  # after the finder
+
+        return ToyBackend()
+    from walle_stream.engine.backends import backend_named  # noqa: PLC0415  # same
+
+    return backend_named(name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: Of the command line.
+
+    Returns:
+        0 where every bar is met.
+    """
+    parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
+    parser.add_argument("words", nargs="*", help="run cases whose names contain one of these")
+    parser.add_argument("--backend", default="numpy", help="reference, numpy, cupy or toy")
+    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
+    parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
+    parser.add_argument("--failed", action="store_true", help="say why each failed")
+    given = parser.parse_args(arguments)
+    sys.meta_path.insert(0, NoOtherEngine())
+    with tempfile.TemporaryDirectory() as folder:
+        path = given.cases or Path(folder) / "cases.zip"
+        if not path.exists():
+            made = [sys.executable, "-W", "ignore", "-m", "walle_stream.testing.onnx.cases"]
+            subprocess.run([*made, str(path)], check=True, capture_output=True)  # noqa: S603
+        tally = run_cases(path, given.backend, given.words)
+    for subset, total in tally.total.items():
+        print(f"{subset:20} {tally.passed[subset]:5} of {total}")  # noqa: T201  # a command
+    if given.failed:
+        for name, reason in tally.failed.items():
+            print(f"  {name}: {reason}")  # noqa: T201  # a command
+    if given.json:
+        given.json.write_text(json.dumps(_report(tally, given.backend), indent=1) + "\n")
+    return 0 if given.words or is_met(tally, given.backend) else 1
+
+
+BARS: Final = {
+    "paper": (415, 415), "core": (1240, 1252), "node": (1700, 1884), "pytorch-converted": (82, 82),
+    "pytorch-operator": (35, 35), "simple": (21, 23), "real": (9, 9),
+}  # fmt: skip
+"""By subset: how many of how many cases pass at least."""
+
+TOY: Final = "toy"
+TOY_BARS: Final = {"toy": (897, 944)}
+"""Of the toy backend, which is too slow for the models of the others: 95 % of what moves and
+composes."""
+
+
+def bars_of(backend: str) -> Mapping[str, tuple[int, int]]:
+    """Give what a backend must pass.
+
+    Args:
+        backend: Name of it.
+
+    Returns:
+        By subset: how many of how many cases at least.
+    """
+    return TOY_BARS if backend == TOY else BARS
+
+
+def is_met(tally: Tally, backend: str) -> bool:
+    """Whether every bar is met.
+
+    Args:
+        tally: Of all cases.
+        backend: Name of what ran them.
+
+    Returns:
+        True where all subsets are as large as they were, and as many pass.
+    """
+    return all(
+        tally.total[subset] == total and tally.passed[subset] >= least
+        for subset, (least, total) in bars_of(backend).items()
+    )
+
+
+def _report(tally: Tally, backend: str) -> dict[str, Any]:
+    bars = bars_of(backend)
+    return {
+        "format": 1,
+        "backend": backend,
+        "versions": {each: version(each) for each in ("onnx", "numpy", "walle-stream")},
+        "python": sys.version.split()[0],
+        "subsets": {
+            each: {"passed": tally.passed[each], "total": total, "bar": bars.get(each, (0,))[0]}
+            for each, total in tally.total.items()
+        },
+        "failed": tally.failed,
+        "seconds": round(tally.seconds, 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

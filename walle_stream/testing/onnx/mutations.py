@@ -1,0 +1,542 @@
+"""Ways to break a model, and what it is given: bytes, structure, data.
+
+Each takes a generator of random numbers, and changes what it is given in place or
+gives it back changed; a mutation that finds nothing to change leaves all as it is.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+type Named = list[tuple[str, Any]]
+"""Inputs by name, in order; a name may be there twice or not be one of the model's."""
+
+ODD_INTS: Final = (
+    0, 1, -1, 2, -2, 3, 5, 7, 8, 63, 64, 100, -100, 255, 1000, 65536, 2**31 - 1, 2**31, -(2**31),
+    2**32, 2**62, 2**63 - 1, -(2**63),
+)  # fmt: skip
+ODD_FLOATS: Final = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1e-45,
+    1e38,
+    -1e38,
+    1e9,
+    math.nan,
+    math.inf,
+    -math.inf,
+)
+ODD_TEXTS: Final = (
+    b"",
+    b"linear",
+    b"SAME_UPPER",
+    b"mul",
+    b"none",
+    b"\xff\xfe",
+    b"a\nb",
+    b"%s{}",
+    b"x" * 5000,
+)
+DOMAINS: Final = (
+    "",
+    "",
+    "ai.onnx.ml",
+    "ai.onnx",
+    "ai.onnx.preview.training",
+    "walle",
+    "com.example",
+    "\n",
+)
+CHANGED_BYTES_MAX: Final = 1 << 24
+"""Of arrays that are copied: what is spread without memory may be larger."""
+
+DTYPES: Final = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
+    "float32", "float64", "complex64", "complex128", "object", "datetime64[s]", ">f4", "S3", "U3",
+)  # fmt: skip
+
+
+def mutate_bytes(rng: Random, data: bytes, other: bytes) -> bytes:
+    """Change the file of a model.
+
+    Args:
+        rng: Random.
+        data: Of the model.
+        other: Of another one.
+
+    Returns:
+        Bytes that may be no model.
+    """
+    made = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
+        at = rng.randrange(len(made) + 1)
+        size = rng.choice((1, 1, 2, 4, 8, 32, 100))
+        match rng.randrange(8):
+            case 0 if at < len(made):
+                made[at] ^= 1 << rng.randrange(8)
+            case 1 if at < len(made):
+                made[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+            case 2:
+                del made[at:]
+            case 3:
+                del made[at : at + size]
+            case 4:
+                made[at:at] = rng.randbytes(size)
+            case 5:
+                made[at:at] = b"\xff" * 9 + b"\x01"
+            case 6:
+                start = rng.randrange(len(other) + 1)
+                made[at : at + rng.choice((0, size))] = other[start : start + size]
+            case 7:
+                start = rng.randrange(len(made) + 1)
+                made[at:at] = made[start : start + size]
+    return bytes(made)
+
+
+def graphs_of(model: ModelProto) -> list[GraphProto]:
+    """Give all graphs of a model.
+
+    Args:
+        model: Any.
+
+    Returns:
+        The outermost first.
+    """
+    found = [model.graph]
+    for graph in found:
+        for attribute in (each for node in graph.node for each in node.attribute):
+            if attribute.HasField("g"):
+                found.append(attribute.g)
+            found.extend(attribute.graphs)
+    return found
+
+
+def mutate_structure(rng: Random, model: ModelProto, other: ModelProto) -> str:
+    """Change a model that is read.
+
+    Args:
+        rng: Random.
+        model: Changed.
+        other: What is put in comes from it.
+
+    Returns:
+        What was done.
+    """
+    kind = rng.choice(_STRUCTURE)
+    kind(rng, model, other)
+    return kind.__name__.strip("_")
+
+
+def _node(rng: Random, model: ModelProto) -> NodeProto:
+    nodes = [node for graph in graphs_of(model) for node in graph.node]
+    nodes += [node for function in model.functions for node in function.node]
+    return rng.choice(nodes) if nodes else NodeProto()
+
+
+def _graph(rng: Random, model: ModelProto) -> GraphProto:
+    return rng.choice(graphs_of(model))
+
+
+def _names(model: ModelProto) -> list[str]:
+    found = [""]
+    for graph in graphs_of(model):
+        found += [each.name for each in (*graph.input, *graph.output, *graph.initializer)]
+        found += [name for node in graph.node for name in (*node.input, *node.output)]
+    return found
+
+
+def _operator(rng: Random, model: ModelProto, other: ModelProto) -> None:
+    node, theirs = _node(rng, model), _node(rng, other)
+    node.op_type = rng.choice(
+        (theirs.op_type, theirs.op_type, theirs.op_type, "Nothing", "", "a\nb")
+    )
+    if rng.random() < 0.7:
+        node.domain = theirs.domain
+    if rng.random() < 0.3:
+        node.attribute.extend(theirs.attribute)
+
+
+def _inputs(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    _strings(rng, _node(rng, model).input, _names(model))
+
+
+def _outputs(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    _strings(rng, _node(rng, model).output, _names(model))
+
+
+def _strings(rng: Random, names: Any, known: Sequence[str]) -> None:
+    at = rng.randrange(len(names) + 1)
+    match rng.randrange(6):
+        case 0 if at < len(names):
+            del names[at]
+        case 1:
+            names.insert(at, rng.choice(known))
+        case 2 if at < len(names):
+            names[at] = rng.choice(("", "nobody", rng.choice(known)))
+        case 3:
+            kept = list(names)
+            rng.shuffle(kept)
+            del names[:]
+            names.extend(kept)
+        case 4:
+            names.extend(rng.choices(known, k=rng.choice((1, 3, 40))))
+        case _ if at < len(names):
+            names[at] = rng.choice(known)
+
+
+def _attribute(rng: Random, model: ModelProto, other: ModelProto) -> None:
+    node = _node(rng, model)
+    if not node.attribute or rng.random() < 0.15:
+        theirs = _node(rng, other)
+        names = [each.name for each in theirs.attribute] or [
+            "axis",
+            "axes",
+            "mode",
+            "body",
+            "value",
+        ]
+        node.attribute.append(_made_attribute(rng, rng.choice(names)))
+        return
+    at = rng.randrange(len(node.attribute))
+    attribute = node.attribute[at]
+    match rng.randrange(8):
+        case 0:
+            del node.attribute[at]
+        case 1:
+            attribute.CopyFrom(_made_attribute(rng, attribute.name))
+        case 2:
+            attribute.name = rng.choice(("axis", "nothing", attribute.name + "s", "body"))
+        case 3:
+            attribute.type = rng.randrange(18)
+        case 4:
+            attribute.ref_attr_name = rng.choice(("alpha", "axis", attribute.name))
+        case _:
+            _other_value(rng, attribute)
+
+
+def _other_value(rng: Random, attribute: AttributeProto) -> None:
+    match attribute.type:
+        case AttributeProto.INT:
+            attribute.i = _int(rng, attribute.i)
+        case AttributeProto.FLOAT:
+            attribute.f = rng.choice(ODD_FLOATS)
+        case AttributeProto.STRING:
+            attribute.s = rng.choice(ODD_TEXTS)
+        case AttributeProto.INTS:
+            _numbers(rng, attribute.ints, lambda old: _int(rng, old))
+        case AttributeProto.FLOATS:
+            _numbers(rng, attribute.floats, lambda _: rng.choice(ODD_FLOATS))
+        case AttributeProto.STRINGS:
+            _numbers(rng, attribute.strings, lambda _: rng.choice(ODD_TEXTS))
+        case AttributeProto.TENSOR:
+            change_tensor(rng, attribute.t)
+        case AttributeProto.GRAPH:
+            graph = attribute.g
+            if graph.node:
+                del graph.node[rng.randrange(len(graph.node))]
+
+
+def _int(rng: Random, old: int) -> int:
+    near = max(min(old + rng.choice((-1, 1, -2, 2)), 2**63 - 1), -(2**63))
+    return rng.choice((near, near, rng.choice(ODD_INTS)))
+
+
+def _numbers(rng: Random, values: Any, change: Callable[[Any], Any]) -> None:
+    at = rng.randrange(len(values) + 1)
+    match rng.randrange(5):
+        case 0 if at < len(values):
+            del values[at]
+        case 1:
+            values.append(change(values[0] if values else 1))
+        case 2:
+            del values[:]
+        case _ if at < len(values):
+            values[at] = change(values[at])
+
+
+def _made_attribute(rng: Random, name: str) -> AttributeProto:
+    value: Any = rng.choice(
+        (
+            rng.choice(ODD_INTS), rng.choice(ODD_FLOATS), rng.choice(ODD_TEXTS),
+            [rng.choice(ODD_INTS) for _ in range(rng.randrange(1, 5))],
+            [rng.choice(ODD_FLOATS) for _ in range(rng.randrange(1, 5))],
+            [rng.choice(ODD_TEXTS) for _ in range(rng.randrange(1, 4))],
+            helper.make_tensor("t", TensorProto.FLOAT, [2], [1.0, 2.0]),
+            helper.make_graph([], "g", [], []),
+        )
+    )  # fmt: skip
+    return helper.make_attribute(name, value)
+
+
+def _opset(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    if model.opset_import and rng.random() < 0.9:
+        rng.choice(model.opset_import).version = rng.choice(
+            (rng.randrange(100), rng.randrange(1, 29), rng.randrange(1, 29), rng.choice(ODD_INTS))
+        )
+    elif rng.random() < 0.5:
+        del model.opset_import[:]
+    else:
+        model.opset_import.append(helper.make_opsetid(rng.choice(DOMAINS), rng.randrange(30)))
+
+
+def _domain(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    if model.opset_import and rng.random() < 0.3:
+        rng.choice(model.opset_import).domain = rng.choice(DOMAINS)
+    else:
+        _node(rng, model).domain = rng.choice(DOMAINS)
+
+
+def _constant(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    tensors = [each for graph in graphs_of(model) for each in graph.initializer]
+    tensors += [
+        attribute.t for graph in graphs_of(model) for node in graph.node
+        for attribute in node.attribute if attribute.HasField("t")
+    ]  # fmt: skip
+    if tensors:
+        change_tensor(rng, rng.choice(tensors))
+        return
+    graph = _graph(rng, model)
+    name = rng.choice([each.name for each in graph.input] or ["c"])
+    tensor = helper.make_tensor(name, TensorProto.INT64, [2], [rng.choice(ODD_INTS) for _ in "ab"])
+    graph.initializer.append(tensor)
+
+
+def change_tensor(rng: Random, tensor: TensorProto) -> None:
+    """Change shape, type, data or place of a tensor.
+
+    Args:
+        rng: Random.
+        tensor: Changed.
+    """
+    match rng.randrange(8):
+        case 0 | 1:
+            _numbers(rng, tensor.dims, lambda old: _int(rng, old))
+        case 2:
+            tensor.data_type = rng.randrange(30)
+        case 3:
+            cut = rng.choice((0, 1, 3, len(tensor.raw_data) // 2))
+            tensor.raw_data = tensor.raw_data[:cut]
+        case 4:
+            tensor.raw_data = rng.randbytes(len(tensor.raw_data))
+        case 5:
+            fields: list[Any] = [tensor.float_data, tensor.int32_data, tensor.int64_data]
+            field = next((each for each in fields if len(each)), None)
+            if field is not None:
+                field[rng.randrange(len(field))] = rng.choice((0, -1, 2, 2**31 - 1))
+            else:
+                tensor.raw_data = b"\xff" * len(tensor.raw_data)
+        case 6:
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=rng.choice(PLACES))
+            key = rng.choice(("offset", "length", "nothing"))
+            tensor.external_data.add(key=key, value=rng.choice(("-1", "8", "9" * 30, "x", "")))
+        case _:
+            tensor.name = rng.choice(("", "x", "y", tensor.name + "_"))
+
+
+PLACES: Final = ("weights", "", ".", "..", "../secret", "/etc/passwd", "/dev/zero", "pipe", "link",
+                 "folder", "a\0b", "x" * 5000)  # fmt: skip
+
+
+def _value(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    graph = _graph(rng, model)
+    values = [*graph.input, *graph.output]
+    if not values:
+        return
+    value = rng.choice(values)
+    kind = value.type.tensor_type
+    match rng.randrange(7):
+        case 0:
+            kind.elem_type = rng.randrange(30)
+        case 1 | 2 if kind.shape.dim:
+            rng.choice(kind.shape.dim).dim_value = rng.choice(ODD_INTS)
+        case 3:
+            for each in kind.shape.dim:
+                each.dim_param = rng.choice(("N", "M"))
+        case 4:
+            value.ClearField("type")
+        case 5:
+            value.type.sequence_type.elem_type.tensor_type.elem_type = rng.randrange(20)
+        case _:
+            value.name = rng.choice((*_names(model), "new"))
+
+
+def _signature(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    graph = _graph(rng, model)
+    values = rng.choice((graph.input, graph.output))
+    match rng.randrange(3):
+        case 0 if values:
+            del values[rng.randrange(len(values))]
+        case 1 if values:
+            values.append(rng.choice(values))
+        case _:
+            name = rng.choice(_names(model)) or "new"
+            values.append(
+                helper.make_tensor_value_info(name, rng.randrange(1, 20), [rng.choice((1, "N"))])
+            )
+
+
+def _nodes(rng: Random, model: ModelProto, other: ModelProto) -> None:
+    graph = _graph(rng, model)
+    if not graph.node:
+        return
+    at = rng.randrange(len(graph.node))
+    match rng.randrange(5):
+        case 0:
+            del graph.node[at]
+        case 1:
+            graph.node.append(graph.node[at])
+        case 2:
+            kept = list(graph.node)
+            rng.shuffle(kept)
+            del graph.node[:]
+            graph.node.extend(kept)
+        case 3:
+            graph.node.append(_node(rng, other))
+        case _:
+            made = graph.node.add()
+            made.CopyFrom(graph.node[at])
+            _strings(rng, made.output, ["new", "newer"])
+
+
+def _cycle(rng: Random, model: ModelProto, _: ModelProto) -> None:
+    graph = _graph(rng, model)
+    if graph.node:
+        late, early = rng.choice(graph.node), rng.choice(graph.node)
+        if late.output and early.input:
+            early.input[rng.randrange(len(early.input))] = rng.choice(late.output)
+
+
+def _subgraph(rng: Random, model: ModelProto, other: ModelProto) -> None:
+    holders = [
+        each for graph in graphs_of(model) for node in graph.node for each in node.attribute
+        if each.HasField("g")
+    ]  # fmt: skip
+    theirs = _graph(rng, rng.choice((model, other)))
+    if holders:
+        kept = GraphProto()
+        kept.CopyFrom(theirs)
+        rng.choice(holders).g.CopyFrom(kept)
+    else:
+        node = _node(rng, model)
+        node.op_type = rng.choice(("If", "Loop", "Scan", "SequenceMap"))
+        for name in ("then_branch", "else_branch", "body"):
+            node.attribute.append(helper.make_attribute(name, theirs))
+
+
+def _function(rng: Random, model: ModelProto, other: ModelProto) -> None:
+    if not model.functions:
+        node = _node(rng, model)
+        name, domain = rng.choice((*[("F", "f")] * 4, (node.op_type, node.domain)))
+        inner = NodeProto()
+        inner.CopyFrom(node)
+        made = helper.make_function(domain, name, list(node.input), list(node.output), [inner],
+                                    [helper.make_opsetid("", rng.randrange(1, 30))])  # fmt: skip
+        node.op_type, node.domain = name, domain
+        model.functions.append(made)
+        return
+    function = rng.choice(model.functions)
+    match rng.randrange(6):
+        case 0:
+            _strings(rng, function.input, _names(model))
+        case 1:
+            _strings(rng, function.output, _names(model))
+        case 2 if function.node:
+            rng.choice(function.node).op_type, function.domain = function.name, ""
+        case 3:
+            function.node.append(_node(rng, other))
+        case 4:
+            model.functions.append(function)
+        case _:
+            _strings(rng, function.attribute, ["alpha", "axis"])
+
+
+_STRUCTURE: Final = (
+    _operator, _operator, _operator, _inputs, _inputs, _inputs, _outputs, _attribute, _attribute,
+    _attribute, _attribute, _opset, _opset, _domain, _constant, _constant, _value, _signature,
+    _nodes, _nodes, _cycle, _subgraph, _subgraph, _function, _function, _attribute, _attribute,
+    _constant, _constant, _value,
+)  # fmt: skip
+
+
+def mutate_inputs(rng: Random, inputs: Named) -> str:
+    """Change what a model is given.
+
+    Args:
+        rng: Random.
+        inputs: Changed.
+
+    Returns:
+        What was done.
+    """
+    if not inputs or rng.random() < 0.05:
+        inputs.append((rng.choice(("nobody", "", "x")), np.zeros(3, np.float32)))
+        return "extra"
+    at = rng.randrange(len(inputs))
+    name, value = inputs[at]
+    match rng.randrange(10):
+        case 0:
+            inputs[at] = (rng.choice(("nobody", name + "x")), value)
+            return "renamed"
+        case 1:
+            del inputs[at]
+            return "missing"
+        case 2:
+            odd = (None, [], [value], "text", b"\xff", 3, 2.5, {}, object(), [[1], [1, 2]], 2**70)
+            inputs[at] = (name, rng.choice(odd))
+            return "no tensor"
+    if not isinstance(value, np.ndarray):
+        if isinstance(value, list) and value:
+            inner: Named = [("", rng.choice(value))]
+            mutate_inputs(rng, inner)
+            inputs[at] = (name, [*value, *(each for _, each in inner)])
+        return "sequence"
+    kind, changed = rng.choice(list(_changed_arrays(rng, value)))
+    inputs[at] = (name, changed)
+    return kind
+
+
+def _changed_arrays(rng: Random, value: Any) -> Iterator[tuple[str, Any]]:
+    shape = list(value.shape)
+    yield (
+        "empty",
+        np.zeros([0 if number == 0 else size for number, size in enumerate(shape)], value.dtype),
+    )
+    yield "empty", np.zeros([0] * len(shape), value.dtype)
+    yield "flat", value.reshape(-1)
+    yield "rank", value[None]
+    # repeated without memory: as large as numpy can say
+    times = 2 ** rng.choice((20, 31, 40))
+    with suppress(ValueError):
+        yield "huge", np.broadcast_to(np.zeros((), value.dtype), [times, *shape])
+    yield "backwards", value.reshape(-1)[::-1].reshape(shape[::-1]).T
+    if value.size and value.dtype.char in "efdgbBhHiIlLqQ" and value.nbytes <= CHANGED_BYTES_MAX:
+        changed = value.copy()
+        for _ in range(rng.choice((1, 1, 3))):
+            place = rng.randrange(changed.size)
+            info: Any = np.finfo(value.dtype) if value.dtype.kind == "f" else np.iinfo(value.dtype)
+            odd = [0, 1, info.min, info.max]
+            if value.dtype.kind == "f":
+                odd += [math.nan, math.inf, -math.inf]
+            else:
+                odd += [each for each in ODD_INTS if info.min <= each <= info.max]
+            changed.reshape(-1)[place] = rng.choice(odd)
+        for _ in range(6):
+            yield "value", changed
+    if value.nbytes > CHANGED_BYTES_MAX:
+        return
+    try:
+        with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+            changed = value.astype(rng.choice(DTYPES))
+        yield "dtype", changed
+    except (ValueError, TypeError, OverflowError):
+        yield "dtype", np.zeros(shape, "float64")

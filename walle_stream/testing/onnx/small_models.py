@@ -1,0 +1,212 @@
+"""Small models of what ONNX's own cases have little of: control flow, functions, external data."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from walle_stream.testing.onnx.cases import Case
+
+_FLOAT, _INT, _BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def small_cases() -> list[Case]:
+    """Make them.
+
+    Returns:
+        With inputs, without the outputs that they would give.
+    """
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    made = {
+        "loop": (_loop(), (np.array(3), np.array(True), x)),
+        "while": (_while(), (x,)),
+        "nested": (_nested(), (np.array(True), x)),
+        "scan": (_scan(), (np.zeros(3, np.float32), x)),
+        "functions": (_functions(), (x,)),
+        "late shapes": (_late_shapes(), (x, np.array([3, 2]))),
+        "sequence": (_sequence(), (x,)),
+        "external": (_external(), (x,)),
+        "sparse": (_sparse(), (x,)),
+        "text": (_text(), (np.array(["a b", "c"], object),)),
+    }
+    return [
+        Case("small", name, model.SerializeToString(), ((inputs, ()),), 1e-3, 1e-6)
+        for name, (model, inputs) in made.items()
+    ]
+
+
+def fill_folder(folder: Path) -> None:
+    """Write what the model with external data reads, and what nobody may read.
+
+    Args:
+        folder: Of the model; beside it something secret is put.
+    """
+    (folder / "weights").write_bytes(np.ones(6, np.float32).tobytes())
+    (folder.parent / "secret").write_bytes(bytes(64))
+    (folder / "folder").mkdir()
+    (folder / "link").symlink_to(folder.parent / "secret")
+    os.mkfifo(folder / "pipe")
+
+
+def _value(name: str, kind: int, shape: Sequence[int | str] | None) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def _model(
+    nodes: Sequence[NodeProto], inputs: Sequence[Any], outputs: Sequence[Any], **more: Any
+) -> ModelProto:
+    constants = more.pop("constants", [])
+    sparse = more.pop("sparse", [])
+    graph = helper.make_graph(
+        nodes, "small", inputs, outputs, initializer=constants, sparse_initializer=sparse
+    )
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
+    return helper.make_model(graph, opset_imports=imports, **more)
+
+
+def _body(more: Sequence[NodeProto] = (), rows: bool = True) -> GraphProto:
+    nodes = [
+        helper.make_node("Identity", ["go"], ["go_on"]),
+        helper.make_node("Add", ["state", "state"], ["next"]),
+        *more,
+    ]
+    outputs = [_value("go_on", _BOOL, []), _value("next", _FLOAT, None)]
+    outputs += [_value("next", _FLOAT, None)] if rows else []
+    inputs = [_value("n", _INT, []), _value("go", _BOOL, []), _value("state", _FLOAT, None)]
+    return helper.make_graph(nodes, "body", inputs, outputs)
+
+
+def _loop() -> ModelProto:
+    return _model(
+        [helper.make_node("Loop", ["count", "go", "x"], ["last", "all"], "loop", body=_body())],
+        [_value("count", _INT, []), _value("go", _BOOL, []), _value("x", _FLOAT, ["N", 3])],
+        [_value("last", _FLOAT, ["N", 3]), _value("all", _FLOAT, None)],
+    )
+
+
+def _while() -> ModelProto:
+    less = [
+        helper.make_node("ReduceSum", ["next"], ["sum"], keepdims=0),
+        helper.make_node("Less", ["sum", "limit"], ["goes"]),
+    ]
+    body = _body(less, rows=False)
+    body.output[0].name = "goes"
+    return _model(
+        [helper.make_node("Loop", ["", "", "x"], ["y"], "while", body=body)],
+        [_value("x", _FLOAT, [2, 3])],
+        [_value("y", _FLOAT, [2, 3])],
+        constants=[numpy_helper.from_array(np.array(1000, np.float32), "limit")],
+    )
+
+
+def _nested() -> ModelProto:
+    three = numpy_helper.from_array(np.array(3), "three")
+    inner = helper.make_graph(
+        [helper.make_node("Loop", ["three", "", "x"], ["l", "a"], "inner", body=_body())],
+        "then", [], [_value("l", _FLOAT, None)], initializer=[three],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["n"])], "else", [], [_value("n", _FLOAT, None)]
+    )
+    return _model(
+        [helper.make_node("If", ["c"], ["y"], "if", then_branch=inner, else_branch=other)],
+        [_value("c", _BOOL, []), _value("x", _FLOAT, ["N", "M"])],
+        [_value("y", _FLOAT, ["N", "M"])],
+    )
+
+
+def _scan() -> ModelProto:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "row"], ["t"]), helper.make_node("Exp", ["t"], ["r"])],
+        "body",
+        [_value("s", _FLOAT, [3]), _value("row", _FLOAT, [3])],
+        [_value("t", _FLOAT, [3]), _value("r", _FLOAT, [3])],
+    )
+    node = helper.make_node("Scan", ["s0", "x"], ["s1", "y"], "scan", body=body, num_scan_inputs=1)
+    return _model(
+        [node],
+        [_value("s0", _FLOAT, [3]), _value("x", _FLOAT, ["N", 3])],
+        [_value("s1", _FLOAT, [3]), _value("y", _FLOAT, ["N", 3])],
+    )
+
+
+def _functions() -> ModelProto:
+    opset = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
+    leaky = helper.make_node("LeakyRelu", ["a"], ["b"])
+    attribute = leaky.attribute.add(name="alpha", type=1)
+    attribute.ref_attr_name = "alpha"
+    inner = helper.make_function("local", "Inner", ["a"], ["b"], [leaky], opset, ["alpha"])
+    twice = [
+        helper.make_node("Inner", ["a"], ["c"], domain="local", alpha=0.1),
+        helper.make_node("Inner", ["c"], ["b"], domain="local", alpha=0.2),
+    ]
+    outer = helper.make_function("local", "Outer", ["a"], ["b"], twice, opset)
+    return _model(
+        [helper.make_node("Outer", ["x"], ["y"], "call", domain="local")],
+        [_value("x", _FLOAT, ["N", 3])], [_value("y", _FLOAT, ["N", 3])], functions=[inner, outer],
+    )  # fmt: skip
+
+
+def _late_shapes() -> ModelProto:
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["i"]),
+        helper.make_node("Transpose", ["i"], ["t"]),
+        helper.make_node("GatherND", ["r", "t"], ["g"]),
+        helper.make_node("Shape", ["g"], ["n"]),
+        helper.make_node("ConstantOfShape", ["n"], ["z"]),
+        helper.make_node("Concat", ["g", "z"], ["y"], axis=0),
+    ]
+    return _model(
+        nodes,
+        [_value("x", _FLOAT, ["N", 3]), _value("shape", _INT, [2])],
+        [_value("y", _FLOAT, None)],
+    )
+
+
+def _sequence() -> ModelProto:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["s"], axis=0),
+        helper.make_node("SequenceInsert", ["s", "x"], ["t"]),
+        helper.make_node("SequenceAt", ["t", "one"], ["a"]),
+        helper.make_node("ConcatFromSequence", ["t"], ["c"], axis=0),
+        helper.make_node("Add", ["a", "c"], ["y"]),
+    ]
+    one = numpy_helper.from_array(np.array(1), "one")
+    return _model(
+        nodes, [_value("x", _FLOAT, ["N", 3])], [_value("y", _FLOAT, None)], constants=[one]
+    )
+
+
+def _external() -> ModelProto:
+    tensor = TensorProto(name="w", data_type=_FLOAT, dims=[2, 3])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "weights"), ("offset", "0"), ("length", "24")):
+        tensor.external_data.add(key=key, value=value)
+    return _model(
+        [helper.make_node("Mul", ["x", "w"], ["y"])],
+        [_value("x", _FLOAT, [2, 3])], [_value("y", _FLOAT, [2, 3])], constants=[tensor],
+    )  # fmt: skip
+
+
+def _sparse() -> ModelProto:
+    sparse = helper.make_sparse_tensor(
+        numpy_helper.from_array(np.ones(2, np.float32), "w"),
+        numpy_helper.from_array(np.array([[0, 1], [1, 2]]), "i"),
+        [2, 3],
+    )
+    return _model(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        [_value("x", _FLOAT, [2, 3])], [_value("y", _FLOAT, [2, 3])], sparse=[sparse],
+    )  # fmt: skip
+
+
+def _text() -> ModelProto:
+    return _model(
+        [helper.make_node("StringSplit", ["x"], ["y", "n"], delimiter=" ")],
+        [_value("x", TensorProto.STRING, ["N"])],
+        [_value("y", TensorProto.STRING, None), _value("n", _INT, ["N"])],
+    )

@@ -1,0 +1,198 @@
+"""Elements as Python scalars: floats are floats that their dtype holds, whole numbers ints.
+
+Each kernel computes in Python's numbers and fits what it makes to its dtype: a
+float is rounded to the nearest, halves to even, a whole number keeps its low bits.
+"""
+
+import struct
+from array import array as packed
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from math import copysign, isfinite, isinf, isnan
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.program import Array, DType
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import BOOL, is_floating, is_integer
+
+type Elements = list[Any]
+
+_TEXT: Final = np.dtype(object)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor's elements."""
+
+    shape: Shape
+    dtype: DType
+    elements: Elements
+    """Flat, row-major; never changed once it is made."""
+
+
+def read(array: Array) -> Value:
+    """Take the elements out of an array.
+
+    Args:
+        array: Of any dtype.
+
+    Returns:
+        A value.
+    """
+    if array.size > 1 and not any(array.strides):
+        # one element that is spread: not looked at again and again
+        return Value(array.shape, array.dtype, read(array.reshape(-1)[:1]).elements * array.size)
+    flat = array.reshape(-1)
+    if array.dtype.isbuiltin == 1:
+        return Value(array.shape, array.dtype, flat.tolist())
+    scalar = float if is_floating(array.dtype) else int
+    return Value(array.shape, array.dtype, [scalar(each) for each in flat])
+
+
+def written(value: Value) -> Array:
+    """Put elements into an array.
+
+    Args:
+        value: Of any dtype.
+
+    Returns:
+        A new array.
+    """
+    made = np.empty(len(value.elements), value.dtype)
+    if value.dtype.isbuiltin == 1:
+        made[:] = value.elements
+    else:
+        for place, each in enumerate(value.elements):
+            made[place] = value.dtype.type(each)
+    return made.reshape(value.shape)
+
+
+def fitted(elements: Iterable[Any], dtype: DType) -> Elements:
+    """Round or wrap what was computed.
+
+    Args:
+        elements: Floats for a floating dtype, ints or bools for another.
+        dtype: That they become elements of.
+
+    Returns:
+        New elements.
+    """
+    return _fit(dtype)(list(elements))
+
+
+def bits_of(dtype: DType) -> tuple[int, bool]:
+    """Give the width of whole numbers.
+
+    Args:
+        dtype: Of whole numbers.
+
+    Returns:
+        Bits, and whether it is signed.
+    """
+    if dtype.isbuiltin == 1:
+        return dtype.itemsize * 8, dtype.kind == "i"
+    return int(dtype.name.removeprefix("u").removeprefix("int")), dtype.name.startswith("int")
+
+
+def range_of(dtype: DType) -> tuple[Any, Any]:
+    """Give the least and the greatest element.
+
+    Args:
+        dtype: Of numbers or bool.
+
+    Returns:
+        Both; of floats infinities.
+    """
+    if dtype == BOOL:
+        return False, True
+    if is_floating(dtype):
+        return -float("inf"), float("inf")
+    bits, is_signed = bits_of(dtype)
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+
+
+@cache
+def _fit(dtype: DType) -> Callable[[Elements], Elements]:
+    if dtype in {_TEXT, np.dtype(np.float64)}:
+        return list
+    if dtype == BOOL:
+        return lambda elements: [bool(each) for each in elements]
+    if is_integer(dtype):
+        return _wrapping(*bits_of(dtype))
+    if dtype == np.float32:
+        return lambda elements: packed("f", elements).tolist()
+    return _to_half if dtype == np.float16 else _to_narrow(dtype)
+
+
+def _wrapping(bits: int, is_signed: bool) -> Callable[[Elements], Elements]:
+    half = 1 << bits - 1 if is_signed else 0
+    mask = (1 << bits) - 1
+
+    def wrap(elements: Elements) -> Elements:
+        if not elements or (min(elements) >= -half and max(elements) <= mask - half):
+            return elements
+        return [(each + half & mask) - half for each in elements]
+
+    return wrap
+
+
+def _to_half(elements: Elements) -> Elements:
+    try:
+        form = f"<{len(elements)}e"
+        return list(struct.unpack(form, struct.pack(form, *elements)))
+    except OverflowError:
+        return [_one_half(each) for each in elements]
+
+
+def _one_half(number: float) -> float:
+    try:
+        return float(struct.unpack("<e", struct.pack("<e", number))[0])
+    except OverflowError:
+        return copysign(float("inf"), number)
+
+
+def _to_narrow(dtype: DType) -> Callable[[Elements], Elements]:
+    """Round to a float of few bits: the nearest of all that there are."""
+    kind = dtype.type
+    steps = _positive(dtype)
+    beyond = 2 * steps[-1] - steps[-2]
+    over, under = float(kind(float("inf"))), float(kind(-float("inf")))
+    nothing, negative_zero = float(kind(float("nan"))), float(kind(-0.0))
+
+    def rounded(number: float) -> float:
+        if isnan(number):
+            return nothing
+        size = abs(number)
+        place = bisect_left(steps, size) if isfinite(number) else len(steps)
+        if isinf(number) or size >= beyond:
+            return over if number > 0 else under
+        high = steps[place] if place < len(steps) else beyond
+        if place and high != size:
+            low = steps[place - 1]
+            # the codes of floats count up with them: an even place is an even code
+            is_low = size - low < high - size or (size - low == high - size and place % 2)
+            place, high = (place - 1, low) if is_low else (place, high)
+        if place == len(steps):
+            return over if number > 0 else under
+        if not high:
+            return negative_zero if copysign(1, number) < 0 else 0.0
+        return copysign(high, number)
+
+    return lambda elements: [rounded(each) for each in elements]
+
+
+def _positive(dtype: DType) -> list[float]:
+    """List what is finite and not negative, by its code."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    codes = np.arange(1 << 8 * dtype.itemsize, dtype=np.uint32).astype(unsigned)
+    found: list[float] = []
+    for each in codes.view(dtype):
+        number = float(each)
+        if not isfinite(number) or (found and number <= found[-1]):
+            break
+        found.append(number)
+    return found
