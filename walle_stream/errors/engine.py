@@ -4,7 +4,6 @@ from typing import ClassVar, Final
 
 from walle_stream.errors.base import WalleError
 
-
 _MESSAGE_MAX: Final = 1000
 """Characters: names and attributes in a message come from a model, as long as it likes."""
 

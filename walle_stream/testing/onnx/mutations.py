@@ -538,5 +538,5 @@ def _changed_arrays(rng: Random, value: Any) -> Iterator[tuple[str, Any]]:
         with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
             changed = value.astype(rng.choice(DTYPES))
         yield "dtype", changed
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RuntimeError):
         yield "dtype", np.zeros(shape, "float64")
