@@ -28,6 +28,9 @@ type Made = tuple[Shape | None, DType]
 MAX_ELEMENTS: Final = 1 << 31
 """Most elements of a tensor: beyond it a size is taken for a mistake."""
 
+MAX_RANK: Final = 64
+"""Most axes of a tensor, as numpy has them."""
+
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
 _BOOL_OR_INT: Final = frozenset({Operator.NOT, Operator.AND, Operator.OR, Operator.XOR})
@@ -76,8 +79,10 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
         The shape.
 
     Raises:
-        ShapeError: It is negative, or beyond ``MAX_ELEMENTS``.
+        ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
     """
+    if len(shape) > MAX_RANK:
+        raise ShapeError(f"{what} has {len(shape)} axes, of {MAX_RANK} at most")
     if min(shape, default=0) < 0:
         raise ShapeError(f"{what} of shape {list(shape)} has a negative size")
     if prod(each for each in shape if each) > MAX_ELEMENTS:
