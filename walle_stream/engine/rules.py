@@ -162,8 +162,8 @@ def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:
 
 _COMPLEX: Final = frozenset(
     {
-        Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.NEG, Operator.SUM,
-        Operator.PROD, Operator.MATMUL, Operator.EQUAL, Operator.SELECT,
+        Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.NEG, 
+         Operator.MATMUL, Operator.EQUAL, Operator.SELECT,
     }
 )  # fmt: skip
 
