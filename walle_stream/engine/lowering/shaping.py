@@ -187,7 +187,9 @@ def _slice(call: Call) -> Result:
             raise ShapeError("a step is 0")
         number = axis_of(axis, x.rank)
         kept = range(*slice(start, stop, step).indices(x.shape[number]))
-        first[number], sizes[number], strides[number] = kept.start, len(kept), step
+        # of one element nothing is stepped over: a step may be as large as an int64
+        first[number], sizes[number] = kept.start, len(kept)
+        strides[number] = step if len(kept) > 1 else 1
     return moves.crop(call.builder, x, first, sizes, strides)
 
 

@@ -43,7 +43,8 @@ TEXT = np.array(["a", "b"], object)
         ("Add", [TEXT, TEXT], {}, DTypeError),
         ("Exp", [np.ones(2, np.complex64)], {}, DTypeError),
         ("Cast", [np.ones(2, np.complex64)], {"to": 1}, DTypeError),
-        ("ReduceSum", [np.ones(2, np.complex64)], {}, DTypeError),
+        ("ReduceMax", [np.ones(2, np.complex64)], {}, DTypeError),
+        ("Floor", [np.ones(2, np.complex64)], {}, DTypeError),
         ("Unsqueeze", [X, np.arange(2, 70)], {}, ShapeError),
     ],
 )
@@ -91,6 +92,15 @@ def test_a_branch_that_is_no_graph_is_refused():
         )
         with pytest.raises(EngineError, match="node 'it'"):
             GraphRunner(graph, {}, _backend()).run({})
+
+
+@pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 2**62])
+def test_a_step_beyond_an_axis_keeps_one_element(run_node, step):
+    start, stop = (0, 3) if step > 0 else (-1, -4)
+    kept = run_node(
+        "Slice", [X, np.array([start]), np.array([stop]), np.array([1]), np.array([step])]
+    )[0]
+    assert kept.shape == (2, 1)
 
 
 def test_a_tensor_has_so_many_axes():
