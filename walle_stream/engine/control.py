@@ -13,6 +13,7 @@ from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
+from walle_stream.engine.rules import check_size
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
@@ -116,7 +117,7 @@ def _no_rows(run: RunGraph, body: Graph, inputs: Mapping[str, Data], states: int
         sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
         shape = [each if isinstance(each, int) else 0 for each in sizes]
         dtype = kind.dtype if isinstance(kind, TensorType) else np.dtype(np.float32)
-        found.append(np.zeros((0, *shape), dtype))
+        found.append(np.zeros(check_size((0, *shape)), dtype))
     return found
 
 

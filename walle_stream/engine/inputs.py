@@ -105,7 +105,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
             raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")
         with np.errstate(all="ignore"):
             array = array.astype(dtype)
-    elif array.dtype.kind in "mMV" and array.dtype.isbuiltin == 1:
+    elif array.dtype.kind in "mM" or array.dtype.type is np.void:
         raise DTypeError(f"tensors have no dtype {array.dtype.name}")
     return array
 
@@ -151,10 +151,7 @@ def _check_shape(
         return
     wanted = "[" + ", ".join("?" if each is None else str(each) for each in declared) + "]"
     if len(shape) != len(declared):
-        raise ShapeError(
-            f"its shape is {list(shape)}, of {len(shape)} axes;"
-            f" {wanted} of {len(declared)} is declared"
-        )
+        raise ShapeError(f"its shape is {list(shape)}, of {len(shape)} axes; {wanted} is declared")
     for mine, theirs in zip(shape, declared, strict=True):
         if isinstance(theirs, int) and mine != theirs:
             raise ShapeError(f"its shape is {list(shape)}, not {wanted}")

@@ -28,10 +28,17 @@ type Made = tuple[Shape | None, DType]
 MAX_ELEMENTS: Final = 1 << 31
 """Most elements of a tensor: beyond it a size is taken for a mistake."""
 
+MAX_RANK: Final = 64
+"""Most axes of a tensor, as numpy has them."""
+
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
 _BOOL_OR_INT: Final = frozenset({Operator.NOT, Operator.AND, Operator.OR, Operator.XOR})
 _NO_BOOL: Final = frozenset({Operator.NEG, Operator.SIGN, Operator.SUB})
+_NO_COMPLEX: Final = ARG_REDUCTION | {
+    Operator.CEIL, Operator.FLOOR, Operator.MOD, Operator.FMOD, Operator.LESS, Operator.LESS_EQUAL,
+    Operator.MINIMUM, Operator.MAXIMUM, Operator.REDUCE_MAX, Operator.REDUCE_MIN,
+}  # fmt: skip
 _FLOATING: Final = frozenset(
     {
         Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
@@ -76,8 +83,10 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
         The shape.
 
     Raises:
-        ShapeError: It is negative, or beyond ``MAX_ELEMENTS``.
+        ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
     """
+    if len(shape) > MAX_RANK:
+        raise ShapeError(f"{what} has {len(shape)} axes, of {MAX_RANK} at most")
     if min(shape, default=0) < 0:
         raise ShapeError(f"{what} of shape {list(shape)} has a negative size")
     if prod(each for each in shape if each) > MAX_ELEMENTS:
@@ -155,19 +164,12 @@ def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:
         raise SpecError(f"{operator} takes {count} inputs, not {len(inputs)}")
 
 
-_COMPLEX: Final = frozenset(
-    {
-        Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.NEG, Operator.SUM,
-        Operator.PROD, Operator.MATMUL, Operator.EQUAL, Operator.SELECT,
-    }
-)  # fmt: skip
-
-
 def _check_numbers(operator: Operator, dtype: DType) -> None:
     # text is compared and chosen, and otherwise left to TEXT; complex numbers have no order
-    if dtype.kind == "O" or (dtype.kind == "c" and operator not in _COMPLEX):
-        kind = "text" if dtype.kind == "O" else dtype.name
-        raise DTypeError(f"{operator} takes numbers, not {kind}")
+    if dtype.kind == "O":
+        raise DTypeError(f"{operator} takes numbers, not text")
+    if dtype.kind == "c" and operator in _NO_COMPLEX:
+        raise DTypeError(f"{operator} takes real numbers, not {dtype.name}")
     if dtype == BOOL and operator in _NO_BOOL:
         raise DTypeError(f"{operator} takes numbers, not bool")
 
@@ -189,7 +191,7 @@ def _cast(
 ) -> Made:  # fmt: skip
     _count(operator, inputs, 1)
     del saturate, mode
-    if inputs[0].dtype != dtype and "c" in {inputs[0].dtype.kind, dtype.kind}:
+    if inputs[0].dtype.kind == "c" != dtype.kind:
         raise DTypeError(f"{inputs[0].dtype.name} cannot become {dtype.name}")
     return inputs[0].shape, dtype
 

@@ -100,9 +100,9 @@ def strided(array: Array, shape: Sequence[int], view: View) -> Array:
     # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
     plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
     flat = plain.reshape(-1)
-    seen = np.lib.stride_tricks.as_strided(
-        flat[view.offset :], tuple(shape), tuple(each * item for each in view.strides)
-    )
+    # the step of an axis of one element may be any number, also one that numpy cannot take
+    steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]
+    seen = np.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
     return seen if plain is array else seen.view(array.dtype)
 
 

@@ -231,7 +231,10 @@ class Builder:
         # numpy does not know the names of all dtypes of ml_dtypes, only their bits
         bits = flat if flat.dtype.isbuiltin == 1 else flat.view(f"u{item}")
         seen = np.lib.stride_tricks.as_strided(
-            bits[offset:], shape, [each * item for each in strides], writeable=False
+            bits[offset:],
+            shape,
+            [step * item if size > 1 else 0 for size, step in zip(shape, strides, strict=True)],
+            writeable=False,
         )
         spread = self.constant(seen.view(flat.dtype) if bits is not flat else seen)
         if spread.size > max(SPREAD_MAX, x.size):

@@ -28,9 +28,9 @@ from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
-PATCHES_MAX: Final = 1 << 20
+PATCHES_MAX: Final = 1 << 22
 """Elements of patches that are gathered at once, so that the product finds them in cache; more
-places are done slab by slab."""
+places are done slab by slab. Scales are not folded into slabs: what a picture needs is one."""
 
 _SLABS_MAX: Final = 1 << 12
 _SLABS_WANTED: Final = 1 << 9

@@ -73,13 +73,16 @@ def original_places(axis: Resizing, mode: str) -> Floats:
         One an element.
 
     Raises:
-        LoweringError: The mode is unknown.
+        LoweringError: The mode is unknown, or a place is infinite.
     """
     check_table((axis.output,), "the places")
     rule = _PLACES.get(mode)
     if rule is None:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
-    return rule(axis, np.arange(axis.output, dtype=np.float64))
+    places = rule(axis, np.arange(axis.output, dtype=np.float64))
+    if not np.isfinite(places).all():
+        raise LoweringError("its scales or its region of interest are beyond all numbers")
+    return places
 
 
 def _unscaled(axis: Resizing, x: Floats) -> Floats:

@@ -96,7 +96,8 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     first = parts[0]
     for each in parts:
         if (
-            each.shape[:axis] != first.shape[:axis]
+            each.rank != first.rank
+            or each.shape[:axis] != first.shape[:axis]
             or each.shape[axis + 1 :] != first.shape[axis + 1 :]
         ):
             listed = ", ".join(str(list(part.shape)) for part in parts)
@@ -104,8 +105,6 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     if len(parts) == 1:
         return first
     shape = list(first.shape)
-    if any(each.rank != len(shape) for each in parts):
-        raise ShapeError(f"shapes {[list(each.shape) for each in parts]} differ in their axes")
     shape[axis] = sum(each.shape[axis] for each in parts)
     target = strides_of(shape)
     regions, offset = [], 0

@@ -151,6 +151,8 @@ def _split(call: Call) -> Result:
     total, count = x.shape[axis], call.number("num_outputs", len(call.node.outputs))
     sizes = call.numbers(1) if call.has(1) else call.list("split")
     if sizes is None:
+        if not 0 < count == len(call.node.outputs):
+            raise LoweringError(f"{count} parts for {len(call.node.outputs)} outputs")
         each = -(-total // count)
         sizes = tuple(max(0, min(each, total - each * number)) for number in range(count))
     if sum(sizes) != total or min(sizes, default=0) < 0:
@@ -185,7 +187,9 @@ def _slice(call: Call) -> Result:
             raise ShapeError("a step is 0")
         number = axis_of(axis, x.rank)
         kept = range(*slice(start, stop, step).indices(x.shape[number]))
-        first[number], sizes[number], strides[number] = kept.start, len(kept), step
+        # of one element nothing is stepped over: a step may be as large as an int64
+        first[number], sizes[number] = kept.start, len(kept)
+        strides[number] = step if len(kept) > 1 else 1
     return moves.crop(call.builder, x, first, sizes, strides)
 
 
@@ -216,10 +220,16 @@ def tile(call: Call, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
     return builder.reshape(repeated, [n * size for n, size in zip(repeats, x.shape, strict=True)])
 
 
+def _image(x: Tensor) -> tuple[int, ...]:
+    if x.rank != 4:  # noqa: PLR2004  # batch, channels, height and width
+        raise ShapeError(f"shape {list(x.shape)} has no 4 axes")
+    return x.shape
+
+
 @lowers("DepthToSpace", kind=Kind.TRANSFORM)
 def _depth_to_space(call: Call) -> Result:
     x, block, builder = call.tensor(0), call.number("blocksize"), call.builder
-    n, c, h, w = x.shape
+    n, c, h, w = _image(x)
     if block < 1 or c % (block * block):
         raise ShapeError(f"{c} channels in blocks of {block}")
     depth = c // (block * block)
@@ -234,7 +244,7 @@ def _depth_to_space(call: Call) -> Result:
 @lowers("SpaceToDepth", kind=Kind.TRANSFORM)
 def _space_to_depth(call: Call) -> Result:
     x, block, builder = call.tensor(0), call.number("blocksize"), call.builder
-    n, c, h, w = x.shape
+    n, c, h, w = _image(x)
     if block < 1 or h % block or w % block:
         raise ShapeError(f"{h} by {w} in blocks of {block}")
     split = builder.reshape(x, (n, c, h // block, block, w // block, block))

@@ -1,12 +1,16 @@
 """What a graph must keep to: each name made once, nothing that waits for itself."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from walle_stream.engine.graph import Function, Node
 from walle_stream.errors import ModelError
 
 type Key = tuple[str, str, str]
+
+CALLS_MAX: Final = 256
+"""Functions that call one another in a row; names of values grow with each."""
 
 
 def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
@@ -77,19 +81,41 @@ def check_names(names: Sequence[str], what: str) -> None:
 
 
 def check_calls(functions: Mapping[Key, Function]) -> None:
-    """Refuse functions that call themselves, by whatever way round.
+    """Refuse functions that call themselves, by whatever way round, and endless chains.
 
     Args:
         functions: Of a model.
 
     Raises:
-        ModelError: One does; the message names those on the way.
+        ModelError: One calls itself, or a chain of calls is longer than ``CALLS_MAX``; the
+            message names those on the way.
     """
     calls = {key: _called(function.nodes, functions) for key, function in functions.items()}
-    way = _cycle(functions, lambda key: sorted(calls[key]))
-    if way:
-        named = " -> ".join(".".join(filter(None, key[:2])) for key in way)
-        raise ModelError(f"function {way[0][1]!r} calls itself: {named}")
+    depths: dict[Key, int] = {}
+    # without recursion: a chain of calls may be as long as a file
+    for start in functions:
+        way = {start: sorted(calls[start])} if start not in depths else {}
+        while way:
+            last = next(reversed(way))
+            if not way[last]:
+                depths[last] = 1 + max((depths[each] for each in calls[last]), default=0)
+                del way[last]
+                continue
+            key = way[last].pop()
+            if key in way:
+                names = [*list(way)[list(way).index(key) :], key]
+                raise ModelError(f"function {key[1]!r} calls itself: {_listed(names)}")
+            if key not in depths:
+                way[key] = sorted(calls[key])
+    deepest = max(depths, key=lambda each: depths[each], default=None)
+    if deepest is not None and depths[deepest] > CALLS_MAX:
+        raise ModelError(
+            f"function {deepest[1]!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at most"
+        )
+
+
+def _listed(keys: Sequence[Key]) -> str:
+    return " -> ".join(".".join(filter(None, key[:2])) for key in keys)
 
 
 def _called(nodes: Iterable[Node], functions: Mapping[Key, Function]) -> set[Key]:
@@ -101,25 +127,3 @@ def _called(nodes: Iterable[Node], functions: Mapping[Key, Function]) -> set[Key
         for graph in node.graphs():
             found |= _called(graph.nodes, functions)
     return found
-
-
-def _cycle[K: Hashable](keys: Iterable[K], of: Callable[[K], list[K]]) -> list[K]:
-    # without recursion: a chain of calls may be as long as a file
-    done: set[K] = set()
-    for start in keys:
-        way: dict[K, list[K]] = {}
-        if start not in done:
-            way[start] = of(start)
-        while way:
-            last = next(reversed(way))
-            if not way[last]:
-                done.add(last)
-                del way[last]
-                continue
-            key = way[last].pop()
-            if key in way:
-                names = list(way)
-                return [*names[names.index(key) :], key]
-            if key not in done:
-                way[key] = of(key)
-    return []

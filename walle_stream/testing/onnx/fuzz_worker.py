@@ -18,7 +18,6 @@ from random import Random
 from typing import Any, Final
 
 import numpy as np
-from google.protobuf.message import Message
 from onnx import ModelProto, numpy_helper
 
 from walle_stream.engine.backends import backend_named
@@ -28,12 +27,8 @@ from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import parse_model
 from walle_stream.errors import SpecError, WalleError
 from walle_stream.testing.onnx.cases import Case, read_cases
-from walle_stream.testing.onnx.mutations import (
-    Named,
-    mutate_bytes,
-    mutate_inputs,
-    mutate_structure,
-)
+from walle_stream.testing.onnx.input_mutations import Named, mutate_inputs
+from walle_stream.testing.onnx.mutations import happens, mutate_bytes, mutate_structure
 from walle_stream.testing.onnx.small_models import small_cases
 
 LIMITS: Final = Limits(
@@ -46,8 +41,6 @@ MESSAGE_MAX: Final = 2000
 """Characters of an error that a person still reads."""
 
 _MODEL_BYTES_MAX: Final = 1 << 20
-_SMALL_SHARE: Final = 0.15
-_REFERENCE_SHARE: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -88,7 +81,7 @@ class Corpus:
         """
         rng = Random(f"{seed}-{number}")  # noqa: S311  # no secret
         case, other = self._case(rng), self._case(rng)
-        backend = "reference" if rng.random() < _REFERENCE_SHARE else "numpy"
+        backend = "reference" if happens(rng, 20) else "numpy"
         given = list(rng.choice(case.sets)[0])
         proto = _parsed(case.model)
         names = [each.name for each in proto.graph.input]
@@ -96,9 +89,9 @@ class Corpus:
         if len(given) < len(names):
             names = [each for each in names if each not in constants]
         made = Mutation(case.name, case.model, list(zip(names, given, strict=False)), backend)
-        made.is_twice = rng.random() < _REFERENCE_SHARE
+        made.is_twice = happens(rng, 20)
         level = rng.choice(("bytes", *["structure"] * 3, "data", "data", "all"))
-        if rng.random() < _REFERENCE_SHARE:
+        if happens(rng, 20):
             made.changes.append("known inputs")
             _know(rng, proto, made)
         if level in {"structure", "all"}:
@@ -106,7 +99,7 @@ class Corpus:
             for _ in range(rng.choice((1, 1, 1, 2, 4))):
                 made.changes.append(_structure(rng, proto, theirs))
         made.model = proto.SerializeToString()
-        if level == "bytes" or (level == "all" and rng.random() < 0.3):  # noqa: PLR2004  # a share
+        if level == "bytes" or (level == "all" and happens(rng, 30)):
             made.changes.append("bytes")
             made.model = mutate_bytes(rng, made.model, other.model)
         if level in {"data", "all"}:
@@ -115,14 +108,14 @@ class Corpus:
         return made
 
     def _case(self, rng: Random) -> Case:
-        return rng.choice(self.small if rng.random() < _SMALL_SHARE else self.published)
+        return rng.choice(self.small if happens(rng, 15) else self.published)
 
 
 def _know(rng: Random, proto: ModelProto, made: Mutation) -> None:
     # what is known is computed when it is lowered, by other code
     kept = []
     for name, value in made.inputs:
-        if isinstance(value, np.ndarray) and rng.random() < 0.7:  # noqa: PLR2004  # a share
+        if isinstance(value, np.ndarray) and happens(rng, 70):
             proto.graph.initializer.append(numpy_helper.from_array(value, name))
         else:
             kept.append((name, value))
@@ -130,7 +123,7 @@ def _know(rng: Random, proto: ModelProto, made: Mutation) -> None:
 
 
 def _parsed(data: bytes) -> ModelProto:
-    proto: Message = ModelProto()
+    proto = ModelProto()
     proto.ParseFromString(data)
     return proto
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-BACKENDS: Final = ("numpy", "reference")
+BACKENDS: Final = ("numpy", "reference", "toy")
 REPORT_FORMAT: Final = 1
 
 

@@ -19,11 +19,12 @@ def small_cases() -> list[Case]:
     Returns:
         With inputs, without the outputs that they would give.
     """
+    true = np.ones((), np.bool_)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     made = {
-        "loop": (_loop(), (np.array(3), np.array(True), x)),
+        "loop": (_loop(), (np.array(3), true, x)),
         "while": (_while(), (x,)),
-        "nested": (_nested(), (np.array(True), x)),
+        "nested": (_nested(), (true, x)),
         "scan": (_scan(), (np.zeros(3, np.float32), x)),
         "functions": (_functions(), (x,)),
         "late shapes": (_late_shapes(), (x, np.array([3, 2]))),
