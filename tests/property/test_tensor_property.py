@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from walle_stream.engine.minimal import MinimalEvaluator
 from walle_stream.errors import FrameError, TensorError
+from walle_stream.testing.simple_evaluator import SimpleEvaluator
 from walle_stream.vm.guest.tensors import concatenate, evaluate, make_tensor
 from walle_stream.wire.tensors import decode_graph, encode_values
 
@@ -18,7 +18,7 @@ def request() -> bytes:
 
     def ask(data: bytes) -> bytes:
         sent.append(data[1:])
-        return encode_values(MinimalEvaluator().evaluate(decode_graph(data[1:])))
+        return encode_values(SimpleEvaluator().evaluate(decode_graph(data[1:])))
 
     a = make_tensor(ask, [[1.0, 2.0], [3.0, 4.0]], None, None)
     b = concatenate(ask, [a, (a @ a).softmax(), a.take([1, 0])], 0)
@@ -28,7 +28,7 @@ def request() -> bytes:
 
 def test_what_a_guest_wrote_is_what_the_host_reads() -> None:
     graph = decode_graph(request())
-    assert [len(each.shape) for each in MinimalEvaluator().evaluate(graph)] == [2, 1, 2]
+    assert [len(each.shape) for each in SimpleEvaluator().evaluate(graph)] == [2, 1, 2]
 
 
 def test_mutated_requests_are_evaluated_or_refused() -> None:
@@ -45,7 +45,7 @@ def test_mutated_requests_are_evaluated_or_refused() -> None:
             if not mutated:
                 break
         try:
-            MinimalEvaluator().evaluate(decode_graph(bytes(mutated)))
+            SimpleEvaluator().evaluate(decode_graph(bytes(mutated)))
         except (FrameError, TensorError):
             refused += 1
     assert 0 < refused <= MUTATIONS

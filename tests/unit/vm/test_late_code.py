@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from walle_stream.engine.minimal import MinimalEvaluator
+from walle_stream.engine.backends.numpy import NumpyBackend
+from walle_stream.engine.expressions import EngineEvaluator
 from walle_stream.errors import ScriptError
 from walle_stream.vm.bytecode.check import check_code
 from walle_stream.vm.pool import VmPool
@@ -83,7 +84,7 @@ def errors_of(page: Any, source: str, isolation: Any, limits: RunLimits) -> list
     groups: list[DeviceGroup] = [
         (name, {"k": b"1"}, [(1, 0, page()), (2, 0, page())]) for name in ("bad", "good")
     ]
-    with VmPool({"t": program}, 1, services=HostServices(MinimalEvaluator())) as pool:
+    with VmPool({"t": program}, 1, services=HostServices(EngineEvaluator(NumpyBackend()))) as pool:
         results = pool.run("t", groups)
         assert pool.counts.crashes == 0
     return [[run.error for run in group.runs] for group in results]

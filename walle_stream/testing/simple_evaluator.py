@@ -1,11 +1,9 @@
-"""A minimal evaluator of tensor expressions: numpy, one call per node.
+"""A simple evaluator of tensor expressions: numpy, one call a node; models apart.
 
-It defines what the operators mean until the engine takes its place behind the
-same port. What it returns does not depend on how expressions were cut into
-requests; it is the same on one machine, and within rounding on another.
+The oracle of the engine's own: it says what the operators of guests mean.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import prod
 from typing import Any, Final
 
@@ -17,22 +15,11 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, N
 WORK_MAX_ELEMENTS: Final = 1 << 28
 """Most elements that one request may compute, all nodes together."""
 
-type Model = Callable[..., Any]
-"""Arrays in; out an array, or a tuple or list of them."""
-
 _MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
 
 
-class MinimalEvaluator:
-    """Evaluates a request, node by node. Thread-safe if the models are; blocks."""
-
-    def __init__(self, models: Mapping[str, Model] | None = None) -> None:
-        """Take over.
-
-        Args:
-            models: By name; what they return depends on their inputs alone.
-        """
-        self._models = models or {}
+class SimpleEvaluator:
+    """Evaluates a request, node by node. Thread-safe; blocks."""
 
     def evaluate(self, graph: Graph) -> list[Constant]:
         """Compute the outputs of a request.
@@ -47,7 +34,6 @@ class MinimalEvaluator:
             TensorError: An unknown operator, shapes that do not fit, or too much.
         """
         values: list[Any] = []
-        made: dict[str, list[Any]] = {}
         work = 0
         for number, node in enumerate(graph.nodes):
             constant = graph.constants.get(number)
@@ -56,9 +42,6 @@ class MinimalEvaluator:
                 values.append(data.reshape(constant.shape))
                 continue
             inputs = [values[each] for each in node.inputs]
-            if node.operator == "model":
-                values.append(self._run_model(number, node, inputs, made))
-                continue
             work += _check_size(number, node, inputs)
             if work > WORK_MAX_ELEMENTS:
                 raise TensorError(
@@ -66,45 +49,6 @@ class MinimalEvaluator:
                 )
             values.append(_apply(number, node, inputs))
         return [_constant(values[each]) for each in graph.outputs]
-
-    def _run_model(
-        self, number: int, node: Node, inputs: list[Any], made: dict[str, list[Any]]
-    ) -> Any:
-        name, output = node.parameters.get("name"), node.parameters.get("output")
-        model = self._models.get(name) if isinstance(name, str) else None
-        if model is None:
-            known = ", ".join(sorted(self._models)) or "none"
-            raise TensorError(
-                f"node {number}: there is no model {name!r} (spec.models): the pipeline has {known}"
-            )
-        key = f"{name} {node.inputs}"
-        outputs = made.get(key)
-        if outputs is None:
-            # a model may write into what it is given; constants are read-only by themselves
-            outputs = made[key] = _outputs(number, str(name), model, [x.copy() for x in inputs])
-        if type(output) is not int or not 0 <= output < len(outputs):
-            raise TensorError(
-                f"node {number}: model {name!r} has {len(outputs)} outputs, not a number {output!r}"
-            )
-        return outputs[output]
-
-
-def _outputs(number: int, name: str, model: Model, inputs: list[Any]) -> list[Any]:
-    try:
-        given = model(*inputs)
-    except Exception as error:
-        shapes = ", ".join(str(each.shape) for each in inputs)
-        raise TensorError(
-            f"node {number}: model {name!r} of shapes {shapes}: {type(error).__name__}: {error}"
-        ) from error
-    several = given if isinstance(given, (tuple, list)) else (given,)
-    outputs = [np.asarray(each) for each in several]
-    for each in outputs:
-        if each.dtype.name not in ITEM_BYTES:
-            raise TensorError(f"node {number}: model {name!r} gives {each.dtype.name}")
-        if each.size > MAX_ELEMENTS:
-            raise TensorError(f"node {number}: model {name!r} gives {each.size} elements: too many")
-    return outputs
 
 
 def _apply(number: int, node: Node, inputs: list[Any]) -> Any:
