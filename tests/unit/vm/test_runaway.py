@@ -92,8 +92,11 @@ def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) ->
     thread.start()
     groups = [("d", {}, [(1, 0, page())] * 50)]
     failed = 0
-    for _ in range(40):
+    for number in range(4_000):
         failed += sum(not run.ok for run in pool.run("t", groups)[0].runs)
+        # on a busy machine the thread may not get a turn for long
+        if failed and number >= 40:
+            break
     is_over.set()
     thread.join()
     assert failed  # it does stop runs that are at hand

@@ -19,6 +19,7 @@ from walle_stream.errors import BrokerUnreachableError, SourceError
 
 _ASK_MS: Final = 15_000  # for one question, which several requests may answer
 _LOOK_MS: Final = 5_000  # for the first records of all partitions
+_SAMPLE: Final = 100  # records of a partition whose keys are looked at
 _CLOSE_MS: Final = 2_000
 
 
@@ -198,36 +199,43 @@ class TopicClient:
         """
         bounds = self.bounds(range(self.identity.partition_count))
         missing = {
-            self.place(number): each.begin
-            for number, each in bounds.items()
-            if each.end > each.begin
+            self.place(number): each for number, each in bounds.items() if each.end > each.begin
         }
         if not missing:
             return
+        seen: dict[Any, list[Any]] = {place: [] for place in missing}
         with source_errors(self.topic):
             self.consumer.assign(list(missing))
-            for place, begin in missing.items():
-                self.consumer.seek(place, begin)
+            for place, each in missing.items():
+                self.consumer.seek(place, each.begin)
             deadline_ms = monotonic_ms() + _LOOK_MS
             # partitions whose records were all compacted away have none to show
             while missing and monotonic_ms() < deadline_ms:
                 for place, records in self.consumer.poll(100).items():
-                    self._expect_key(records)
-                    missing.pop(place, None)
-                    self.consumer.pause(place)
+                    if place not in missing:
+                        continue  # fetched before it was paused
+                    seen[place] += records
+                    # a poll may give a few: one of them alone says nothing of the others
+                    is_end = records[-1].offset + 1 >= missing[place].end
+                    if is_end or len(seen[place]) >= _SAMPLE or _has_own_key(seen[place]):
+                        self._expect_key(seen[place])
+                        del missing[place]
+                        self.consumer.pause(place)
+            for place in missing:
+                self._expect_key(seen[place])
 
     def _expect_key(self, records: Sequence[Any]) -> None:
-        first = records[0]
-        if first.key is None:
+        keyless = next((each for each in records[:1] if each.key is None), None)
+        if keyless is not None:
             raise SourceError(
                 f"topic {self.topic!r} is not keyed by device: the record "
-                f"{self.topic}[{first.partition}]@{first.offset} has no key; write records with "
-                "the device id as key, so that a device stays in one partition"
+                f"{self.topic}[{keyless.partition}]@{keyless.offset} has no key; write records "
+                "with the device id as key, so that a device stays in one partition"
             )
-        # what names no device says nothing of the others; and single ones are dead letters
-        named = [(name, each) for each in records if (name := _named_device(each.value))]
-        if named and all(name.encode() != each.key for name, each in named):
-            name, first = named[0]
+        # what cannot be read says nothing of the others; and single ones are dead letters
+        others = [(name, each) for each in records if (name := _named_device(each.value))]
+        if others and not _has_own_key(records):
+            name, first = others[0]
             raise SourceError(
                 f"topic {self.topic!r} is not keyed by device: the record "
                 f"{self.topic}[{first.partition}]@{first.offset} is of device {name[:64]!r}, "
@@ -309,12 +317,18 @@ class _Named(msgspec.Struct):
     device_id: str = ""
 
 
-def _named_device(value: bytes | None) -> str:
-    """Return the device that a record's value names; empty where it names none."""
+def _has_own_key(records: Sequence[Any]) -> bool:
+    """Return whether the key of some record is its device, which a value may leave to it."""
+    names = ((each, _named_device(each.value)) for each in records)
+    return any(name is not None and name.encode() in {b"", each.key} for each, name in names)
+
+
+def _named_device(value: bytes | None) -> str | None:
+    """Return the device that a record's value names, if any; None where it cannot be read."""
     try:
         return msgspec.json.decode(value or b"", type=_Named).device_id
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return ""
+        return None
 
 
 def _member_options(model: KafkaSourceModel) -> dict[str, Any]:
