@@ -81,9 +81,9 @@ def test_what_cannot_be_stopped_ends_its_host_and_only_that() -> None:
         for attack in ending
     ]
     ends = {attack.name: host.wait(60) for attack, host in zip(ending, hosts, strict=True)}
-    # told by the watchdog, or by the kernel at once
+    # told by the watchdog, or by the kernel, where it is the faster
     crashed = {name for name, end in ends.items() if end in {-signal.SIGSEGV, -signal.SIGBUS}}
-    assert crashed == {"deep iterators", "deep chain"}
+    assert crashed <= {"deep iterators", "deep chain"}
     assert {end for name, end in ends.items() if name not in crashed} == {77}
 
 
