@@ -74,7 +74,8 @@ class DeviceArray:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of its axes."""
-        return self._held.shape
+        found: tuple[int, ...] = self._held.shape
+        return found
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -84,7 +85,8 @@ class DeviceArray:
     @property
     def dtype(self) -> DType:
         """One of numpy's own."""
-        return self._held.dtype
+        found: DType = self._held.dtype
+        return found
 
     @property
     def size(self) -> int:
@@ -140,9 +142,9 @@ class CupyStandIn:
     def __init__(self) -> None:
         """Make the functions that are numpy's own but for what they are given."""
         self.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
-        same: Mapping[str, Any] = {name: getattr(np, name) for name in _SAME}
-        floats: Mapping[str, Any] = {name: getattr(np, name) for name in _OF_FLOATS}
-        for name, function in (same | floats | _OTHERS).items():
+        same: dict[str, Any] = {name: getattr(np, name) for name in _SAME}
+        floats: dict[str, Any] = {name: getattr(np, name) for name in _OF_FLOATS}
+        for name, function in {**same, **floats, **_OTHERS}.items():
             setattr(self, name, _checked(name, function, of_floats=name in floats))
 
     # Across
@@ -288,7 +290,9 @@ def _reduced(function: Any, x: DeviceArray, out: Any, **named: Any) -> DeviceArr
 
 def _checked(name: str, function: Any, *, of_floats: bool) -> Any:
     def call(*given: Any, out: DeviceArray | None = None) -> DeviceArray:
-        plain = [each if isinstance(each, bool | int | float) else _held(each) for each in given]
+        plain: list[Any] = [
+            each if isinstance(each, bool | int | float) else _held(each) for each in given
+        ]
         if of_floats and plain[0].dtype.kind != "f":
             raise TypeError(f"{name} of {plain[0].dtype} is no function of our operators in cupy")
         with np.errstate(all="ignore"):
@@ -311,27 +315,27 @@ def _converted(x: Array, dtype: DType) -> Array:
         return x.astype(dtype)
 
 
-def _sign(x: Array) -> Array:
+def _sign(x: Array) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
-def _mod(x: Array, y: Array) -> Array:
+def _mod(x: Array, y: Array) -> Any:
     if x.dtype.kind == "f":
         return x - np.floor(x / y) * y
     return np.remainder(x, y)
 
 
-def _fmod(x: Array, y: Array) -> Array:
+def _fmod(x: Array, y: Array) -> Any:
     if x.dtype.kind == "f":
         return np.fmod(x, y)
     return np.where(y == 0, 0, np.fmod(x.astype(np.float64), y.astype(np.float64))).astype(x.dtype)
 
 
-def _left_shift(x: Array, y: Array) -> Array:
+def _left_shift(x: Array, y: Array) -> Any:
     return np.left_shift(x, y & (8 * x.dtype.itemsize - 1))
 
 
-def _right_shift(x: Array, y: Array) -> Array:
+def _right_shift(x: Array, y: Array) -> Any:
     return np.right_shift(x, y & (8 * x.dtype.itemsize - 1))
 
 

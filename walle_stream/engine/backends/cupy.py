@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.engine.backends.bound import Run, bind, strided
-from walle_stream.engine.backends.device import Device, IndexChecks, library_of, stored
+from walle_stream.engine.backends.bound import bind
+from walle_stream.engine.backends.device import Device, IndexChecks, stored
+from walle_stream.engine.backends.device_kernels import library_of
 from walle_stream.engine.backends.interpreter import Watch
+from walle_stream.engine.backends.library import Run, strided
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.planning.elision import elide, is_loose, is_plain
 from walle_stream.engine.planning.loops import Loop
@@ -159,7 +161,10 @@ class _Instance:
             # an index that was out of range before may be what it came of
             self._checks.verify()
             raise
-        except (IndexError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        except (
+            # cupy's own are RuntimeErrors
+            IndexError, ValueError, TypeError, OverflowError, MemoryError, RuntimeError,
+        ) as error:  # fmt: skip
             self._checks.verify()
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
