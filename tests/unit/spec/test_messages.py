@@ -18,6 +18,7 @@ DURATION = "expected a duration like 250ms, 10s, 30m, 1.5h"
         ("runtime: {hosts: 257}", "9:20: spec.runtime.hosts: expected at most 256, found 257"),
         ("runtime: {kind: rya}", "9:19: spec.runtime.kind: expected 'local' or 'ray', found 'rya', did you mean 'ray'?"),
         ("runtime: {batch_events: 7}", "9:13: spec.runtime.batch_events: unknown key 'batch_events', did you mean 'batchEvents'?"),
+        ("services: {rank: {fil: m.py, function: f}}", "9:21: spec.services.rank.fil: unknown key 'fil', did you mean 'file'?"),
         ("runtime: [1]", "9:12: spec.runtime: expected a mapping, found a list"),
         ("runtime:", "9:11: spec.runtime: expected a mapping, found nothing"),
         ("state: {sync: 1}", "9:17: spec.state.sync: expected true or false, found 1"),
