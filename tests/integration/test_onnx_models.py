@@ -158,6 +158,10 @@ def test_kills_change_nothing(tmp_path):
 @needs_ray
 def test_hosts_under_ray_read_the_file_for_themselves(walle, ray_environ, folder, tmp_path):
     # relative: a worker stands elsewhere when it begins
+    file = folder / "pipeline.yaml"
+    both = "{rank: {onnx: rank.onnx}, same: {file: same.py, function: same}}"
+    file.write_text(file.read_text().replace("{rank: {onnx: rank.onnx}}", both))
+    (folder / "same.py").write_text("def same(x):\n    return x\n")
     for name, more in (("local", ()), ("ray", ("--runtime", "ray", "--hosts", 2))):
         command = ("run", "pipeline.yaml", "--data-dir", tmp_path / name, "--json", *more)
         walle(*command, environ=ray_environ, cwd=folder, timeout=300)

@@ -241,6 +241,9 @@ _FunctionPath = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
 ]
 
+# imported before a process of another runtime stands where the shell did
+_FunctionFile = Annotated[PathField, AfterValidator(Path.absolute)]
+
 
 def _check_place(file: Path | None, function: str) -> None:
     if (":" in function) == (file is not None):
@@ -253,7 +256,7 @@ def _check_place(file: Path | None, function: str) -> None:
 class FunctionReference(Strict):
     """A Python function of the user: in a file, or importable."""
 
-    file: PathField | None = Field(
+    file: _FunctionFile | None = Field(
         default=None, description="Python file; left out when function is package.module:NAME."
     )
     function: _FunctionPath = Field(description="NAME in the file, or package.module:NAME.")
@@ -288,7 +291,7 @@ class ModelReference(Strict):
         description="Of products of matrices, for `onnx`; 1 when left out, where numpy's library "
         "can be told.",
     )
-    file: PathField | None = Field(
+    file: _FunctionFile | None = Field(
         default=None, description="Python file; left out when function is package.module:NAME."
     )
     function: _FunctionPath | None = Field(
