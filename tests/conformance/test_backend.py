@@ -3,10 +3,21 @@
 import pytest
 
 from walle_stream.engine.backends import backend_named
+from walle_stream.engine.backends.cupy import CupyBackend
+from walle_stream.errors import EngineError
 from walle_stream.testing.backend_suite import BackendSuite
+from walle_stream.testing.cupy_stand_in import stand_in
 from walle_stream.testing.toy.backend import ToyBackend
 
 pytest.importorskip("ml_dtypes")
+
+
+def _has_gpu():
+    try:
+        backend_named("cupy")
+    except EngineError:
+        return False
+    return True
 
 
 class TestReference(BackendSuite):
@@ -23,6 +34,18 @@ class TestReference(BackendSuite):
 class TestNumpy(BackendSuite):
     def make_backend(self):
         return backend_named("numpy")
+
+
+class TestCupyOverItsStandIn(BackendSuite):
+    def make_backend(self):
+        return CupyBackend(stand_in())
+
+
+if _has_gpu():
+
+    class TestCupy(BackendSuite):
+        def make_backend(self):
+            return backend_named("cupy")
 
 
 class TestToy(BackendSuite):

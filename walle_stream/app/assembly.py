@@ -15,6 +15,7 @@ from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
+from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
@@ -77,7 +78,7 @@ class Assembly:
         self._spec = loaded.pipeline.spec
         self.tasks = tasks
         self._services = load_functions("services", self._spec.services)
-        self._models = load_functions("models", self._spec.models)
+        self._models = load_models(self._spec.models)
         self._source = load_connector(self._spec.source.connector).open(loaded.source)
         self._connector = load_connector(self._spec.tunnel.connector)
         self.has_cloud = hasattr(self._connector, "open_features")
@@ -109,6 +110,7 @@ class Assembly:
         Raises:
             SpecFileError: The definition is wrong.
             ScriptError: A script is.
+            EngineError: An ONNX file is no model that scripts can run.
         """
         loaded = load_pipeline(
             file,
@@ -121,7 +123,13 @@ class Assembly:
         tasks = [
             task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
         ]
-        return cls(loaded, tasks)
+        assembly = cls(loaded, tasks)
+        for model in onnx_models(assembly._models):
+            if assembly.runtime == "ray":
+                model.check()  # the hosts, other processes, read it for themselves
+            else:
+                model.read()
+        return assembly
 
     @override
     def __reduce__(self) -> Any:
@@ -284,6 +292,8 @@ class Assembly:
 
     def _make_pool(self, options: RunOptions) -> VmPool:
         spec, in_hand, start = self._spec, self._in_hand, self._start
+        for model in onnx_models(self._models):
+            model.read()
         services = HostServices(_LazyEvaluator(self._models))
         if in_hand.is_doubtful(start):
             # a script's body can end its process as a run can, before anyone is told whose

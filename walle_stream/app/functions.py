@@ -27,21 +27,36 @@ def load_functions(
     Raises:
         FunctionError: A file or module cannot be imported, or has no such function.
     """
-    return {name: _load(f"spec.{kind}.{name}", each) for name, each in references.items()}
+    return {
+        name: load_function(f"spec.{kind}.{name}", each.file, each.function)
+        for name, each in references.items()
+    }
 
 
-def _load(place: str, reference: FunctionReference) -> Callable[..., Any]:
-    module_name, _, attribute = reference.function.rpartition(":")
+def load_function(place: str, file: Path | None, function: str) -> Callable[..., Any]:
+    """Import a function; runs the body of its module.
+
+    Args:
+        place: Where the definition names it, for errors.
+        file: That it is in; None for an importable one.
+        function: NAME in the file, or package.module:NAME.
+
+    Returns:
+        It.
+
+    Raises:
+        FunctionError: File or module cannot be imported, or has no such function.
+    """
+    module_name, _, attribute = function.rpartition(":")
+    where = file or module_name
     try:
-        module = _from_file(reference.file) if reference.file else import_module(module_name)
+        module = _from_file(file) if file else import_module(module_name)
     except Exception as error:
-        where = reference.file or module_name
         raise FunctionError(
             f"{place}: {where} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     found = getattr(module, attribute, None)
     if not callable(found):
-        where = reference.file or module_name
         raise FunctionError(f"{place}: {where} has no function {attribute!r}")
     return found  # type: ignore[no-any-return]
 

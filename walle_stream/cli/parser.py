@@ -258,7 +258,7 @@ def _add_engine(commands: Any) -> None:
             metavar=f"NAME={value}",
             help=f"{text}; once an input",
         )
-        verb.add_argument("--backend", default="numpy", help="numpy (default) or reference")
+        verb.add_argument("--backend", default="numpy", help="numpy (default), cupy or reference")
         verb.add_argument("--threads", type=_positive, metavar="N", help="of products of matrices")
     operators = verbs.add_parser("operators", help="every operator by kind, and the work saved")
     operators.set_defaults(run=_later("engine", "operators"))

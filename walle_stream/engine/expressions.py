@@ -168,7 +168,15 @@ class EngineEvaluator:
             raise TensorError(
                 f"node {number}: model {name!r} has {len(outputs)} outputs, not a number {output!r}"
             )
-        return outputs[output]
+        found = outputs[output]
+        # an output that nobody asks for may be anything
+        if found.dtype.name not in ITEM_BYTES:
+            raise TensorError(f"node {number}: model {name!r} gives {found.dtype.name}")
+        if found.size > MAX_ELEMENTS:
+            raise TensorError(
+                f"node {number}: model {name!r} gives {found.size} elements: too many"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +203,7 @@ def _outputs(number: int, name: str, model: Model, inputs: list[Array]) -> list[
             f"node {number}: model {name!r} of shapes {shapes}: {type(error).__name__}: {error}"
         ) from error
     several = given if isinstance(given, (tuple, list)) else (given,)
-    outputs = [np.asarray(each) for each in several]
-    for each in outputs:
-        if each.dtype.name not in ITEM_BYTES:
-            raise TensorError(f"node {number}: model {name!r} gives {each.dtype.name}")
-        if each.size > MAX_ELEMENTS:
-            raise TensorError(f"node {number}: model {name!r} gives {each.size} elements: too many")
-    return outputs
+    return [np.asarray(each) for each in several]
 
 
 def _array(constant: Constant) -> Array:

@@ -119,7 +119,10 @@ def _fits(array: Array, dtype: DType) -> bool:
     if not is_integer(dtype) or array.dtype == BOOL or array.dtype.kind not in "iu":
         return False
     with np.errstate(all="ignore"):
-        return bool(np.array_equal(array.astype(dtype).astype(array.dtype), array))
+        made = array.astype(dtype)
+        # there and back loses nothing but a sign
+        is_same = np.array_equal(made.astype(array.dtype), array)
+        return bool(is_same) and np.array_equal(made < 0, array < 0)
 
 
 def _texts(array: Array) -> Array:

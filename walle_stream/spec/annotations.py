@@ -32,17 +32,24 @@ def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[typ
         model: Where the location begins.
         location: Keys and indices; indices are passed over.
     """
-    current = [model]
+    current: list[Any] = [model]
     for part in location:
         if isinstance(part, str):
-            current = [
-                inner
-                for each in current
-                for alias, annotation in _fields(each)
-                if alias == part
-                for inner in _models_in(annotation)
-            ]
-    return current
+            current = [inner for each in current for inner in _inside(each, part)]
+    return [found for each in current for found in _models_in(each)]
+
+
+def _inside(annotation: Any, part: str) -> Iterator[Any]:
+    """Yield the annotations of what stands at a key."""
+    for option, _ in _options(annotation):
+        arguments = get_args(option)
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            yield from (inner for alias, inner in _fields(option) if alias == part)
+        elif get_origin(option) is dict:
+            yield arguments[1]  # whatever the name is
+        else:
+            for each in arguments:
+                yield from _inside(each, part)
 
 
 def resolve_paths(

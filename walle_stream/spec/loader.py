@@ -22,6 +22,7 @@ from walle_stream.spec.models import (
     API_VERSION,
     DeadLettersSpec,
     FunctionReference,
+    ModelReference,
     Pipeline,
     SourceSpec,
     Strict,
@@ -379,12 +380,16 @@ class _Loading:
             self._add(document.error(("spec", "script"), _no_file(script)))
 
     def _look_for_functions(
-        self, document: Document, kind: str, references: Mapping[str, FunctionReference]
+        self,
+        document: Document,
+        kind: str,
+        references: Mapping[str, FunctionReference] | Mapping[str, ModelReference],
     ) -> None:
         for name, reference in references.items():
-            if reference.file is not None and not _is_there(reference.file):
-                key = ("spec", kind, name, "file")
-                self._add(document.error(key, _no_file(reference.file)))
+            for part in ("file", "onnx"):
+                file = getattr(reference, part, None)
+                if file is not None and not _is_there(file):
+                    self._add(document.error(("spec", kind, name, part), _no_file(file)))
 
     def _add(self, error: SpecFileError) -> None:
         self._problems.append(Problem(error))

@@ -237,23 +237,82 @@ class TaskReference(Strict):
     )
 
 
+_FunctionPath = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
+]
+
+# imported before a process of another runtime stands where the shell did
+_FunctionFile = Annotated[PathField, AfterValidator(Path.absolute)]
+
+
+def _check_place(file: Path | None, function: str) -> None:
+    if (":" in function) == (file is not None):
+        raise ValueError(
+            "expected `file` and a NAME as `function`, or package.module:NAME as `function` "
+            f"without `file`, found {function!r}"
+        )
+
+
 class FunctionReference(Strict):
     """A Python function of the user: in a file, or importable."""
 
-    file: PathField | None = Field(
+    file: _FunctionFile | None = Field(
         default=None, description="Python file; left out when function is package.module:NAME."
     )
-    function: Annotated[
-        str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
-    ] = Field(description="NAME in the file, or package.module:NAME.")
+    function: _FunctionPath = Field(description="NAME in the file, or package.module:NAME.")
 
     @model_validator(mode="after")
     def _names_one_place(self) -> Self:
-        if (":" in self.function) == (self.file is not None):
+        _check_place(self.file, self.function)
+        return self
+
+
+def _one_kind_of_model(schema: dict[str, Any]) -> None:
+    schema["oneOf"] = [
+        {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
+        for key in ("function", "onnx")
+    ]
+
+
+class ModelReference(Strict):
+    """A model of the host: an ONNX file, or a Python function of numpy arrays."""
+
+    model_config = ConfigDict(json_schema_extra=_one_kind_of_model)
+    onnx: PathField | None = Field(
+        default=None, description="ONNX file; the tensor engine runs it."
+    )
+    backend: Literal["numpy", "reference"] = Field(
+        default="numpy", description="Of the tensor engine, for `onnx`."
+    )
+    threads: StrictInt | None = Field(
+        default=None,
+        ge=1,
+        le=1_024,
+        description="Of products of matrices, for `onnx`; 1 when left out, where numpy's library "
+        "can be told.",
+    )
+    file: _FunctionFile | None = Field(
+        default=None, description="Python file; left out when function is package.module:NAME."
+    )
+    function: _FunctionPath | None = Field(
+        default=None, description="NAME in the file, or package.module:NAME."
+    )
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if (self.onnx is None) == (self.function is None):
+            found = "none of them" if self.onnx is None else "both"
             raise ValueError(
-                "expected `file` and a NAME as `function`, or package.module:NAME as `function` "
-                f"without `file`, found {self.function!r}"
+                "expected either `onnx` (a file) or `function` (of Python, with `file` or as "
+                f"package.module:NAME), found {found}"
             )
+        if self.onnx is not None and self.file is not None:
+            raise ValueError("file: is for `function`; the ONNX file stands in `onnx`")
+        for key in ("backend", "threads"):
+            if self.onnx is None and key in self.model_fields_set:
+                raise ValueError(f"{key}: is for `onnx`; a function has none")
+        if self.function is not None:
+            _check_place(self.file, self.function)
         return self
 
 
@@ -415,9 +474,10 @@ class PipelineSpec(Strict):
         default_factory=dict,
         description="Of the cloud, for ctx.call_cloud: by name, a function of a ServiceCall.",
     )
-    models: dict[FunctionName, FunctionReference] = Field(
+    models: dict[FunctionName, ModelReference] = Field(
         default_factory=dict,
-        description="Of the host, for ctx.run_model: by name, a function of numpy arrays.",
+        description="Of the host, for ctx.run_model: by name, an ONNX file or a function of numpy "
+        "arrays.",
     )
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec, description="How it runs.")
     state: StateSpec = Field(default_factory=StateSpec, description="How state is kept.")

@@ -164,3 +164,16 @@ def test_values_of_no_declared_type_are_taken_as_they_are():
     assert one(None, None) is None
     assert one(None, [np.zeros(1), np.zeros(2)])[1].shape == (2,)
     assert one(None, [1, 2]).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"), [([-1], "uint64"), ([2**63], "int64"), ([-1], "uint8")]
+)
+def test_a_plain_number_does_not_change_its_sign(value, dtype):
+    refused(DTypeError, TensorType(np.dtype(dtype), None), value)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "int4", "uint4"])
+def test_a_plain_number_takes_the_declared_dtype(dtype):
+    declared = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    assert one(TensorType(declared, None), [0, 7]).astype(np.int64).tolist() == [0, 7]

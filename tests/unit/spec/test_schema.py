@@ -80,6 +80,14 @@ def test_a_task_is_named_in_exactly_one_way(schema):
     )
 
 
+def test_a_model_is_a_file_or_a_function(schema):
+    reference = schema["$defs"]["ModelReference"]
+    assert list(reference["properties"]) == ["onnx", "backend", "threads", "file", "function"]
+    assert [each["required"] for each in reference["oneOf"]] == [["function"], ["onnx"]]
+    models = schema["$defs"]["PipelineSpec"]["properties"]["models"]
+    assert "ModelReference" in json.dumps(models)
+
+
 def test_without_connectors_any_source_is_allowed():
     (source,) = json_schema({})["$defs"]["SourceSpec"]["anyOf"]
     assert source["additionalProperties"] is True

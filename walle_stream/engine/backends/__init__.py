@@ -9,6 +9,7 @@ from walle_stream.errors import EngineError
 _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
     "reference": ("walle_stream.engine.backends.interpreter", "Interpreter"),
     "numpy": ("walle_stream.engine.backends.numpy", "NumpyBackend"),
+    "cupy": ("walle_stream.engine.backends.cupy", "CupyBackend"),
 }
 
 
@@ -16,13 +17,13 @@ def backend_named(name: str) -> Any:
     """Make a backend.
 
     Args:
-        name: reference or numpy.
+        name: reference, numpy or cupy.
 
     Returns:
         It; see ``engine.module.Backend``.
 
     Raises:
-        EngineError: There is none of that name.
+        EngineError: There is none of that name, or what it needs is missing.
     """
     found = _BACKENDS.get(name)
     if found is None:

@@ -1,23 +1,22 @@
 """Kernels bound to their arrays: a step becomes a call without arguments.
 
-Written against numpy's interface, so that cupy binds the same. What has no kernel
-here runs the reference's and copies.
+Written against numpy's interface: a ``Library`` says which module of arrays is meant,
+and has kernels of its own where that differs. All is decided when a step is bound.
+What has no kernel runs the reference's and copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from walle_stream.engine.backends.fast_erf import erf_into
 from walle_stream.engine.backends.kernels import check_indices
+from walle_stream.engine.backends.library import Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, Step
-from walle_stream.engine.region import Region, View
+from walle_stream.engine.program import Array, DType, Step
 from walle_stream.errors import EngineError
-
-type Run = Callable[[], object]
 
 _UFUNCS: Final[Mapping[Operator, str]] = {
     Operator.ABS: "abs", Operator.NEG: "negative", Operator.SIGN: "sign",
@@ -41,104 +40,77 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
 }  # fmt: skip
 
 
-def bind(step: Step, inputs: Sequence[Array], output: Array) -> Run:
+def bind(step: Step, inputs: Sequence[Array], output: Array, library: Library | None = None) -> Run:
     """Make a call of a step.
 
     Args:
         step: Of one output.
         inputs: Views of the arrays that it reads.
         output: View of the array that it writes.
+        library: Whose arrays they are; numpy's where it is not said.
 
     Returns:
         Runs the step; raises ``EngineError`` as the reference does.
     """
-    narrow = any(
-        each.dtype.isbuiltin != 1 or each.dtype == np.float16 for each in (*inputs, output)
-    )
-    special = _BINDERS.get(step.operator)
+    library = library or NUMPY
+    narrow = any(library.is_narrow(each.dtype) for each in (*step.inputs, *step.outputs))
+    special = library.binders.get(step.operator)
     if special is not None:
-        found = special(step, inputs, output, narrow)
+        found = special(library, step, inputs, output, narrow)
         if found is not None:
             return found
     ufunc = _UFUNCS.get(step.operator)
     if ufunc is not None and not narrow:
-        function = getattr(np, ufunc)
+        function = getattr(library.xp, ufunc)
         given = tuple(inputs)
         return lambda: function(*given, out=output)
-    return lambda: np.copyto(output, compute(step, inputs))
+    return library.fallback(step, inputs, output)
 
 
-def region_views(region: Region, source: Array, target: Array) -> tuple[Array, Array]:
-    """Give both sides of a region.
-
-    Args:
-        region: Of any number of axes.
-        source: What it reads, row-major.
-        target: What it writes, row-major.
-
-    Returns:
-        Views of the region's size: of the target, of the source.
-    """
-    return (
-        strided(target, region.size, region.destination),
-        strided(source, region.size, region.source),
-    )
-
-
-def strided(array: Array, shape: Sequence[int], view: View) -> Array:
-    """Give a view of an array; its bounds were validated when the program was planned.
-
-    Args:
-        array: Row-major.
-        shape: Of the view.
-        view: In elements.
-
-    Returns:
-        A view.
-    """
-    item = array.dtype.itemsize
-    # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
-    plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
-    flat = plain.reshape(-1)
-    # the step of an axis of one element may be any number, also one that numpy cannot take
-    steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]
-    seen = np.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
-    return seen if plain is array else seen.view(array.dtype)
-
-
-def _raster(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
+def bind_raster(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    """Bind a raster: strided copies, one a region. See ``Binder``."""
     del narrow
+    xp = library.xp
     fill = step.parameters.get("fill")
-    pairs = [region_views(each, inputs[each.input], output) for each in step.regions]
+    pairs = [region_views(each, inputs[each.input], output, xp) for each in step.regions]
     covered = sum(each.count for each in step.regions) >= output.size
     accumulates = bool(step.parameters.get("accumulate"))
+    copyto = xp.copyto
     if accumulates:
+        add_into = xp.add
+        clear = library.filling(output, 0 if fill is None else fill, step.output.dtype)
 
         def add() -> None:
-            output.fill(0 if fill is None else fill)
+            clear()
             for target, source in pairs:
-                np.add(target, source, out=target)
+                add_into(target, source, out=target)
 
         return add
     if fill is None or covered:
         if len(pairs) == 1:
             target, source = pairs[0]
-            return lambda: np.copyto(target, source)
-        return lambda: _copy(pairs)
+            return lambda: copyto(target, source)
+        return lambda: _copy(copyto, pairs)
+    prepare = library.filling(output, fill, step.output.dtype)
 
     def filled() -> None:
-        output.fill(fill)
-        _copy(pairs)
+        prepare()
+        _copy(copyto, pairs)
 
     return filled
 
 
-def _copy(pairs: Sequence[tuple[Array, Array]]) -> None:
+def _copy(copyto: Callable[..., Any], pairs: Sequence[tuple[Array, Array]]) -> None:
     for target, source in pairs:
-        np.copyto(target, source)
+        copyto(target, source)
 
 
-def _reduce(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
+def _reduce(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del library
     (x,) = inputs
     axes = tuple(step.parameters["axes"])
     if narrow or not x.size or x.dtype.kind == "b":
@@ -147,29 +119,39 @@ def _reduce(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) ->
     return lambda: function(x, axis=axes, out=output, keepdims=True)
 
 
-def _matmul(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
+def bind_matmul(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    """Bind a product of matrices, one of a stack of one at once. See ``Binder``."""
     del step
     if narrow:
         return None
     x, y = inputs
+    matmul = library.xp.matmul
     if all(each == 1 for each in x.shape[:-2]):
         # a stack of one: numpy loops over stacks itself, and hands one matrix to BLAS
-        left, right = x.reshape(x.shape[-2:]), y.reshape(y.shape[-2:])
-        target = output.reshape(output.shape[-2:])
-        return lambda: np.matmul(left, right, out=target)
-    return lambda: np.matmul(x, y, out=output)
+        first = (0,) * (x.ndim - 2)
+        left, right, target = x[first], y[first], output[first]
+        return lambda: matmul(left, right, out=target)
+    return lambda: matmul(x, y, out=output)
 
 
-def _divide(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
+def bind_divide(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    """Bind a division of floats. See ``Binder``."""
     del step
     if narrow or output.dtype.kind != "f":
         return None
     x, y = inputs
-    return lambda: np.divide(x, y, out=output)
+    divide = library.xp.divide
+    return lambda: divide(x, y, out=output)
 
 
-def _power(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del step
+def _power(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del library, step
     if narrow or output.dtype.kind != "f":
         return None
     x, y = inputs
@@ -182,8 +164,10 @@ def _power(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> 
     return lambda: np.power(x, y, out=output)
 
 
-def _select(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del step
+def _select(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del library, step
     if narrow:
         return None
     condition, x, y = inputs
@@ -198,8 +182,10 @@ def _select(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) ->
     return select
 
 
-def _cast(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del step
+def _cast(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del library, step
     (x,) = inputs
     if (
         narrow
@@ -210,24 +196,32 @@ def _cast(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> R
     return lambda: np.copyto(output, x, casting="unsafe")
 
 
-def _erf(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del step, narrow
+def _erf(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del library, step, narrow
     (x,) = inputs
     if x.dtype != np.float32:
         return None
     return lambda: erf_into(x, output)
 
 
-def _round(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
+def bind_round(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    """Bind rounding of floats. See ``Binder``."""
     del step
     if narrow or output.dtype.kind != "f":
         return None
     (x,) = inputs
-    return lambda: np.rint(x, out=output)
+    rint = library.xp.rint
+    return lambda: rint(x, out=output)
 
 
-def _take(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> Run | None:
-    del narrow
+def _take(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del library, narrow
     data, indices = inputs
     size = data.shape[1]
 
@@ -241,15 +235,34 @@ def _take(step: Step, inputs: Sequence[Array], output: Array, narrow: bool) -> R
     return take if size else None
 
 
-_BINDERS: Final[Mapping[Operator, Callable[[Step, Sequence[Array], Array, bool], Run | None]]] = {
-    Operator.RASTER: _raster,
-    **dict.fromkeys(_REDUCTIONS, _reduce),
-    Operator.MATMUL: _matmul,
-    Operator.DIV: _divide,
-    Operator.POW: _power,
-    Operator.SELECT: _select,
-    Operator.CAST: _cast,
-    Operator.ERF: _erf,
-    Operator.ROUND: _round,
-    Operator.TAKE: _take,
-}
+def _is_narrow(dtype: DType) -> bool:
+    return bool(dtype.isbuiltin != 1 or dtype == np.float16)
+
+
+def _filling(output: Array, fill: Any, dtype: DType) -> Run:
+    del dtype
+    return lambda: output.fill(fill)
+
+
+def _fallback(step: Step, inputs: Sequence[Array], output: Array) -> Run:
+    return lambda: np.copyto(output, compute(step, inputs))
+
+
+NUMPY: Final = Library(
+    xp=np,
+    binders={
+        Operator.RASTER: bind_raster,
+        **dict.fromkeys(_REDUCTIONS, _reduce),
+        Operator.MATMUL: bind_matmul,
+        Operator.DIV: bind_divide,
+        Operator.POW: _power,
+        Operator.SELECT: _select,
+        Operator.CAST: _cast,
+        Operator.ERF: _erf,
+        Operator.ROUND: bind_round,
+        Operator.TAKE: _take,
+    },
+    is_narrow=_is_narrow,
+    filling=_filling,
+    fallback=_fallback,
+)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.engine.backends.bound import Run, bind, strided
+from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.interpreter import Watch
+from walle_stream.engine.backends.library import Run, strided
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.backends.tiles import tiled
 from walle_stream.engine.planning.elision import elide, is_loose

@@ -5,7 +5,8 @@ from math import prod
 
 import numpy as np
 
-from walle_stream.engine.backends.bound import Run, bind, strided
+from walle_stream.engine.backends.bound import bind
+from walle_stream.engine.backends.library import Run, strided
 from walle_stream.engine.operators import ELEMENTWISE
 from walle_stream.engine.planning.elision import Elision
 from walle_stream.engine.planning.loops import Loop

@@ -58,7 +58,7 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
 
     Args:
         path: Of the cases, see ``testing.onnx.cases``.
-        backend: Name of a backend of the engine, or toy.
+        backend: Name of a backend of the engine, toy or cupy-stand-in.
         words: Parts of names; none: all cases.
 
     Returns:
@@ -99,6 +99,11 @@ def _backend(name: str) -> Any:
         from walle_stream.testing.toy.backend import ToyBackend  # noqa: PLC0415  # after the finder
 
         return ToyBackend()
+    if name == CUPY_STAND_IN:
+        from walle_stream.engine.backends.cupy import CupyBackend  # noqa: PLC0415  # same
+        from walle_stream.testing.cupy_stand_in import stand_in  # noqa: PLC0415  # same
+
+        return CupyBackend(stand_in())
     from walle_stream.engine.backends import backend_named  # noqa: PLC0415  # same
 
     return backend_named(name)
@@ -115,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     parser.add_argument("words", nargs="*", help="run cases whose names contain one of these")
-    parser.add_argument("--backend", default="numpy", help="reference, numpy, cupy or toy")
+    known = f"reference, numpy, cupy, {TOY} or {CUPY_STAND_IN}"
+    parser.add_argument("--backend", default="numpy", help=known)
     parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     parser.add_argument("--failed", action="store_true", help="say why each failed")
@@ -142,6 +148,9 @@ BARS: Final = {
     "pytorch-operator": (35, 35), "simple": (21, 23), "real": (9, 9),
 }  # fmt: skip
 """By subset: how many of how many cases pass at least."""
+
+CUPY_STAND_IN: Final = "cupy-stand-in"
+"""The backend cupy over numpy, for machines without a GPU: no backend of the engine."""
 
 TOY: Final = "toy"
 TOY_BARS: Final = {"toy": (897, 944)}

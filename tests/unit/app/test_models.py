@@ -1,0 +1,102 @@
+"""Models that a pipeline names: read by who runs them, once, and faults with their place."""
+
+import threading
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from walle_stream.app.functions import load_function
+from walle_stream.app.models import load_models, onnx_models
+from walle_stream.engine.backends import backend_named
+from walle_stream.engine.threads import blas_threads
+from walle_stream.errors import EngineError, FunctionError, ModelError
+from walle_stream.spec.models import ModelReference
+
+onnx = pytest.importorskip("onnx")
+
+TWICE = """
+<ir_version: 8, opset_import: ["": 17]>
+twice (float[n] x) => (float[n] y) { y = Add(x, x) }
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "twice.onnx"
+    onnx.save(onnx.parser.parse_model(TWICE), path)
+    return path
+
+
+def models_of(file, **more):
+    return load_models({"twice": ModelReference(onnx=file, **more)})
+
+
+def test_a_file_is_read_when_it_is_first_needed_and_then_no_more(file):
+    models = models_of(file)
+    (model,) = onnx_models(models)
+    (y,) = models["twice"](np.ones(2, np.float32))
+    assert y.tolist() == [2, 2]
+    file.unlink()
+    assert model.read() is model.read()
+    with pytest.raises(ModelError, match=r"twice\.onnx"):
+        model.check()
+
+
+def test_several_threads_read_it_once(file):
+    (model,) = onnx_models(models_of(file))
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(model.read())) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(map(id, found))) == 1
+
+
+def test_one_thread_is_taken_unless_another_number_is_wanted(file):
+    (model,) = onnx_models(models_of(file))
+    assert model.read().module.threads == (1 if blas_threads() else None)
+    (model,) = onnx_models(models_of(file, backend="reference"))
+    assert model.read().module.backend == "reference"
+
+
+def test_backends_of_definitions_are_backends():
+    for name in get_args(ModelReference.model_fields["backend"].annotation):
+        assert backend_named(name)
+
+
+@pytest.mark.parametrize("data", [b"no model", b""])
+def test_what_is_no_model_is_refused_in_one_line_with_its_place(file, data):
+    file.write_bytes(data)
+    with pytest.raises(ModelError, match=r"^spec\.models\.twice: .*twice\.onnx: ") as caught:
+        onnx_models(models_of(file))[0].read()
+    assert str(caught.value).count("twice.onnx") == 1
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_folder_is_no_model(tmp_path):
+    with pytest.raises(ModelError, match=r"^spec\.models\.twice: .*Is a directory"):
+        onnx_models(models_of(tmp_path))[0].read()
+
+
+def test_without_the_extra_it_is_said_what_to_install(file, monkeypatch):
+    def fail(path):
+        raise EngineError("models need the package 'onnx': install walle-stream[onnx]")
+
+    monkeypatch.setattr("walle_stream.engine.models.read_model", fail)
+    with pytest.raises(EngineError, match=r"^spec\.models\.twice: .*install walle-stream\[onnx\]"):
+        onnx_models(models_of(file))[0].read()
+
+
+def test_functions_are_models_as_before(tmp_path):
+    (tmp_path / "m.py").write_text("def f(x): return x\n")
+    models = load_models(
+        {"f": ModelReference(file=tmp_path / "m.py", function="f"),
+         "sqrt": ModelReference(function="math:sqrt")}
+    )  # fmt: skip
+    assert not onnx_models(models)
+    assert models["f"](3) == 3
+    assert models["sqrt"](9) == 3
+    with pytest.raises(FunctionError, match=r"spec\.models\.g: math has no function 'none'"):
+        load_function("spec.models.g", None, "math:none")

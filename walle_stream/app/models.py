@@ -1,0 +1,118 @@
+"""Models of the host that a pipeline names: ONNX files and Python functions.
+
+An ONNX file is read by the processes that run it: each host reads it from the
+path that the definition gives, when it opens its VMs.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from walle_stream.app.functions import load_function
+from walle_stream.errors import EngineError
+from walle_stream.spec.models import ModelReference
+
+if TYPE_CHECKING:
+    from walle_stream.engine.hosted import HostedModel
+
+
+class OnnxModel:
+    """A model in an ONNX file, read once. Thread-safe; blocks."""
+
+    def __init__(self, place: str, file: Path, backend: str, threads: int | None) -> None:
+        """Keep what is needed to read it.
+
+        Args:
+            place: Where the definition names it, for errors.
+            file: Of the model.
+            backend: Of the tensor engine.
+            threads: Of products of matrices; None: one, if numpy's library can be told.
+        """
+        self._place = place
+        self._file = file
+        self._backend = backend
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._model: HostedModel | None = None
+
+    def check(self) -> None:
+        """Read it, and keep nothing.
+
+        Raises:
+            EngineError: As ``read``.
+        """
+        self._read()
+
+    def read(self) -> "HostedModel":
+        """Read it, unless it was.
+
+        Returns:
+            The model.
+
+        Raises:
+            EngineError: It is no model, or none for scripts; the message says where
+                the definition names it.
+        """
+        with self._lock:
+            if self._model is None:
+                self._model = self._read()
+            return self._model
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run it; see ``HostedModel``.
+
+        Args:
+            inputs: Arrays, by position.
+        """
+        return self.read()(*inputs)
+
+    def _read(self) -> "HostedModel":
+        # numpy and onnx take 0.3 s: they are for pipelines that have models
+        from walle_stream.engine import load  # noqa: PLC0415 - see above
+        from walle_stream.engine.hosted import HostedModel  # noqa: PLC0415 - see above
+        from walle_stream.engine.threads import blas_threads  # noqa: PLC0415 - see above
+
+        threads = self._threads
+        if threads is None and blas_threads() is not None:
+            # with several, sums may be added up in another order
+            threads = 1
+        try:
+            return HostedModel(load(self._file, backend=self._backend, threads=threads))
+        except EngineError as error:
+            file = str(self._file)
+            where = "" if file in error.message else f"{file}: "
+            raise type(error)(f"{self._place}: {where}{error.message}") from error
+
+
+def load_models(references: Mapping[str, ModelReference]) -> dict[str, Callable[..., Any]]:
+    """Import functions, and prepare ONNX files, which are not read yet.
+
+    Args:
+        references: By name.
+
+    Returns:
+        Functions of arrays; those of ONNX files are ``OnnxModel``.
+
+    Raises:
+        FunctionError: A function cannot be imported.
+    """
+    return {name: _load(f"spec.models.{name}", each) for name, each in references.items()}
+
+
+def onnx_models(models: Mapping[str, Callable[..., Any]]) -> Iterable[OnnxModel]:
+    """Say which models are ONNX files.
+
+    Args:
+        models: As ``load_models`` made them.
+
+    Returns:
+        Those, in order.
+    """
+    return [each for each in models.values() if isinstance(each, OnnxModel)]
+
+
+def _load(place: str, reference: ModelReference) -> Callable[..., Any]:
+    if reference.onnx is not None:
+        return OnnxModel(place, reference.onnx, reference.backend, reference.threads)
+    return load_function(place, reference.file, str(reference.function))

@@ -1,0 +1,372 @@
+"""Kernels for a module of arrays on a device, cupy: where it differs from numpy, or from us.
+
+What has none here, and is no function with ``out`` either, runs on the host and copies.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.backends.bound import (
+    bind_divide,
+    bind_matmul,
+    bind_raster,
+    bind_round,
+)
+from walle_stream.engine.backends.device import Device, IndexChecks, is_narrow
+from walle_stream.engine.backends.library import Binder, Library, Run
+from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, DType, Step
+
+
+def library_of(device: Device, checks: IndexChecks) -> Library:
+    """Make what ``bound.bind`` needs for a device.
+
+    Args:
+        device: With the module.
+        checks: Of the program whose steps are bound.
+
+    Returns:
+        The library.
+    """
+    xp = device.xp
+
+    def filling(output: Array, fill: Any, dtype: DType) -> Run:
+        # an array, no scalar: whatever the dtype, nothing is converted on the way
+        element = device.upload(np.array(fill, dtype))
+        return lambda: xp.copyto(output, element)
+
+    def fallback(step: Step, inputs: Sequence[Array], output: Array) -> Run:
+        def run() -> None:
+            given = [
+                device.download(each, tensor.dtype)
+                for each, tensor in zip(inputs, step.inputs, strict=True)
+            ]
+            xp.copyto(output, device.upload(compute(step, given)))
+
+        return run
+
+    binders = dict(_BINDERS)
+    binders[Operator.ERF] = _erf(device.erf)
+    binders[Operator.TAKE] = _take(checks)
+    binders[Operator.PUT] = _put(checks)
+    return Library(xp, binders, is_narrow, filling, fallback)
+
+
+def _composed(function: Callable[..., Any], kinds: str) -> Binder:
+    """Bind a function of a module and arrays that gives a new array."""
+
+    def binder(
+        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+    ) -> Run | None:
+        if narrow or step.inputs[0].dtype.kind not in kinds:
+            return None
+        xp, given = library.xp, tuple(inputs)
+        return lambda: xp.copyto(output, function(xp, *given))
+
+    return binder
+
+
+def _sign(xp: Any, x: Any) -> Any:
+    # cupy compares: a nan is neither above nor below zero
+    return xp.where(xp.isnan(x), x, xp.sign(x))
+
+
+def _mod(xp: Any, x: Any, y: Any) -> Any:
+    # cupy multiplies a quotient back, which is wrong for infinities and large numbers
+    rest = xp.fmod(x, y)
+    crossed = xp.not_equal(xp.less(rest, 0), xp.less(y, 0))
+    moved = xp.where(crossed, xp.add(rest, y), rest)
+    return xp.where(xp.equal(rest, 0), xp.copysign(rest, y), moved)
+
+
+def _whole_fmod(xp: Any, x: Any, y: Any) -> Any:
+    # cupy goes by way of float64
+    rest = xp.remainder(x, y)
+    return xp.where(_is_away(xp, rest, x, y), xp.subtract(rest, y), rest)
+
+
+def _whole_divide(xp: Any, x: Any, y: Any) -> Any:
+    away = _is_away(xp, xp.remainder(x, y), x, y)
+    return xp.add(xp.floor_divide(x, y), away.astype(x.dtype))
+
+
+def _is_away(xp: Any, rest: Any, x: Any, y: Any) -> Any:
+    crossed = xp.not_equal(xp.less(x, 0), xp.less(y, 0))
+    return xp.logical_and(xp.not_equal(rest, 0), crossed)
+
+
+def _shift_left(xp: Any, x: Any, y: Any) -> Any:
+    # what a shift by the width of a dtype or more gives is not said in C
+    bits = 8 * x.dtype.itemsize
+    near = xp.less(y.view(f"u{x.dtype.itemsize}"), bits).astype(x.dtype)
+    return xp.multiply(xp.left_shift(x, xp.multiply(y, near)), near)
+
+
+def _shift_right(xp: Any, x: Any, y: Any) -> Any:
+    bits = 8 * x.dtype.itemsize
+    count = y.view(f"u{x.dtype.itemsize}")
+    if x.dtype.kind == "u":
+        near = xp.less(count, bits).astype(x.dtype)
+        return xp.multiply(xp.right_shift(x, xp.multiply(y, near)), near)
+    last = xp.where(xp.less(count, bits), y, xp.full_like(y, bits - 1))
+    return xp.right_shift(x, last)
+
+
+def _raster(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    if narrow and step.parameters.get("accumulate"):
+        return None
+    return bind_raster(library, step, inputs, output, narrow)
+
+
+def _select(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del step, narrow
+    xp = library.xp
+    condition, x, y = inputs
+    return lambda: xp.copyto(output, xp.where(condition, x, y))
+
+
+def _bitcast(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    del step, narrow
+    xp = library.xp
+    bits = inputs[0].view(output.dtype)
+    return lambda: xp.copyto(output, bits)
+
+
+def _kept(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    """Bind rounding to whole numbers, of which cupy makes floats."""
+    if narrow or output.dtype.kind == "f":
+        return bind_round(library, step, inputs, output, narrow)
+    return lambda: library.xp.copyto(output, inputs[0])
+
+
+def _floor(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    if narrow or output.dtype.kind == "f":
+        return None
+    return _kept(library, step, inputs, output, narrow)
+
+
+def _divide(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    made = bind_divide(library, step, inputs, output, narrow)
+    return made or _composed(_whole_divide, "iu")(library, step, inputs, output, narrow)
+
+
+def _power(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    if narrow or output.dtype.kind != "f":
+        return None
+    x, y = inputs
+    xp, known = library.xp, step.inputs[1].data
+    if known is not None and known.size and np.all(known == 2):  # noqa: PLR2004  # the square
+        return lambda: xp.multiply(x, x, out=output)
+    return lambda: xp.power(x, y, out=output)
+
+
+def _cast(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    (x,) = inputs
+    xp, source, target = library.xp, x.dtype, output.dtype
+    if step.inputs[0].dtype == step.output.dtype:
+        return lambda: xp.copyto(output, x)
+    if narrow or (source.kind == "f" and target == np.uint64):
+        return None
+    if source == np.float64 and target == np.float16:
+        # cupy rounds to float32 on the way
+        return None
+    if target.kind == "b":
+        return lambda: xp.not_equal(x, 0, out=output)
+    if source.kind == "f" and target.kind in "iu":
+        # what does not fit into a narrow one wraps, where C says nothing
+        return lambda: xp.copyto(output, x.astype(np.dtype(np.int64)), casting="unsafe")
+    return lambda: xp.copyto(output, x, casting="unsafe")
+
+
+def _erf(function: Any) -> Binder:
+    def binder(
+        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+    ) -> Run | None:
+        del step
+        (x,) = inputs
+        if narrow:
+            return None
+        if output.dtype != np.float16:
+            return lambda: function(x, out=output)
+        single = np.dtype(np.float32)
+        return lambda: library.xp.copyto(output, function(x.astype(single)), casting="unsafe")
+
+    return binder
+
+
+_REDUCTIONS: Final[Mapping[Operator, str]] = {
+    Operator.SUM: "sum", Operator.PROD: "prod", Operator.REDUCE_MAX: "amax",
+    Operator.REDUCE_MIN: "amin",
+}  # fmt: skip
+
+
+def _reduce(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    (x,) = inputs
+    xp, axes = library.xp, tuple(step.parameters["axes"])
+    if narrow or not x.size:
+        return None
+    if not axes:
+        return lambda: xp.copyto(output, x)
+    function = getattr(xp, _REDUCTIONS[step.operator])
+    if step.operator not in {Operator.SUM, Operator.PROD}:
+        return lambda: function(x, axis=axes, out=output, keepdims=True)
+    if x.dtype != np.float16:
+        return lambda: function(x, axis=axes, dtype=x.dtype, out=output, keepdims=True)
+    wide = np.dtype(np.float32)
+
+    def reduce() -> None:
+        made = function(x.astype(wide), axis=axes, dtype=wide, keepdims=True)
+        xp.copyto(output, made, casting="unsafe")
+
+    return reduce
+
+
+def _arg(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    """Bind the least or greatest place of what equals the extreme: of ties cupy says nothing."""
+    (x,) = inputs
+    axis = step.parameters["axis"] % x.ndim
+    if narrow or not x.size:
+        return None
+    xp, size = library.xp, x.shape[axis]
+    is_last = bool(step.parameters.get("last"))
+    extreme = xp.amax if step.operator is Operator.ARG_MAX else xp.amin
+    choose = xp.amax if is_last else xp.amin
+    shape = tuple(size if each == axis else 1 for each in range(x.ndim))
+    places = xp.asarray(np.arange(size, dtype=np.int64).reshape(shape))
+    none = xp.asarray(np.array(-1 if is_last else size, np.int64))
+
+    def arg() -> None:
+        hit = xp.equal(x, extreme(x, axis=axis, keepdims=True))
+        if x.dtype.kind == "f":
+            hit = xp.logical_or(hit, xp.isnan(x))
+        choose(xp.where(hit, places, none), axis=axis, out=output, keepdims=True)
+
+    return arg
+
+
+def _matmul(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    x, y = inputs
+    if not x.size or not y.size:
+        return library.filling(output, 0, step.output.dtype)
+    if narrow or output.dtype != np.float16:
+        return bind_matmul(library, step, inputs, output, narrow)
+    xp, wide = library.xp, np.dtype(np.float32)
+
+    def matmul() -> None:
+        xp.copyto(output, xp.matmul(x.astype(wide), y.astype(wide)), casting="unsafe")
+
+    return matmul
+
+
+def _argsort(
+    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+) -> Run | None:
+    (x,) = inputs
+    if narrow or not x.size:
+        return None
+    xp, last = library.xp, x.shape[-1] - 1
+    if not step.parameters.get("descending"):
+        return lambda: xp.copyto(output, xp.argsort(x, axis=-1))
+    # equals stay in their order: sort the mirror image, and mirror what comes
+    mirrored = x[..., ::-1]
+    return lambda: xp.subtract(last, xp.argsort(mirrored, axis=-1)[..., ::-1], out=output)
+
+
+def _take(checks: IndexChecks) -> Binder:
+    def binder(
+        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+    ) -> Run | None:
+        del narrow
+        data, indices = inputs
+        size = data.shape[1]
+        if not size:
+            return None
+        check = checks.bind(step, indices, size)
+        xp = library.xp
+        if not output.size:
+            return check
+
+        def take() -> None:
+            check()
+            xp.take(data, indices, axis=1, out=output)
+
+        return take
+
+    return binder
+
+
+def _put(checks: IndexChecks) -> Binder:
+    def binder(
+        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
+    ) -> Run | None:
+        del narrow
+        data, indices, updates = inputs
+        size = data.shape[0]
+        if step.parameters.get("reduction", "none") != "none" or not size:
+            # atomic additions come in another order each time
+            return None
+        check = checks.bind(step, indices, size)
+        xp = library.xp
+
+        def put() -> None:
+            check()
+            xp.copyto(output, data)
+            if not updates.size:
+                return
+            # all that are put into one row put the same: what the last of them does
+            order = xp.argsort(indices, axis=-1)
+            last = xp.subtract(xp.searchsorted(indices[order], indices, side="right"), 1)
+            output[indices] = updates[order[last]]
+
+        return put
+
+    return binder
+
+
+_BINDERS: Final[Mapping[Operator, Binder]] = {
+    Operator.RASTER: _raster,
+    Operator.SELECT: _select,
+    Operator.BITCAST: _bitcast,
+    Operator.CAST: _cast,
+    Operator.SIGN: _composed(_sign, "f"),
+    Operator.CEIL: _floor,
+    Operator.FLOOR: _floor,
+    Operator.ROUND: _kept,
+    Operator.DIV: _divide,
+    Operator.POW: _power,
+    Operator.MOD: _composed(_mod, "f"),
+    Operator.FMOD: _composed(_whole_fmod, "iu"),
+    Operator.SHIFT_LEFT: _composed(_shift_left, "iu"),
+    Operator.SHIFT_RIGHT: _composed(_shift_right, "iu"),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    Operator.ARG_MAX: _arg,
+    Operator.ARG_MIN: _arg,
+    Operator.MATMUL: _matmul,
+    Operator.ARGSORT: _argsort,
+}
+"""For a device, beside those that look at indices; the rest is a function with ``out`` each."""

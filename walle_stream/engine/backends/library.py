@@ -1,0 +1,72 @@
+"""Modules of arrays that kernels are bound for: numpy, or one with its interface."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.region import Region, View
+
+type Run = Callable[[], object]
+
+type Binder = Callable[["Library", Step, Sequence[Array], Array, bool], Run | None]
+"""Binds a step to its inputs and its output, or not; the flag says whether a dtype is narrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A module of arrays, and what is its own."""
+
+    xp: Any
+    """numpy, or one with its interface."""
+    binders: Mapping[Operator, Binder]
+    """Of operators that are no call of one function with ``out``."""
+    is_narrow: Callable[[DType], bool]
+    """Whether its functions do not compute with a dtype as the definition says."""
+    filling: Callable[[Array, Any, DType], Run]
+    """Makes a call that fills an output, whose elements are of a dtype."""
+    fallback: Callable[[Step, Sequence[Array], Array], Run]
+    """Makes a call of a step that has no kernel here."""
+
+
+def region_views(region: Region, source: Array, target: Array, xp: Any = np) -> tuple[Array, Array]:
+    """Give both sides of a region.
+
+    Args:
+        region: Of any number of axes.
+        source: What it reads, row-major.
+        target: What it writes, row-major.
+        xp: Whose arrays they are.
+
+    Returns:
+        Views of the region's size: of the target, of the source.
+    """
+    return (
+        strided(target, region.size, region.destination, xp),
+        strided(source, region.size, region.source, xp),
+    )
+
+
+def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Array:
+    """Give a view of an array; its bounds were validated when the program was planned.
+
+    Args:
+        array: Row-major.
+        shape: Of the view.
+        view: In elements.
+        xp: Whose array it is.
+
+    Returns:
+        A view.
+    """
+    item = array.dtype.itemsize
+    # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
+    plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
+    flat = plain.reshape(-1)
+    # the step of an axis of one element may be any number, also one that numpy cannot take
+    steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]
+    seen = xp.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
+    return seen if plain is array else seen.view(array.dtype)

@@ -1,0 +1,191 @@
+"""A model as scripts ask for it: tensors by position in, outputs by number out.
+
+A script has five dtypes, a model any. A tensor is cast to what the model declares
+where each of its values stays what it is, and else refused; an output whose dtype
+scripts do not have is widened. Both depend on the model's declaration and the
+values alone: a run that is repeated gets the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorType, ValueType
+from walle_stream.engine.models import Module
+from walle_stream.engine.program import Array, DType
+from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.errors import DTypeError, EngineError, ModelError
+
+_FLOAT: Final = np.dtype(np.float32)
+
+_WIDER: Final[Mapping[str, DType]] = {
+    **dict.fromkeys(("bool", "uint4", "uint2"), np.dtype(np.uint8)),
+    **dict.fromkeys(("int2", "int4", "int8", "int16", "uint16"), np.dtype(np.int32)),
+    "uint32": INT64,
+}
+"""What an output becomes: every value of the one is a value of the other."""
+
+_TWO_63: Final = 2.0**63
+
+_NO_TENSOR: Final = np.empty((), object)
+
+_SEEDED: Final = frozenset(
+    {
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+        "Bernoulli", "Multinomial",
+    }
+)  # fmt: skip
+
+_TRAINING_INPUT_SINCE: Final = 12
+_TESTS_UNASKED_SINCE: Final = 7
+
+
+class HostedModel:
+    """A model as a function of arrays. Thread-safe as its module is; a call blocks."""
+
+    def __init__(self, module: Module) -> None:
+        """Take over; looks at the whole model, runs nothing.
+
+        Args:
+            module: Whose inputs that have no value in the model are given by position.
+
+        Raises:
+            DTypeError: An input is nothing that a script's tensor can become.
+            ModelError: It draws random numbers without a seed.
+        """
+        for name, kind in module.inputs.items():
+            _check_input(name, kind)
+        model = module.model
+        drawing = next(_unseeded(model), None)
+        if drawing is not None:
+            raise ModelError(
+                f"{drawing.title}: it draws other random numbers in each run, and a run that is"
+                " repeated must give the same: export the model for inference, or with a seed"
+            )
+        self.module = module
+
+    def __call__(self, *given: Array) -> tuple[Array, ...]:
+        """Run the model.
+
+        Args:
+            given: In the order of the model's inputs; not changed. Optional ones at
+                the end may be left out.
+
+        Returns:
+            Its outputs, in order; one that is no tensor is an array of objects.
+
+        Raises:
+            EngineError: They do not fit, or the model cannot be run with them; the
+                message names the input or the node.
+        """
+        kinds = self.module.inputs
+        needed = sum(not isinstance(kind, OptionalType) for kind in kinds.values())
+        if not needed <= len(given) <= len(kinds):
+            names = ", ".join(map(repr, kinds)) or "no inputs"
+            raise EngineError(f"{len(given)} inputs were given: the model has {names}")
+        inputs = {
+            name: _cast(name, array, kind)
+            for (name, kind), array in zip(kinds.items(), given, strict=False)
+        }
+        return tuple(_widened(each) for each in self.module.run(inputs).values())
+
+
+def _declared(kind: ValueType) -> ValueType:
+    return kind.element if isinstance(kind, OptionalType) else kind
+
+
+def _check_input(name: str, kind: ValueType) -> None:
+    declared = _declared(kind)
+    if declared is None:
+        return
+    if not isinstance(declared, TensorType):
+        raise DTypeError(f"input {name!r} is a sequence: scripts have tensors alone")
+    dtype = declared.dtype
+    if dtype != BOOL and not is_integer(dtype) and not is_floating(dtype):
+        raise DTypeError(f"input {name!r} is of {dtype.name}: scripts have tensors of numbers")
+
+
+def _cast(name: str, array: Array, kind: ValueType) -> Array:
+    declared = _declared(kind)
+    if not isinstance(declared, TensorType) or array.dtype == declared.dtype:
+        return array
+    dtype = declared.dtype
+    with np.errstate(all="ignore"):
+        made = array.astype(dtype)
+        is_same = _is_same(array, made)
+    if not is_same:
+        raise DTypeError(
+            f"input {name!r} is of {dtype.name}, which cannot hold each value of this"
+            f" {array.dtype.name} tensor: give what it can hold, or use astype"
+        )
+    return made
+
+
+def _is_same(array: Array, made: Array) -> bool:
+    if is_floating(array.dtype):
+        if is_floating(made.dtype):
+            return bool(np.array_equal(array, made.astype(np.float64), equal_nan=True))
+        if not np.all((array >= -_TWO_63) & (array < _TWO_63)):  # nor is a NaN
+            return False
+        whole = array.astype(np.int64)
+        if not np.array_equal(whole, array):
+            return False
+        array = whole
+    if is_floating(made.dtype):
+        wide = made.astype(np.float64)
+        # 2**63 and infinity would not come back as what they are
+        is_inside = (wide >= -_TWO_63) & (wide < _TWO_63)
+        return bool(np.all(is_inside)) and bool(np.array_equal(wide.astype(np.int64), array))
+    # there and back loses nothing but a sign
+    if made.dtype.name.startswith("uint") and np.any(array < 0):
+        return False
+    return bool(np.array_equal(made.astype(np.int64), array))
+
+
+def _widened(value: Any) -> Array:
+    if not isinstance(value, np.ndarray):
+        return _NO_TENSOR
+    dtype = value.dtype
+    if is_floating(dtype) and dtype.itemsize < _FLOAT.itemsize:
+        return value.astype(_FLOAT)
+    wider = _WIDER.get(dtype.name)
+    return value if wider is None else value.astype(wider)
+
+
+def _unseeded(model: Model) -> Iterator[Node]:
+    constants = _constants(model.graph)
+    yield from (each for each in _nodes(model.graph.nodes) if _draws(each, constants))
+    for function in model.functions.values():
+        yield from (each for each in _nodes(function.nodes) if _draws(each, {}))
+
+
+def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for graph in node.graphs():
+            yield from _nodes(graph.nodes)
+
+
+def _constants(graph: Graph) -> dict[str, Any]:
+    found: dict[str, Any] = dict(graph.constants)
+    for node in graph.nodes:
+        if node.operator == "Constant" and not node.domain:
+            found[node.outputs[0]] = node.attributes.get("value")
+    return found
+
+
+def _draws(node: Node, constants: Mapping[str, Any]) -> bool:
+    if node.domain:
+        return False
+    if isinstance(node.attributes.get("seed"), (int, float)):
+        return False
+    if node.operator != "Dropout":
+        return node.operator in _SEEDED
+    if node.version < _TESTS_UNASKED_SINCE:
+        return not node.attributes.get("is_test", 0)
+    trains = node.inputs[2] if len(node.inputs) > 2 else ""  # noqa: PLR2004  # data, ratio, mode
+    if node.version < _TRAINING_INPUT_SINCE or not trains:
+        return False
+    known = constants.get(trains)
+    return not isinstance(known, np.ndarray) or bool(np.any(known))
