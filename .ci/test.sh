@@ -25,10 +25,10 @@ kafka_faults=$(printf 'tests/integration/kafka/test_%s.py ' copies dead_letters 
 ignored() { printf -- '--ignore=%s ' "$@"; }
 # the longest first; what follows a job's name are arguments of pytest, without spaces in them
 jobs=(
+    "units: tests/unit tests/conformance"
     "kafka-cloud: $kafka_cloud"
     "ray: $ray"
     "other: (the same tests of VMs, actors and kills on the other Python)"
-    "units: tests/unit tests/conformance"
     "kafka-faults: $kafka_faults"
     "kafka: tests/integration/kafka $(ignored $kafka_cloud $kafka_faults)"
     "kills: $kills --ignore=tests/chaos/test_ray_kills.py"
