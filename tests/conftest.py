@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -67,3 +69,12 @@ def ray_environ():
     cluster = RayCluster(make_cluster_folder(), os.environ, cpus=4)
     yield cluster.environ
     cluster.close()
+
+
+@pytest.fixture(scope="session")
+def onnx_cases(tmp_path_factory):
+    """Return a file with all cases that ONNX publishes, made by a process of its own."""
+    path = tmp_path_factory.mktemp("onnx") / "cases.zip"
+    command = [sys.executable, "-W", "ignore", "-m", "walle_stream.testing.onnx.cases", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path

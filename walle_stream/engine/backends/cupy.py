@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.device import Device, IndexChecks, stored
 from walle_stream.engine.backends.device_kernels import library_of
 from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Run, strided
 from walle_stream.engine.backends.reference import compute, compute_all
+from walle_stream.engine.backends.running import Instances, loose_output, run_calls
 from walle_stream.engine.planning.elision import elide, is_loose, is_plain
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.optimise import optimised
@@ -62,7 +62,7 @@ class CupyPlan:
         self.elision = elide(program)
         # tiles are for a cache: a device takes a step as a whole
         self.placement = place(program, self.elision, [Loop([step]) for step in self.elision.steps])
-        self._free: list[_Instance] = []
+        self._instances = Instances(lambda: _Instance(self))
         self._constants: dict[Tensor, Any] = {}
         self._lock = threading.Lock()
 
@@ -94,18 +94,11 @@ class CupyPlan:
         Raises:
             EngineError: An index is out of range, or memory is short.
         """
-        with self._lock:
-            instance = self._free.pop() if self._free else None
         try:
-            if instance is None:
-                instance = _Instance(self)
-            return instance.run(inputs, watch)
+            with self._instances.one() as instance:
+                return instance.run(inputs, watch)
         except MemoryError as error:
             raise EngineError(f"the device's memory is short: {error}") from error
-        finally:
-            if instance is not None:
-                with self._lock:
-                    self._free.append(instance)
 
 
 class _Instance:
@@ -147,42 +140,18 @@ class _Instance:
             else:
                 self._xp.copyto(target, self._device.upload(given))
         self._checks.start()
-        number = 0
         try:
-            if watch is None:
-                for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
-                    call()
-            else:
-                for number, call in enumerate(self._calls):
-                    start_ms = monotonic_ms()
-                    call()
-                    watch(self._steps[number], monotonic_ms() - start_ms)
-        except EngineError:
-            # an index that was out of range before may be what it came of
+            run_calls(self._calls, self._steps, watch)
+        finally:
+            # behind a failure, too: an index that was out of range may be what it came of
             self._checks.verify()
-            raise
-        except (
-            # cupy's own are RuntimeErrors
-            IndexError, ValueError, TypeError, OverflowError, MemoryError, RuntimeError,
-        ) as error:  # fmt: skip
-            self._checks.verify()
-            step = self._steps[number]
-            raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
-        self._checks.verify()
         outputs = [
-            self._host_output(tensor) if view is None
+            loose_output(self._loose, tensor) if view is None
             else self._device.download(view, tensor.dtype)
             for tensor, view in zip(self._program.outputs, self._outputs, strict=True)
         ]  # fmt: skip
         self._loose.clear()
         return outputs
-
-    def _host_output(self, tensor: Tensor) -> Array:
-        found = self._loose.get(tensor)
-        if found is None:
-            assert tensor.data is not None, tensor  # noqa: S101
-            found = tensor.data
-        return found.copy()
 
     def _view(self, tensor: Tensor) -> Any:
         seen = self._elision.seen[tensor]

@@ -1,22 +1,20 @@
 """The numpy backend: passes, one arena, kernels bound to their views when planned."""
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
 
-from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Run, strided
 from walle_stream.engine.backends.reference import compute, compute_all
+from walle_stream.engine.backends.running import Instances, loose_output, run_calls
 from walle_stream.engine.backends.tiles import tiled
 from walle_stream.engine.planning.elision import elide, is_loose
 from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.planning.placement import ALIGNMENT, place
 from walle_stream.engine.program import Array, Program, Step, Tensor
-from walle_stream.errors import EngineError
 
 
 class NumpyBackend:
@@ -46,8 +44,7 @@ class NumpyPlan:
         self.elision = elide(program)
         self.loops = loops_of(self.elision)
         self.placement = place(program, self.elision, self.loops)
-        self._free: list[_Instance] = []
-        self._lock = threading.Lock()
+        self._instances = Instances(lambda: _Instance(self))
 
     @property
     def nbytes(self) -> int:
@@ -56,16 +53,8 @@ class NumpyPlan:
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
-        with self._lock:
-            instance = self._free.pop() if self._free else None
-        if instance is None:
-            instance = _Instance(self)
-        try:
-            with np.errstate(all="ignore"):
-                return instance.run(inputs, watch)
-        finally:
-            with self._lock:
-                self._free.append(instance)
+        with self._instances.one() as instance, np.errstate(all="ignore"):
+            return instance.run(inputs, watch)
 
 
 class _Instance:
@@ -101,32 +90,13 @@ class _Instance:
                 self._loose[tensor] = given
             else:
                 np.copyto(target, given)
-        number = 0
-        try:
-            if watch is None:
-                for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
-                    call()
-            else:
-                for number, call in enumerate(self._calls):
-                    start_ms = monotonic_ms()
-                    call()
-                    watch(self._steps[number], monotonic_ms() - start_ms)
-        except (IndexError, ValueError, TypeError, OverflowError, MemoryError) as error:
-            step = self._steps[number]
-            raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
+        run_calls(self._calls, self._steps, watch)
         outputs = [
-            self._loose_output(tensor) if view is None else view.copy()
+            loose_output(self._loose, tensor) if view is None else view.copy()
             for tensor, view in zip(self._program.outputs, self._outputs, strict=True)
         ]
         self._loose.clear()
         return outputs
-
-    def _loose_output(self, tensor: Tensor) -> Array:
-        found = self._loose.get(tensor)
-        if found is None:
-            assert tensor.data is not None, tensor  # noqa: S101
-            found = tensor.data
-        return found.copy()
 
     def _view(self, tensor: Tensor) -> Array:
         seen = self._elision.seen[tensor]

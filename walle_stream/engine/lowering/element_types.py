@@ -11,6 +11,7 @@ from walle_stream.errors import DTypeError
 _NATIVE: Final = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
     8: "object", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+    14: "complex64", 15: "complex128",
 }  # fmt: skip
 
 _NARROW: Final = {

@@ -186,15 +186,7 @@ def _argmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]
 
 def _reshape(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    shape = list(_numbers(given, "shape") or ())
-    if shape.count(-1) > 1 or min(shape, default=0) < -1:
-        raise ShapeError(f"shape {shape} has more than one size to be found, or a negative one")
-    if -1 in shape:
-        rest = prod(size for size in shape if size != -1)
-        if not rest or x.size % rest:
-            raise ShapeError(f"{x.size} elements cannot become {shape}")
-        shape[shape.index(-1)] = x.size // rest
-    return builder.reshape(x, shape)
+    return builder.reshape(x, moves.found_size(x, _numbers(given, "shape") or ()))
 
 
 def _transpose(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:

@@ -195,6 +195,30 @@ def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     return crop(builder, x, starts, x.shape, [-1 if axis in axes else 1 for axis in range(x.rank)])
 
 
+def found_size(x: Tensor, wanted: Sequence[int]) -> Shape:
+    """Find the size of a shape that is left open.
+
+    Args:
+        x: To be reshaped.
+        wanted: At most one -1, which stands for what is left.
+
+    Returns:
+        The shape, all of it numbers.
+
+    Raises:
+        ShapeError: More than one is left open, or none fits.
+    """
+    shape = list(wanted)
+    if shape.count(-1) > 1 or min(shape, default=0) < -1:
+        raise ShapeError(f"shape {shape} has more than one size to be found, or a negative one")
+    if -1 in shape:
+        rest = prod(size for size in shape if size != -1)
+        if not rest or x.size % rest:
+            raise ShapeError(f"shape {list(x.shape)} cannot become {shape}")
+        shape[shape.index(-1)] = x.size // rest
+    return tuple(shape)
+
+
 def merged_axes(shape: Shape, first: int, last: int) -> Shape:
     """Join axes ``first .. last - 1`` of a shape.
 

@@ -80,14 +80,7 @@ def _reshape(call: Call) -> Result:
                 if axis >= x.rank:
                     raise ShapeError(f"axis {axis} of {list(x.shape)} is asked for, there is none")
                 wanted[axis] = x.shape[axis]
-    if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
-        raise ShapeError(f"shape {wanted} has more than one size to be found, or a negative one")
-    if -1 in wanted:
-        rest = prod(size for size in wanted if size != -1)
-        if not rest or x.size % rest:
-            raise ShapeError(f"shape {list(x.shape)} cannot become {wanted}")
-        wanted[wanted.index(-1)] = x.size // rest
-    return call.builder.reshape(x, wanted)
+    return call.builder.reshape(x, moves.found_size(x, wanted))
 
 
 @lowers("Flatten", kind=Kind.TRANSFORM)

@@ -31,9 +31,10 @@ from walle_stream.engine.graph import (
     TensorType,
     ValueType,
 )
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.onnx.bodies import published_functions
 from walle_stream.engine.onnx.ordering import check_calls, check_names, sorted_nodes
-from walle_stream.engine.onnx.tensors import array_of, dense_of, dtype_of
+from walle_stream.engine.onnx.tensors import array_of, dense_of
 from walle_stream.engine.program import Array
 from walle_stream.errors import EngineError, LoweringError, ModelError
 
@@ -297,7 +298,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
             shape: tuple[int | str | None, ...] | None = None
             if tensor.HasField("shape"):
                 shape = tuple(_dim(each) for each in tensor.shape.dim)
-            return TensorType(dtype_of(tensor.elem_type), shape) if tensor.elem_type else None
+            return TensorType(element_type(tensor.elem_type), shape) if tensor.elem_type else None
         case "sequence_type":
             return SequenceType(value_type(proto.sequence_type.elem_type, depth + 1))
         case "optional_type":

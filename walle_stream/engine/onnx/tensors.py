@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
 from walle_stream.engine.limits import Limits, check_memory
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import BOOL, check_size
-from walle_stream.errors import DTypeError, EngineError, ModelError
+from walle_stream.errors import EngineError, ModelError
 
 _TEXT: Final = np.dtype(object)
 
@@ -22,26 +23,6 @@ _PACKED_BITS: Final = {
     TensorProto.INT2: 2, TensorProto.UINT2: 2,
 }  # fmt: skip
 """Element types of which several lie in a byte."""
-
-
-def dtype_of(code: int) -> DType:
-    """Give the dtype of an element type.
-
-    Args:
-        code: One of ``TensorProto.DataType``.
-
-    Returns:
-        numpy's dtype, or one of ``ml_dtypes``; ``object`` of strings.
-
-    Raises:
-        DTypeError: There is no such type.
-    """
-    if code == TensorProto.STRING:
-        return _TEXT
-    try:
-        return np.dtype(helper.tensor_dtype_to_np_dtype(code))
-    except (KeyError, ValueError) as error:
-        raise DTypeError(f"there is no element type {code}") from error
 
 
 def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
@@ -70,7 +51,7 @@ def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
 
 def _read(proto: TensorProto, folder: Path | None) -> Array:
     shape = check_size(tuple(proto.dims), "it")
-    dtype = dtype_of(proto.data_type)
+    dtype = element_type(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
         if dtype == _TEXT:
             raise ModelError("strings cannot lie beside the model")
@@ -136,7 +117,7 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     location = given.get("location", "")
     if folder is None:
         raise ModelError(f"it is in {location!r}: load the model from its file")
-    nbytes = _nbytes(proto, tuple(proto.dims), dtype_of(proto.data_type))
+    nbytes = _nbytes(proto, tuple(proto.dims), element_type(proto.data_type))
     check_memory(nbytes, Limits())
     offset, length = _place(given, "offset", 0), _place(given, "length", nbytes)
     if length != nbytes:
@@ -221,15 +202,3 @@ def _flat_indices(indices: Array, values: Array, shape: tuple[int, ...]) -> Arra
     if indices.ndim == 1:
         return indices
     return np.ravel_multi_index(tuple(indices.T), shape) if shape else np.zeros(1, np.int64)
-
-
-def element_type(array: Any) -> int:
-    """Give the element type of an array.
-
-    Args:
-        array: Of any dtype of this engine.
-
-    Returns:
-        One of ``TensorProto.DataType``.
-    """
-    return int(helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype))
