@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from vm_parts.plain import Outcome, load, run_groups, run_loaded
 from vm_parts.scripts import Batch, compiled, program
-from vm_parts.worker import receive, send
+from vm_parts.worker import READY, receive, send
 from walle_stream.vm.frames import decode_results, encode_groups
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.results import GroupResult
@@ -100,6 +100,9 @@ class Processes:
                 with suppress(OSError, AttributeError):  # larger pipes are a Linux thing
                     fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
             send(self._workers[-1][1], packed)
+        for _, _, from_fd in self._workers:
+            if receive(from_fd) != READY:
+                raise RuntimeError("a worker process did not start: its traceback stands above")
 
     def run(self, slot: int, batch: Batch) -> list[GroupResult]:
         """Run a batch in the caller's own worker."""

@@ -1,8 +1,8 @@
 """A process that runs batches: the control of the comparison with VMs.
 
-Reads a program and then batches from its standard input, each behind its length,
-and answers each with the result frame that a VM would write: the same session
-and the same bytes, without an isolated interpreter.
+Reads a program and then batches from its standard input, each behind its length.
+Answers the program with ``READY``, and each batch with the result frame that a VM
+would write: the same session and the same bytes, without an isolated interpreter.
 """
 
 import os
@@ -15,6 +15,9 @@ from walle_stream.vm.guest.session import Session
 LENGTH: Final = struct.Struct("<Q")
 """What stands before every message."""
 
+READY: Final = b"ready"
+"""Answer to the program. Whoever sends a batch before it may have both taken for one message."""
+
 OUTBOX_BYTES: Final = 4 * 1024 * 1024
 """Largest result."""
 
@@ -22,7 +25,10 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 
 def receive(fd: int) -> memoryview:
-    """Read a message; empty at the end of the stream. One system call if it fits the pipe."""
+    """Read a message; empty at the end of the stream. One system call if it fits the pipe.
+
+    Only one message may be under way: what is behind it in the pipe is not kept.
+    """
     data = os.read(fd, _CHUNK_BYTES)
     if not data:
         return memoryview(b"")
@@ -52,6 +58,7 @@ def main() -> None:
     outbox = memoryview(bytearray(OUTBOX_BYTES))
     session = Session(memoryview(bytearray(16)), outbox, memoryview(bytearray(8)))
     session.bind(bytes(receive(0)))
+    send(1, READY)
     while packed := receive(0):
         session.call(packed)
         _, _, _, words, body_bytes = HEADER.unpack_from(outbox)
