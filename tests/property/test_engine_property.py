@@ -4,9 +4,10 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from walle_stream.engine.backends import spreading
 from walle_stream.engine.backends.interpreter import Interpreter
 from walle_stream.engine.backends.numpy import NumpyBackend
 from walle_stream.engine.backends.reference import addresses, compute
@@ -14,6 +15,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.composition import compose_all
+from walle_stream.engine.planning import loops, weights
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.program import Program, Tensor
 from walle_stream.engine.region import Region, View, simplified, strides_of, validate_regions, whole
@@ -34,8 +36,11 @@ class RandomProgram:
         self.values = list(self.inputs)
         for _ in range(rng.randint(1, 14)):
             made = rng.choice(
-                [self.unary, self.binary, self.reduce, self.move, self.move, self.matmul, self.pair]
-            )()
+                [
+                    self.unary, self.binary, self.reduce, self.move, self.move, self.matmul,
+                    self.pair, self.clip, self.weigh,
+                ]
+            )()  # fmt: skip
             if made is not None and 0 < made.size <= 100_000:
                 self.values.append(made)
         count = rng.randint(1, 3)
@@ -69,6 +74,21 @@ class RandomProgram:
             return None
         reduced = self.builder.reduce(Operator.REDUCE_MAX, x, [x.rank - 1])
         return self.builder.sub(x, reduced)
+
+    def clip(self):
+        low = self.builder.binary(Operator.MAXIMUM, self.pick(), -0.5)
+        if self.rng.random() < 0.2:
+            self.values.append(low)
+        return self.builder.binary(Operator.MINIMUM, low, self.rng.choice([0.75, -1.0, np.inf]))
+
+    def weigh(self):
+        x = self.pick()
+        if x.rank < 2:
+            return None
+        weights = np.random.default_rng(x.size).standard_normal((x.shape[-1], 16), np.float32)
+        found = self.builder.matmul(x, self.builder.constant(weights))
+        bias = self.builder.constant(weights.reshape(-1)[:16].copy())
+        return self.builder.binary(Operator.ADD, self.builder.unary(Operator.TANH, found), bias)
 
     def reduce(self):
         x = self.pick()
@@ -110,8 +130,23 @@ class RandomProgram:
         return Program(self.inputs, self.outputs, self.builder.steps)
 
 
+@pytest.fixture(params=[False, True], ids=["sizes-as-they-are", "sizes-of-a-few-bytes"])
+def sizes(request, monkeypatch):
+    """Small, so that small tensors are cut into tiles and laid out as large ones are."""
+    if request.param:
+        monkeypatch.setattr(loops, "TILE_BYTES", 256)
+        monkeypatch.setattr(loops, "SIZE_MIN", 4)
+        monkeypatch.setattr(spreading, "RUN_MIN", 24)
+        monkeypatch.setattr(spreading, "BLOCK_MAX_BYTES", 1024)
+        monkeypatch.setattr(weights, "_SIZE_MIN_BYTES", 1)
+        monkeypatch.setattr(weights, "_ROW_BYTES", 64)
+
+
+@pytest.mark.usefixtures("sizes")
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([3, 5, 24]))
-@settings(max_examples=150, deadline=None)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_passes_and_plans_keep_what_a_program_gives(seed, scale):
     rng = random.Random(seed)
     program = RandomProgram(rng, scale).program()

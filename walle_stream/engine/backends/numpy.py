@@ -5,15 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
+from walle_stream.engine.backends.chains import Bound, bind_chain
 from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Run, strided
 from walle_stream.engine.backends.reference import compute, compute_all
 from walle_stream.engine.backends.running import Instances, loose_output, run_calls
+from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.backends.tiles import tiled
 from walle_stream.engine.planning.elision import elide, is_loose
-from walle_stream.engine.planning.loops import loops_of
+from walle_stream.engine.planning.loops import Loop, loops_of
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.planning.placement import ALIGNMENT, place
+from walle_stream.engine.planning.weights import lay_out_weights
 from walle_stream.engine.program import Array, Program, Step, Tensor
 
 
@@ -24,7 +27,10 @@ class NumpyBackend:
 
     def plan(self, program: Program) -> "NumpyPlan":
         """Make a program ready; see ``engine.module.Backend``."""
-        return NumpyPlan(optimised(program, compute))
+        kept = {
+            id(each.data) for step in program.steps for each in step.inputs if each.data is not None
+        }
+        return NumpyPlan(lay_out_weights(optimised(program, compute), kept))
 
     def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
         """Run one step; see ``reference.compute``."""
@@ -44,6 +50,7 @@ class NumpyPlan:
         self.elision = elide(program)
         self.loops = loops_of(self.elision)
         self.placement = place(program, self.elision, self.loops)
+        self.constants = SpreadConstants()
         self._instances = Instances(lambda: _Instance(self))
 
     @property
@@ -73,13 +80,9 @@ class _Instance:
         self._calls: list[Run] = []
         self._steps: list[Step] = []
         for loop in plan.loops:
-            if loop.is_cut:
-                made = tiled(loop, self._elision, self._view)
-            else:
-                made = [self._call(step) for step in loop.steps]
-            self._calls += made
-            # a tile after the other, all steps in each
-            self._steps += [loop.steps[number % len(loop.steps)] for number in range(len(made))]
+            for call, step in self._bound(loop, plan.constants):
+                self._calls.append(call)
+                self._steps.append(step)
         self._outputs = [
             None if is_loose(each) else self._view(each) for each in self._program.outputs
         ]
@@ -116,6 +119,14 @@ class _Instance:
                 found = memory.view(root.dtype).reshape(root.shape)
             self._roots[root] = found
         return found
+
+    def _bound(self, loop: Loop, constants: SpreadConstants) -> list[Bound]:
+        if loop.is_cut:
+            return tiled(loop, self._elision, self._view, constants)
+        if loop.rows:
+            return bind_chain(loop.steps, self._elision, self._view, constants)
+        (step,) = loop.steps
+        return [(self._call(step), step)]
 
     def _call(self, step: Step) -> Run:
         if any(is_loose(each) for each in (*step.inputs, *step.outputs)):

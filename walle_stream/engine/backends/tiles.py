@@ -1,33 +1,32 @@
-"""Loops bound to their tiles: one call a step and tile, in the order of the tiles."""
+"""Loops bound to their tiles: calls of all steps for one tile, then for the next."""
 
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
 
-from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.library import Run, strided
+from walle_stream.engine.backends.chains import Bound, ViewOf, bind_chain
+from walle_stream.engine.backends.library import strided
+from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.operators import ELEMENTWISE
 from walle_stream.engine.planning.elision import Elision
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.program import Array, Step, Tensor
 
-type ViewOf = Callable[[Tensor], Array]
 
-
-def tiled(loop: Loop, elision: Elision, view_of: ViewOf) -> list[Run]:
+def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConstants) -> list[Bound]:
     """Bind the steps of a loop, tile by tile.
 
     Args:
         loop: Cut into more than one tile.
         elision: Of the program.
         view_of: Gives a tensor that lies in the arena, or a constant.
+        constants: Of the plan.
 
     Returns:
         Calls in order.
     """
     slots = _slots(loop, elision)
-    calls: list[Run] = []
+    calls: list[Bound] = []
     for start in range(0, loop.rows, loop.rows_per_tile):
         stop = min(start + loop.rows_per_tile, loop.rows)
 
@@ -42,10 +41,7 @@ def tiled(loop: Loop, elision: Elision, view_of: ViewOf) -> list[Run]:
                 return whole
             return whole[(slice(None),) * loop.axis + (slice(start, stop),)]
 
-        calls += [
-            bind(step, [tile(each) for each in step.inputs], tile(step.output))
-            for step in loop.steps
-        ]
+        calls += bind_chain(loop.steps, elision, tile, constants)
     return calls
 
 

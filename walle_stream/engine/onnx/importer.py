@@ -4,7 +4,7 @@ A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
 its folder. What an operator thinks of its inputs is said when it is lowered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.onnx.bodies import published_functions
 from walle_stream.engine.onnx.ordering import check_calls, check_names, sorted_nodes
 from walle_stream.engine.onnx.tensors import array_of, dense_of
+from walle_stream.engine.planning.weights import with_gaps
 from walle_stream.engine.program import Array
 from walle_stream.errors import EngineError, LoweringError, ModelError
 
@@ -139,6 +140,19 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
     return Model(graph, functions, opsets)
 
 
+def _weights(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
+    """Name what products alone read, as their right operand."""
+    right: set[str] = set()
+    others = set(outputs)
+    for node in nodes:
+        is_product = node.operator == "MatMul" and not node.domain and len(node.inputs) > 1
+        right.update(node.inputs[1:] if is_product else ())
+        others.update(node.inputs[:1] if is_product else node.inputs)
+        for graph in node.graphs():
+            others |= graph.free_names
+    return right - others
+
+
 class _Reader:
     def __init__(self, opsets: Mapping[str, int], folder: Path | None) -> None:
         self._opsets = opsets
@@ -157,6 +171,9 @@ class _Reader:
         outputs = self._outputs(proto, nodes, {*constants, *inputs})
         order = tuple(sorted_nodes(nodes, {*constants, *inputs}))
         self._depth -= 1
+        for name in _weights(nodes, outputs):
+            if name in constants:
+                constants[name] = with_gaps(constants[name])
         return Graph(proto.name, inputs, outputs, order, constants)
 
     def _constants(self, proto: GraphProto) -> dict[str, Array]:

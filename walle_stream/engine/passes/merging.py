@@ -21,6 +21,9 @@ RUN_MIN: Final = 8
 """Elements that lie one behind the other in source and output: copied as fast as memory allows."""
 
 
+_PIECE_COST: Final = 128
+
+
 def merge_vertically(program: Program) -> Program:
     """Let rasters read through rasters.
 
@@ -67,6 +70,8 @@ def _merged(step: Step, made: Mapping[Tensor, Step], seen: Mapping[Tensor, int])
         is_copied = view_of(step) is not None and view_of(merged) is None
         if is_copied and seen[tensor] > tensor.size:
             continue  # the taps of a window: one border is moved once, and each of them is a view
+        if view_of(merged) is None and 4 * _cost(merged) > 5 * (_cost(step) + _cost(inner)):
+            continue  # a border cuts what lies one behind the other into short pieces
         return merged
     return None
 
@@ -133,6 +138,13 @@ def _is_worth(step: Step, number: int, inner: Step) -> bool:
     if 4 * read <= 5 * prod(inner.output.shape):
         return True
     return all(_run_of(region) >= RUN_MIN or region.count <= RUN_MIN for region in inner.regions)
+
+
+def _cost(step: Step) -> int:
+    """Estimate what a raster takes, in elements moved: to begin a piece takes as long as many."""
+    moved = sum(each.count + _PIECE_COST * (each.count // _run_of(each)) for each in step.regions)
+    is_covered = sum(each.count for each in step.regions) >= step.output.size
+    return moved if is_covered else moved + step.output.size
 
 
 def _run_of(region: Region) -> int:

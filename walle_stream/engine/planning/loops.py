@@ -14,8 +14,11 @@ from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.program import Step, Tensor
 from walle_stream.engine.region import Shape, strides_of
 
-TILE_BYTES: Final = 1 << 16
+TILE_BYTES: Final = 1 << 18
 """Of the largest tensor of a loop, in one tile: several fit into the second cache."""
+
+_EVEN: Final = 16
+_EVEN_MIN: Final = 4 * _EVEN
 
 SIZE_MIN: Final = 1 << 13
 """Elements below which steps are run whole."""
@@ -127,6 +130,9 @@ def _cut(loop: Loop, first: int, elision: Elision) -> None:
     # equal tiles: the last one is not a sliver
     tiles = -(-loop.rows // loop.rows_per_tile)
     loop.rows_per_tile = -(-loop.rows // tiles)
+    if loop.rows_per_tile >= _EVEN_MIN:
+        # of as many rows as many numbers divide, see ``backends.spreading``
+        loop.rows_per_tile = -(-loop.rows_per_tile // _EVEN) * _EVEN
     loop.inner = [
         output for step in loop.steps for output in step.outputs
         if all(first <= number <= last for number in elision.users[output])

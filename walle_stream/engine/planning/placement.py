@@ -88,25 +88,34 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
 def _overwritten(
     step: Step, number: int, loop: Loop, elision: Elision, buffers: Mapping[Tensor, Buffer]
 ) -> Buffer | None:
-    """Find the buffer of an input that a step may write over."""
+    """Find the buffer of a tensor that a step may write over: it, or one before it read it last.
+
+    A tile that was just read is in the cache, another buffer's is not.
+    """
     output = step.output
     if step.operator not in ELEMENTWISE or any(is_loose(each) for each in step.inputs):
         return None
-    for tensor in step.inputs:
-        seen = elision.seen[tensor]
-        buffer = buffers.get(seen.root)
-        if (
-            buffer is None
-            or buffer.first < 0
-            or tensor.dtype.itemsize != output.dtype.itemsize
-            or tensor.size != seen.root.size
-            or buffer.nbytes != output.nbytes
-            or not is_plain(seen.view, tensor.shape)
-            or any(user > number for user in elision.users[seen.root])
-            or not all(_is_whole(each, seen.root, elision) for each in loop.steps)
-        ):
-            continue
-        return buffer
+    before = loop.steps[: loop.steps.index(step)]
+    # what lies in a buffer that was written over already is none of these
+    gone = {id(buffers[each.output]) for each in before if each.output in buffers}
+    for reader in (step, *reversed(before)):
+        for tensor in reader.inputs:
+            root = elision.seen[tensor].root
+            buffer = buffers.get(root)
+            if (
+                buffer is None
+                or buffer.first < 0
+                or tensor.dtype.itemsize != output.dtype.itemsize
+                or tensor.shape != output.shape
+                or tensor.size != root.size
+                or buffer.nbytes != output.nbytes
+                or not is_plain(elision.seen[tensor].view, tensor.shape)
+                or any(user > number for user in elision.users[root])
+                or (reader is not step and id(buffer) in gone)
+                or not all(_is_whole(each, root, elision) for each in loop.steps)
+            ):
+                continue
+            return buffer
     return None
 
 
