@@ -65,6 +65,7 @@ fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothin
 	@mkdir -p walle-data
 	@$(PY) -m walle_stream.testing.onnx.fuzz --count 100000 --seed 1 \
 	    --json walle-data/fuzz.json $(ARGS)
+	@cp walle-data/fuzz.json bench/results/fuzz.json
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
