@@ -8,7 +8,9 @@ imports say which version of an operator a node means.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from walle_stream.engine.program import Array, DType
 
@@ -103,6 +105,44 @@ class Graph:
             made |= set(node.outputs)
         free |= set(self.outputs) - made
         return frozenset(free)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give what is pickled; weights with gaps as the memory that they are views of.
+
+        numpy would copy those into the pickle: in a buffer beside it, processes share them.
+        """
+        packed = {name: _Gapped.of(data) or data for name, data in self.constants.items()}
+        return {**vars(self), "constants": packed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what was pickled."""
+        constants = {
+            name: data.view() if isinstance(data, _Gapped) else data
+            for name, data in state["constants"].items()
+        }
+        vars(self).update({**state, "constants": constants})
+
+
+class _Gapped(NamedTuple):
+    """A matrix whose rows have gaps between them: see ``planning.weights``."""
+
+    memory: Array
+    columns: int
+
+    @classmethod
+    def of(cls, data: Array) -> "_Gapped | None":
+        memory = data.base
+        if not isinstance(memory, np.ndarray) or not memory.flags.c_contiguous:
+            return None
+        if data.ndim != 2 or data.flags.contiguous or memory.dtype != data.dtype:  # noqa: PLR2004
+            return None
+        is_begin = memory.ctypes.data == data.ctypes.data and data.strides == memory.strides
+        return cls(memory, data.shape[1]) if is_begin and len(memory) == len(data) else None
+
+    def view(self) -> Array:
+        found = self.memory[:, : self.columns]
+        found.flags.writeable = False
+        return found
 
 
 @dataclass(frozen=True, slots=True)

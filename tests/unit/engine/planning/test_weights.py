@@ -1,10 +1,13 @@
 """Weights with gaps between their rows: the same products."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from walle_stream.engine.backends.numpy import NumpyBackend
 from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.graph import Graph
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.planning.weights import lay_out_weights, with_gaps
@@ -55,3 +58,16 @@ def test_a_weight_is_laid_out_unless_another_reads_or_holds_it(is_read_twice):
     x = matrix(64, 64)
     found, wanted = (NumpyBackend().plan(each).run([x])[0] for each in (made, program))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_pickles_have_weights_in_buffers_beside_them():
+    plain, gapped = matrix(64, 513), with_gaps(matrix(64, 512))
+    graph = Graph("g", {}, {}, (), {"plain": plain, "gapped": gapped, "part": plain[:, :100]})
+    buffers = []
+    data = pickle.dumps(graph, protocol=5, buffer_callback=buffers.append)
+    assert [each.raw().nbytes for each in buffers] == [plain.nbytes, 64 * 2112]
+    made = pickle.loads(data, buffers=buffers).constants  # noqa: S301 - made above
+    assert made["gapped"].strides == gapped.strides
+    assert np.shares_memory(made["gapped"], gapped)
+    for name, each in graph.constants.items():
+        np.testing.assert_array_equal(made[name], each)
