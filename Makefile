@@ -68,9 +68,11 @@ fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothin
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: conformance
+.PHONY: conformance conformance-peers
 conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 	@$(PY) -W ignore -m walle_stream.testing.onnx.report --json bench/results/conformance.json $(ARGS)
+conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
+	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
 .PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-report
