@@ -6,6 +6,8 @@ SHELL := /bin/bash
 ARGS ?=
 VENV := .venv
 OTHER := .venv-other
+# the engine alone runs on an older Python
+OLDEST := .venv-oldest
 PY := $(VENV)/bin/python
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
@@ -34,6 +36,7 @@ run: setup ## item page view features of real users: the main job over the sampl
 .PHONY: test
 test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
 	@.ci/python.sh other $(OTHER) $(VENV)
+	@.ci/python.sh oldest $(OLDEST)
 	@.ci/test.sh $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: fmt fmt-check lint types arch
@@ -104,5 +107,5 @@ bench-report: setup ## tables from bench/results
 lock: setup ## pin the versions anew, newest: ARGS=--upgrade
 	@.ci/lock.sh $(ARGS)
 clean: ## remove what the targets made
-	@rm -rf $(VENV) $(OTHER) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@rm -rf $(VENV) $(OTHER) $(OLDEST) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	@find walle_stream connectors deploy configs tests bench -name __pycache__ -prune -exec rm -rf {} +
