@@ -6,6 +6,8 @@ SHELL := /bin/bash
 ARGS ?=
 VENV := .venv
 OTHER := .venv-other
+# the engine alone runs on an older Python
+OLDEST := .venv-oldest
 PY := $(VENV)/bin/python
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
@@ -34,6 +36,7 @@ run: setup ## item page view features of real users: the main job over the sampl
 .PHONY: test
 test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
 	@.ci/python.sh other $(OTHER) $(VENV)
+	@.ci/python.sh oldest $(OLDEST)
 	@.ci/test.sh $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: fmt fmt-check lint types arch
@@ -69,9 +72,11 @@ fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothin
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: conformance
+.PHONY: conformance conformance-peers
 conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 	@$(PY) -W ignore -m walle_stream.testing.onnx.report --json bench/results/conformance.json $(ARGS)
+conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
+	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
 .PHONY: bench-pipeline bench-latency bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-report
@@ -103,5 +108,5 @@ bench-report: setup ## tables from bench/results
 lock: setup ## pin the versions anew, newest: ARGS=--upgrade
 	@.ci/lock.sh $(ARGS)
 clean: ## remove what the targets made
-	@rm -rf $(VENV) $(OTHER) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@rm -rf $(VENV) $(OTHER) $(OLDEST) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	@find walle_stream connectors deploy configs tests bench -name __pycache__ -prune -exec rm -rf {} +

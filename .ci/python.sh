@@ -2,6 +2,8 @@
 # python.sh setup FOLDER: a virtual environment with the pinned versions, on the best Python here.
 # python.sh other FOLDER OF: the same on the supported Python that the environment OF is not made
 #                            of; one line and no FOLDER where this machine has none.
+# python.sh oldest FOLDER: numpy and onnx alone on Python 3.12, the oldest that the tensor engine
+#                            runs on; one line and no FOLDER where this machine has none.
 # Nothing is done while FOLDER is up to date. Only the Python, pip and the package index are used.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,6 +24,16 @@ find_python() {
     uv python find -q --system '>=3.13' 2>/dev/null && return 0
     echo "no Python 3.13 or newer here: uv fetches one" >&2
     uv python install 3.14 >&2 && uv python find -q --system 3.14
+}
+
+find_oldest() { # a shim of pyenv works for the version that is chosen alone
+    local name
+    for name in python3.12 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.12*/bin/python; do
+        "$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null || continue
+        "$name" -c 'import sys; print(sys._base_executable)'
+        return 0
+    done
+    command -v uv >/dev/null 2>&1 && uv python find -q --system 3.12 2>/dev/null
 }
 
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
@@ -78,8 +90,20 @@ other)
     [ "$(version_of "$2/bin/python" || true)" = "$other" ] || rm -rf "$2"
     install_into "$2" "$python"
     ;;
+oldest)
+    [ -f "$2/ready" ] && [ "$(cat "$2/ready")" = "$(stamp)" ] && "$2/bin/python" -c 'import numpy' && exit 0
+    rm -rf "$2"
+    if ! python=$(find_oldest); then
+        echo "no python3.12 on this machine: the tensor engine is checked for it, but not run on it"
+        exit 0
+    fi
+    echo "making $2 with $("$python" --version)"
+    "$python" -m venv "$2"
+    "$2/bin/python" -m pip install -q --disable-pip-version-check -c requirements.lock --only-binary :all: numpy onnx ml_dtypes
+    stamp >"$2/ready"
+    ;;
 *)
-    sed -n '2,5s/^# //p' "$0" >&2
+    sed -n '2,7s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

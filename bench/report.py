@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from conformance_parts.tables import beside as beside_peers
+from conformance_parts.tables import known as known_peers
 from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
@@ -217,14 +219,24 @@ def ipv_lines(result: dict) -> list[str]:
 
 
 def conformance_lines(result: dict) -> list[str]:
-    """Return the table of ONNX's cases by backend of the tensor engine."""
+    """Return the table of ONNX's cases by our backends, and by other engines where counted."""
     head, *rows = conformance_table(result)
+    shown = [[*head[:2], *(f"ours: {each}" for each in head[2:])], *rows]
     lines = ["## Conformance of the tensor engine to ONNX", ""]
     lines.append(
         f"Cases of onnx {result['versions']['onnx']} that pass, Python {result['python']}; "
         "nothing is left out of the counts."
     )
-    return [*lines, "", *(_row(each) for each in (head, ["---"] * len(head), *rows))]
+    path = RESULTS / "conformance-peers.json"
+    peers = json.loads(path.read_text()) if path.exists() else None
+    if peers:
+        shown = beside_peers(shown, peers)
+        lines.append(
+            f"Other engines on the cases of onnx {peers['onnx']} (`make conformance-peers`, "
+            f"{peers['date']}), with the same tolerances; each case in a process that it may end."
+        )
+    lines += ["", *(_row(each) for each in (shown[0], ["---"] * len(shown[0]), *shown[1:]))]
+    return [*lines, "", *_table_lines([known_peers(peers)])] if peers else lines
 
 
 def engine_lines(result: dict) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from walle_stream.app.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
-from walle_stream.errors import ModelError
+from walle_stream.errors import EngineError, ModelError
 from walle_stream.testing.kit import run_pipeline
 
 onnx = pytest.importorskip("onnx")
@@ -189,6 +189,19 @@ def test_a_file_that_is_no_model_is_refused_before_anything_is_opened(walle, fol
     [line] = done.stderr.splitlines()
     assert "spec.models.rank: " in line
     assert "rank.onnx: no ONNX model" in line
+    assert not list(folder.glob("*walle-data*"))
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="cupy is installed")
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_a_model_for_a_gpu_is_refused_in_one_line_where_there_is_none(walle, folder, command):
+    file = folder / "pipeline.yaml"
+    file.write_text(file.read_text().replace("rank.onnx", "rank.onnx, backend: cupy"))
+    done = walle(command, file, check=False, cwd=folder)
+    assert done.returncode == EngineError.exit_code == 15
+    [line] = done.stderr.splitlines()
+    assert "spec.models.rank: " in line
+    assert "gpu-cuda12" in line
     assert not list(folder.glob("*walle-data*"))
 
 

@@ -110,7 +110,8 @@ class Assembly:
         Raises:
             SpecFileError: The definition is wrong.
             ScriptError: A script is.
-            EngineError: An ONNX file is no model that scripts can run.
+            EngineError: An ONNX file is no model that scripts can run, or this machine
+                has not what its backend needs.
         """
         loaded = load_pipeline(
             file,

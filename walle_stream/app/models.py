@@ -51,8 +51,8 @@ class OnnxModel:
             The model.
 
         Raises:
-            EngineError: It is no model, or none for scripts; the message says where
-                the definition names it.
+            EngineError: It is no model, or none for scripts, or its backend is cupy and
+                there is no CUDA device; the message says where the definition names it.
         """
         with self._lock:
             if self._model is None:

@@ -33,8 +33,18 @@ MAX_RANK: Final = 64
 
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
+_BYTES: Final = np.dtype(np.uint8)
+_TEXT: Final = np.dtype(object)
+_IMAGE: Final = "decode_image"
+"""The one operation beside those on strings that is left to the host."""
+
 _BOOL_OR_INT: Final = frozenset({Operator.NOT, Operator.AND, Operator.OR, Operator.XOR})
-_NO_BOOL: Final = frozenset({Operator.NEG, Operator.SIGN, Operator.SUB})
+_NO_BOOL: Final = frozenset(
+    {Operator.NEG, Operator.SIGN, Operator.SUB, Operator.MOD, Operator.FMOD}
+)
+_INTEGER: Final = frozenset({Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT})
+_WHOLE_BYTES: Final = frozenset({Operator.DIV, Operator.POW, Operator.MOD, Operator.FMOD})
+"""Not of integers of 2 and 4 bits: ``ml_dtypes`` gives no result by zero, or warns."""
 _NO_COMPLEX: Final = ARG_REDUCTION | {
     Operator.CEIL, Operator.FLOOR, Operator.MOD, Operator.FMOD, Operator.LESS, Operator.LESS_EQUAL,
     Operator.MINIMUM, Operator.MAXIMUM, Operator.REDUCE_MAX, Operator.REDUCE_MIN,
@@ -172,6 +182,10 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
         raise DTypeError(f"{operator} takes real numbers, not {dtype.name}")
     if dtype == BOOL and operator in _NO_BOOL:
         raise DTypeError(f"{operator} takes numbers, not bool")
+    if operator in _INTEGER and not is_integer(dtype):
+        raise DTypeError(f"{operator} takes integers, not {dtype.name}")
+    if operator in _WHOLE_BYTES and dtype.isbuiltin != 1 and is_integer(dtype):
+        raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
 
 
 def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
@@ -198,6 +212,8 @@ def _cast(
 
 def _bitcast(operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Made:
     _count(operator, inputs, 1)
+    if "O" in {inputs[0].dtype.kind, dtype.kind}:
+        raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: text has no bits")
     if inputs[0].dtype.itemsize != dtype.itemsize:
         raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: of another width")
     return inputs[0].shape, dtype
@@ -279,12 +295,25 @@ def _take(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     return (data.shape[0], indices.shape[0], data.shape[2]), data.dtype
 
 
+_COMBINED: Final = {
+    "add": Operator.ADD, "mul": Operator.MUL, "minimum": Operator.MINIMUM,
+    "maximum": Operator.MAXIMUM,
+}  # fmt: skip
+
+
 def _put(operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Made:
     _count(operator, inputs, 3)
     data, indices, updates = inputs
-    if (indices.shape[0], data.shape[1]) != updates.shape or indices.dtype != INT64:
+    if data.rank != 2 or indices.rank != 1:  # noqa: PLR2004  # see Operator.PUT
+        raise ShapeError(f"put into {data} by {indices}")
+    if (indices.shape[0], data.shape[1]) != updates.shape:
         raise ShapeError(f"put into {data} by {indices} of {updates}")
-    if reduction not in {"none", "add", "mul", "minimum", "maximum"}:
+    if indices.dtype != INT64 or updates.dtype != data.dtype:
+        raise DTypeError(f"put into {data} by {indices} of {updates}")
+    combined = _COMBINED.get(reduction)
+    if combined is not None:
+        _check_numbers(combined, data.dtype)
+    elif reduction != "none":
         raise SpecError(f"put does not combine by {reduction!r}")
     return data.shape, data.dtype
 
@@ -300,6 +329,8 @@ def _random(
 ) -> Made:  # fmt: skip
     _count(operator, inputs, 0)
     del seed
+    if not is_floating(dtype):
+        raise DTypeError(f"random numbers are floating, not {dtype.name}")
     return shape, dtype
 
 
@@ -307,7 +338,10 @@ def _text(
     operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
     **parameters: Any,
 ) -> Made:  # fmt: skip
-    del operator, inputs, name, parameters
+    del operator, parameters
+    for each in inputs:
+        if each.dtype != (_BYTES if name == _IMAGE else _TEXT):
+            raise DTypeError(f"{name} of text takes no {each.dtype.name}")
     return shape, dtype
 
 

@@ -281,8 +281,10 @@ class ModelReference(Strict):
     onnx: PathField | None = Field(
         default=None, description="ONNX file; the tensor engine runs it."
     )
-    backend: Literal["numpy", "reference"] = Field(
-        default="numpy", description="Of the tensor engine, for `onnx`."
+    backend: Literal["numpy", "reference", "cupy"] = Field(
+        default="numpy",
+        description="Of the tensor engine, for `onnx`; cupy runs it on the first CUDA device of "
+        "each host.",
     )
     threads: StrictInt | None = Field(
         default=None,

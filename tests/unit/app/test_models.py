@@ -1,5 +1,6 @@
 """Models that a pipeline names: read by who runs them, once, and faults with their place."""
 
+import sys
 import threading
 from typing import get_args
 
@@ -8,10 +9,13 @@ import pytest
 
 from walle_stream.app.functions import load_function
 from walle_stream.app.models import load_models, onnx_models
-from walle_stream.engine.backends import backend_named
+from walle_stream.engine import backends
+from walle_stream.engine import models as engine_models
+from walle_stream.engine.backends.cupy import CupyBackend
 from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import EngineError, FunctionError, ModelError
 from walle_stream.spec.models import ModelReference
+from walle_stream.testing.cupy_stand_in import stand_in
 
 onnx = pytest.importorskip("onnx")
 
@@ -62,8 +66,26 @@ def test_one_thread_is_taken_unless_another_number_is_wanted(file):
 
 
 def test_backends_of_definitions_are_backends():
-    for name in get_args(ModelReference.model_fields["backend"].annotation):
-        assert backend_named(name)
+    named = get_args(ModelReference.model_fields["backend"].annotation)
+    assert set(named) == set(backends._BACKENDS)
+
+
+def test_without_cupy_a_model_on_it_is_refused_in_one_line_with_its_place(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    (model,) = onnx_models(models_of(file, backend="cupy"))
+    for ask in (model.read, model.check):
+        with pytest.raises(EngineError, match=r"^spec\.models\.twice: .*extra gpu-cuda") as caught:
+            ask()
+        assert caught.value.exit_code == 15
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_model_on_cupy_gives_what_it_gives_on_numpy(file, monkeypatch):
+    device = CupyBackend(stand_in())
+    monkeypatch.setattr(engine_models, "backend_named", lambda name: {"cupy": device}[name])
+    (y,) = models_of(file, backend="cupy")["twice"](np.ones(2, np.float32))
+    assert y.tolist() == [2, 2]
+    assert y.dtype == np.float32
 
 
 @pytest.mark.parametrize("data", [b"no model", b""])

@@ -1,6 +1,8 @@
 """A model that asks for too much is told so, and which limit it is."""
 
+from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,3 +140,9 @@ def test_the_memory_of_the_machine_is_the_limit():
 
 def test_time_without_a_limit_is_not_looked_at():
     Budget(Limits()).check_time()
+
+
+def test_every_limit_is_in_the_manual():
+    manual = Path(__file__).parents[3] / "docs/engine.md"
+    text = manual.read_text()
+    assert [each.name for each in fields(Limits) if f"| `{each.name}` |" not in text] == []

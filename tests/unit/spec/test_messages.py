@@ -22,7 +22,7 @@ DURATION = "expected a duration like 250ms, 10s, 30m, 1.5h"
         ("models: {rank: {onnx: m.onnx, thread: 1}}", "9:33: spec.models.rank.thread: unknown key 'thread', did you mean 'threads'?"),
         ("models: {rank: {onnx: m.onnx, threads: 0}}", "9:42: spec.models.rank.threads: expected at least 1, found 0"),
         ("models: {rank: {onnx: m.onnx, threads: '1'}}", "9:42: spec.models.rank.threads: expected a whole number, found '1'"),
-        ("models: {rank: {onnx: m.onnx, backend: nunpy}}", "9:42: spec.models.rank.backend: expected 'numpy' or 'reference', found 'nunpy', did you mean 'numpy'?"),
+        ("models: {rank: {onnx: m.onnx, backend: nunpy}}", "9:42: spec.models.rank.backend: expected 'numpy', 'reference' or 'cupy', found 'nunpy', did you mean 'numpy'?"),
         ("models: {rank: {onnx: 5}}", "9:25: spec.models.rank.onnx: expected text, found 5: put it in quotes"),
         ("models: {rank: {onnx: m.onnx, file: m.py}}", "9:39: spec.models.rank.file: is for `function`; the ONNX file stands in `onnx`"),
         ("models: {rank: {file: m.py, function: f, threads: 1}}", "9:53: spec.models.rank.threads: is for `onnx`; a function has none"),

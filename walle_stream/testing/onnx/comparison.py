@@ -31,9 +31,10 @@ def difference(wanted: Sequence[Any], found: Sequence[Any], rtol: float, atol: f
 
 
 def _one(wanted: Any, found: Any, rtol: float, atol: float) -> str:
-    if isinstance(wanted, (list, tuple)) and isinstance(found, (list, tuple)):
+    sequences = isinstance(wanted, (list, tuple)), isinstance(found, (list, tuple))
+    if all(sequences):
         return difference(wanted, found, rtol, atol)
-    if wanted is None or found is None or isinstance(found, (list, tuple)):
+    if wanted is None or found is None or any(sequences):
         return "" if wanted is found else f"{found!r}, not {wanted!r}"
     theirs, mine = np.asarray(wanted), np.asarray(found)
     if theirs.shape != mine.shape:

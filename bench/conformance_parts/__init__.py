@@ -1,0 +1,1 @@
+"""The parts of ``make conformance-peers``: children of peers, what crosses to them, counts."""
