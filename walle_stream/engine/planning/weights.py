@@ -70,7 +70,7 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
             changed[weights] = Tensor(weights.shape, weights.dtype, found, weights.name)
     if not changed:
         return program
-    steps = [
+    return program.replaced(
         Step(
             step.operator,
             tuple(changed.get(each, each) for each in step.inputs),
@@ -79,5 +79,4 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
             step.origin,
         )
         for step in program.steps
-    ]
-    return Program(program.inputs, program.outputs, steps)
+    )

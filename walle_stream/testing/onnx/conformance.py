@@ -65,6 +65,8 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
         What passed.
     """
     from walle_stream.engine.onnx.backend import prepare_with  # noqa: PLC0415  # after the finder
+    from walle_stream.engine.onnx.importer import parse_model  # noqa: PLC0415  # same
+    from walle_stream.engine.stages import verify_model  # noqa: PLC0415  # same
     from walle_stream.errors import WalleError  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.cases import read_cases  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.comparison import difference  # noqa: PLC0415  # same
@@ -77,6 +79,8 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
         if words and not any(each in case.name for each in words):
             continue
         try:
+            if backend == CHECKED:
+                verify_model(parse_model(case.model))
             ready = prepare_with(case.model, chosen)
             reason = ""
             for inputs, outputs in case.sets:
@@ -99,6 +103,10 @@ def _backend(name: str) -> Any:
         from walle_stream.testing.toy.backend import ToyBackend  # noqa: PLC0415  # after the finder
 
         return ToyBackend()
+    if name == CHECKED:
+        from walle_stream.testing.checked_backend import CheckedBackend  # noqa: PLC0415  # same
+
+        return CheckedBackend()
     if name == CUPY_STAND_IN:
         from walle_stream.engine.backends.cupy import CupyBackend  # noqa: PLC0415  # same
         from walle_stream.testing.cupy_stand_in import stand_in  # noqa: PLC0415  # same
@@ -120,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     parser.add_argument("words", nargs="*", help="run cases whose names contain one of these")
-    known = f"reference, numpy, cupy, {TOY} or {CUPY_STAND_IN}"
+    known = f"reference, numpy, cupy, {TOY}, {CHECKED} or {CUPY_STAND_IN}"
     parser.add_argument("--backend", default="numpy", help=known)
     parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
@@ -151,6 +159,9 @@ BARS: Final = {
 
 CUPY_STAND_IN: Final = "cupy-stand-in"
 """The backend cupy over numpy, for machines without a GPU: no backend of the engine."""
+
+CHECKED: Final = "checked"
+"""The backend numpy with its stages held against their specification."""
 
 TOY: Final = "toy"
 TOY_BARS: Final = {"toy": (897, 944)}
