@@ -8,7 +8,7 @@ is bounded, its kind is looked up, its content is checked by who reads it.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from walle_stream.errors import FrameError, WalleError
+from walle_stream.errors import ClusterError, FrameError, WalleError
 from walle_stream.ports import TensorEvaluator
 from walle_stream.vm.guest.layout import (
     ANSWER,
@@ -25,7 +25,7 @@ REQUEST_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest request."""
 
 type Service = Callable[[bytes], bytes]
-"""Request in, answer out; a ``WalleError`` is told to the script."""
+"""Request in, answer out; a ``WalleError`` is told to the script, but for a ``ClusterError``."""
 
 
 class Asked(Protocol):
@@ -70,6 +70,7 @@ class HostServices:
 
         Raises:
             FrameError: The guest does not keep to the exchange.
+            ClusterError: What was asked for is run elsewhere, and that is gone.
         """
         request = _request(machine)
         service = self._services.get(request[:1])
@@ -78,6 +79,8 @@ class HostServices:
             if service is None:
                 raise FrameError("this host does not offer that: it has no tensor engine")
             answer = service(request[1:])
+        except ClusterError:
+            raise  # told to a script it would become a part of the features
         except WalleError as error:
             failed, answer = 1, str(error).encode("utf-8", "replace")
         inbox, _ = machine.buffers()

@@ -34,7 +34,7 @@ def models_of(file, **more):
 
 def test_a_file_is_read_when_it_is_first_needed_and_then_no_more(file):
     models = models_of(file)
-    (model,) = onnx_models(models)
+    (model,) = onnx_models(models).values()
     (y,) = models["twice"](np.ones(2, np.float32))
     assert y.tolist() == [2, 2]
     file.unlink()
@@ -44,7 +44,7 @@ def test_a_file_is_read_when_it_is_first_needed_and_then_no_more(file):
 
 
 def test_several_threads_read_it_once(file):
-    (model,) = onnx_models(models_of(file))
+    (model,) = onnx_models(models_of(file)).values()
     found = []
     threads = [threading.Thread(target=lambda: found.append(model.read())) for _ in range(8)]
     for each in threads:
@@ -55,9 +55,9 @@ def test_several_threads_read_it_once(file):
 
 
 def test_one_thread_is_taken_unless_another_number_is_wanted(file):
-    (model,) = onnx_models(models_of(file))
+    (model,) = onnx_models(models_of(file)).values()
     assert model.read().module.threads == (1 if blas_threads() else None)
-    (model,) = onnx_models(models_of(file, backend="reference"))
+    (model,) = onnx_models(models_of(file, backend="reference")).values()
     assert model.read().module.backend == "reference"
 
 
@@ -70,23 +70,23 @@ def test_backends_of_definitions_are_backends():
 def test_what_is_no_model_is_refused_in_one_line_with_its_place(file, data):
     file.write_bytes(data)
     with pytest.raises(ModelError, match=r"^spec\.models\.twice: .*twice\.onnx: ") as caught:
-        onnx_models(models_of(file))[0].read()
+        onnx_models(models_of(file))["twice"].read()
     assert str(caught.value).count("twice.onnx") == 1
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_folder_is_no_model(tmp_path):
     with pytest.raises(ModelError, match=r"^spec\.models\.twice: .*Is a directory"):
-        onnx_models(models_of(tmp_path))[0].read()
+        onnx_models(models_of(tmp_path))["twice"].read()
 
 
 def test_without_the_extra_it_is_said_what_to_install(file, monkeypatch):
     def fail(path):
         raise EngineError("models need the package 'onnx': install walle-stream[onnx]")
 
-    monkeypatch.setattr("walle_stream.engine.models.read_model", fail)
+    monkeypatch.setattr("walle_stream.engine.loading.read_model", fail)
     with pytest.raises(EngineError, match=r"^spec\.models\.twice: .*install walle-stream\[onnx\]"):
-        onnx_models(models_of(file))[0].read()
+        onnx_models(models_of(file))["twice"].read()
 
 
 def test_functions_are_models_as_before(tmp_path):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
-from walle_stream.spec.models import Strict
+from walle_stream.spec.strict import Strict
 
 MIB = 2**20
 
