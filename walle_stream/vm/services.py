@@ -74,27 +74,40 @@ class HostServices:
         """
         request = _request(machine)
         service = self._services.get(request[:1])
-        failed = 0
         try:
             if service is None:
                 raise FrameError("this host does not offer that: it has no tensor engine")
             answer = service(request[1:])
-        except ClusterError:
-            raise  # told to a script it would become a part of the features
+        except ClusterError as error:
+            # told to a script it would become a part of the features; its runs must end all the
+            # same, for nobody can destroy a VM in the middle of one
+            status = _send(machine, _told(error), has_failed=True)
+            while status == STATUS_ASKS:
+                _request(machine)
+                status = _send(machine, _told(error), has_failed=True)
+            raise
         except WalleError as error:
-            failed, answer = 1, str(error).encode("utf-8", "replace")
-        inbox, _ = machine.buffers()
-        begin = INBOX.size + ANSWER_HEAD.size
-        room = len(inbox) - begin
-        status = STATUS_NEXT
-        for at in range(0, max(len(answer), 1), room):
-            if status != STATUS_NEXT:
-                raise FrameError("a VM asks anew before it has its answer")
-            part = answer[at : at + room]
-            ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), failed)
-            inbox[begin : begin + len(part)] = part
-            status = machine.order(ANSWER)
-        return status
+            return _send(machine, _told(error), has_failed=True)
+        return _send(machine, answer, has_failed=False)
+
+
+def _told(error: WalleError) -> bytes:
+    return str(error).encode("utf-8", "replace")
+
+
+def _send(machine: Asked, answer: bytes, *, has_failed: bool) -> int:
+    inbox, _ = machine.buffers()
+    begin = INBOX.size + ANSWER_HEAD.size
+    room = len(inbox) - begin
+    status = STATUS_NEXT
+    for at in range(0, max(len(answer), 1), room):
+        if status != STATUS_NEXT:
+            raise FrameError("a VM asks anew before it has its answer")
+        part = answer[at : at + room]
+        ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), has_failed)
+        inbox[begin : begin + len(part)] = part
+        status = machine.order(ANSWER)
+    return status
 
 
 def _request(machine: Asked) -> bytes:

@@ -1,6 +1,7 @@
 """Models that a pipeline names: read by who runs them, once, and faults with their place."""
 
 import threading
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from walle_stream.app.functions import load_function
 from walle_stream.app.models import load_models, onnx_models
-from walle_stream.engine.backends import backend_named
+from walle_stream.engine.backends import _BACKENDS
 from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import EngineError, FunctionError, ModelError
 from walle_stream.spec.models import ModelReference
@@ -62,8 +63,7 @@ def test_one_thread_is_taken_unless_another_number_is_wanted(file):
 
 
 def test_backends_of_definitions_are_backends():
-    for name in get_args(ModelReference.model_fields["backend"].annotation):
-        assert backend_named(name)
+    assert set(get_args(ModelReference.model_fields["backend"].annotation)) == set(_BACKENDS)
 
 
 @pytest.mark.parametrize("data", [b"no model", b""])
@@ -100,3 +100,33 @@ def test_functions_are_models_as_before(tmp_path):
     assert models["sqrt"](9) == 3
     with pytest.raises(FunctionError, match=r"spec\.models\.g: math has no function 'none'"):
         load_function("spec.models.g", None, "math:none")
+
+
+def test_one_number_of_threads_holds_for_models_that_say_none(file):
+    references = {"a": ModelReference(onnx=file), "b": ModelReference(onnx=file, threads=1)}
+    models = onnx_models(load_models(references, 2))
+    assert [models[name].blueprint().threads for name in "ab"] == [2, 1]
+    assert models["b"].read().module.threads == (1 if blas_threads() else None)
+
+
+def test_a_blueprint_needs_no_backend_here_and_builds_the_same_elsewhere(file):
+    (model,) = onnx_models(models_of(file, backend="cupy")).values()
+    blueprint = model.blueprint()
+    assert (blueprint.backend, blueprint.place) == ("cupy", "spec.models.twice")
+    (model,) = onnx_models(models_of(file)).values()
+    x = np.float32([1, 2])
+    assert model.blueprint().build()(x)[0].tobytes() == model(x)[0].tobytes()
+
+
+def test_what_a_blueprint_cannot_be_built_for_is_said_with_its_place(file):
+    (model,) = onnx_models(models_of(file)).values()
+    blueprint = replace(model.blueprint(), backend="none")
+    with pytest.raises(EngineError, match=r"^spec\.models\.twice: there is no backend 'none'"):
+        blueprint.build()
+
+
+def test_a_closed_file_is_not_read_again(file):
+    (model,) = onnx_models(models_of(file)).values()
+    model.close()
+    with pytest.raises(EngineError, match=r"spec\.models\.twice: the model is closed"):
+        model.read()

@@ -49,6 +49,26 @@ def test_defaults(load, text):
     }
 
 
+def test_engine_actors_as_in_yaml(load, with_spec):
+    models = "models: {rank: {onnx: m.onnx, backend: cupy}}\n  engine: "
+    spec = load(with_spec(models + "{actors: 3, cpus: 2, gpus: 0.25, threads: 4, inFlight: 8}"))
+    assert spec.pipeline.spec.engine.model_dump() == {
+        "actors": 3,
+        "cpus": 2.0,
+        "gpus": 0.25,
+        "threads": 4,
+        "in_flight": 8,
+    }
+    spec = load(with_spec("models: {rank: {onnx: m.onnx}}\n  engine: {actors: 1}"))
+    assert spec.pipeline.spec.engine.model_dump() == {
+        "actors": 1,
+        "cpus": 1.0,
+        "gpus": 0.0,
+        "threads": None,
+        "in_flight": 2,
+    }
+
+
 def test_defaults_of_a_task(load, text, tmp_path):
     (task,) = load(text).tasks
     assert task.spec.model_dump() == {
