@@ -162,7 +162,9 @@ def test_a_request_that_ends_every_actor_is_an_error_that_names_it(ray):
             os.kill(pid, signal.SIGKILL)
         thread.join()
         assert isinstance(found[0], EngineError)
-        assert str(found[0]).startswith("model 'power': engine actor 0, engine actor 0, engine")
+        assert str(found[0]).startswith(
+            "model 'power': the processes of engine actors 0, 0, 0 ended"
+        )
         (y,) = pool.models()["power"](np.array(1), np.eye(2, dtype=np.float32))
         assert y[0, 1] == 0  # others are run as before
 

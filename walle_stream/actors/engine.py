@@ -85,7 +85,7 @@ class EnginePool:
                 or the pool is closed.
             ClusterError: No actor is up, and none comes up again.
         """
-        ended: list[str] = []
+        ended: list[int] = []
         given = None
         while True:
             index = self._line.take()
@@ -99,11 +99,12 @@ class EnginePool:
                 # the store's memory is read-only, and free again only when nobody looks at it
                 return tuple(each.copy() for each in outputs)
             if len(ended) == DEATHS_MAX:
+                actors = ", ".join(map(str, ended))
                 raise EngineError(
-                    f"model {name!r}: {', '.join(ended)} ended, one after the other, while they "
-                    "ran this request, at last with nothing beside it: it needs more memory than "
-                    "there is, or crashes its process; give it smaller inputs, or try the model "
-                    "with `walle engine run`"
+                    f"model {name!r}: the processes of engine actors {actors} ended one after the "
+                    "other while they ran this request, at last with nothing beside it: it needs "
+                    "more memory than there is, or crashes its process; give it smaller inputs, or "
+                    "try the model with `walle engine run`"
                 )
 
     def close(self) -> None:
@@ -130,7 +131,7 @@ class EnginePool:
                 "object store more room, with --object-store-memory of `ray start`"
             ) from error
 
-    def _ask(self, index: int, name: str, given: Any, ended: list[str]) -> tuple[Any, ...] | None:
+    def _ask(self, index: int, name: str, given: Any, ended: list[int]) -> tuple[Any, ...] | None:
         # None: again, somewhere else or here
         ray, actor, errors = self._ray, self._actors[index], self._ray.exceptions
         model = name, self._references[name]
@@ -144,7 +145,7 @@ class EnginePool:
             outputs: tuple[Any, ...] | None = ray.get(actor.run.remote(model, given, ticket))
         except self._deaths as error:
             if is_running:
-                ended.append(f"engine actor {index}")
+                ended.append(index)
             _log.warning(
                 "engine actor %d ended with a request for model %r, which goes on elsewhere: %s",
                 index,
