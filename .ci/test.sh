@@ -13,6 +13,7 @@ began=$SECONDS
 limit="timeout --kill-after=30 1500" # what hangs is a failure, with what it printed so far
 
 ray="tests/integration/test_ray.py tests/integration/test_ray_bad_input.py \
+    tests/integration/test_ray_engine.py tests/integration/test_ray_engine_runs.py \
     tests/integration/test_main_job.py tests/chaos/test_ray_kills.py"
 tasks="tests/integration/test_packaged_tasks.py tests/integration/test_task_commands.py \
     tests/integration/test_contained_crashes.py tests/integration/test_vm_policies.py \

@@ -16,7 +16,7 @@ from fleet_parts.events import PARTITIONS, Pieces
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
-from walle_stream.spec.models import Strict
+from walle_stream.spec.strict import Strict
 
 _COMMIT_TIMEOUT_S: Final = 600.0
 

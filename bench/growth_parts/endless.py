@@ -18,7 +18,7 @@ from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import WINDOW_MS, Timeline
 from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, SourceCounts
-from walle_stream.spec.models import Strict
+from walle_stream.spec.strict import Strict
 
 _EVENT_BYTES: Final = 500
 

@@ -20,7 +20,8 @@ from latency_parts.quiet import Neighbours
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, SourceCounts
-from walle_stream.spec.models import PathField, Strict
+from walle_stream.spec.models import PathField
+from walle_stream.spec.strict import Strict
 
 POLL_MS: Final = 2.0
 """A line waits at most so long for more, as one does in the fetch of a broker's client; and so

@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from walle_connectors.tls_contexts import checked_context
 from walle_connectors.tls_sessions import shared_sessions
-from walle_stream.spec.models import PathField, Strict
+from walle_stream.spec.models import PathField
+from walle_stream.spec.strict import Strict
 
 _ADDRESS: Final = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})$")
 _PORT_MAX: Final = 65_535

@@ -12,7 +12,8 @@ import pytest
 
 from walle_stream.app.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
-from walle_stream.errors import EngineError, ModelError
+from walle_stream.app.status import read_status
+from walle_stream.errors import ClusterError, EngineError, ModelError
 from walle_stream.testing.kit import run_pipeline
 
 onnx = pytest.importorskip("onnx")
@@ -211,6 +212,30 @@ def test_a_model_that_draws_at_random_is_refused(folder, tmp_path):
     with pytest.raises(ModelError, match=r"spec\.models\.rank: .*RandomNormalLike.*with a seed"):
         run_pipeline(folder / "pipeline.yaml", tmp_path / "d")
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("isolation", ["shared", "process"])
+def test_a_model_that_nobody_is_there_to_run_ends_the_run_and_no_script_is_told(
+    folder, tmp_path, isolation
+):
+    file = folder / "pipeline.yaml"
+    text = file.read_text().replace("{onnx: rank.onnx}", "{file: gone.py, function: gone}")
+    file.write_text(text.replace("\n  script: ", f"\n  isolation: {isolation}\n  script: "))
+    (folder / "gone.py").write_text(
+        "from walle_stream.errors import ClusterError\n"
+        "def gone(*inputs):\n    raise ClusterError('no engine actor is left')\n"
+    )
+    with pytest.raises(ClusterError, match="no engine actor is left"):
+        run_pipeline(file, tmp_path / "d")
+    assert not [*features_lines(tmp_path / "d")]
+    assert read_status(tmp_path / "d").phase == "failed"
+
+
+def test_engine_actors_are_for_ray_and_hosts_run_the_models_without(folder, tmp_path):
+    file = folder / "pipeline.yaml"
+    run_pipeline(file, tmp_path / "a")
+    run_pipeline(file, tmp_path / "b", ["spec.engine={actors: 2, cpus: 0.5}"])
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
 
 
 def test_a_pipeline_without_onnx_files_loads_neither_numpy_nor_onnx(tmp_path):

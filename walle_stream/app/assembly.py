@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self, override
+from typing import TYPE_CHECKING, Any, Final, Self, override
 
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.partition import PartitionHost, PartitionPlan
@@ -23,6 +23,7 @@ from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
     DeviceTunnel,
+    ModelRunner,
     Placement,
     SourceReader,
 )
@@ -36,6 +37,9 @@ from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.services import HostServices
 from walle_stream.wire.graph import Constant, Graph
+
+if TYPE_CHECKING:
+    from walle_stream.actors.engine_worker import ModelBlueprint
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""
@@ -78,7 +82,12 @@ class Assembly:
         self._spec = loaded.pipeline.spec
         self.tasks = tasks
         self._services = load_functions("services", self._spec.services)
-        self._models = load_models(self._spec.models)
+        self.engine = self._spec.engine
+        """Which actors of Ray run the ONNX models; None: hosts do."""
+        threads = None if self.engine is None else self.engine.threads
+        self._models = load_models(self._spec.models, threads)
+        self.blueprints: Mapping[str, ModelBlueprint] = {}
+        """Of models for engine actors, until a run has taken them."""
         self._source = load_connector(self._spec.source.connector).open(loaded.source)
         self._connector = load_connector(self._spec.tunnel.connector)
         self.has_cloud = hasattr(self._connector, "open_features")
@@ -125,17 +134,29 @@ class Assembly:
             task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
         ]
         assembly = cls(loaded, tasks)
-        for model in onnx_models(assembly._models):
-            if assembly.runtime == "ray":
-                model.check()  # the hosts, other processes, read it for themselves
-            else:
+        models = onnx_models(assembly._models)
+        if assembly.runtime != "ray":
+            for model in models.values():
                 model.read()
+        elif assembly.engine is None:
+            for model in models.values():
+                model.check()  # the hosts, other processes, read it for themselves
+        else:
+            assembly.blueprints = {name: model.blueprint() for name, model in models.items()}
         return assembly
 
     @override
     def __reduce__(self) -> Any:
         """Travel as what was checked: another process reads no definition again."""
         return Assembly, (self._loaded, self.tasks)
+
+    def run_models_with(self, runners: Mapping[str, ModelRunner]) -> None:
+        """Let others run models; before anything is opened.
+
+        Args:
+            runners: By model, in the place of ONNX files.
+        """
+        self._models |= runners
 
     def open(self, stack: ExitStack, options: RunOptions) -> None:
         """Open data directory, tunnel, cloud table and VMs; blocks.
@@ -272,6 +293,8 @@ class Assembly:
         own = [*numbers, self._start]
         self._in_hand = self._data_dir.open_in_hand(place.hosts, own)
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
+        for model in onnx_models(self._models).values():
+            stack.callback(model.close)
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
@@ -293,7 +316,7 @@ class Assembly:
 
     def _make_pool(self, options: RunOptions) -> VmPool:
         spec, in_hand, start = self._spec, self._in_hand, self._start
-        for model in onnx_models(self._models):
+        for model in onnx_models(self._models).values():
             model.read()
         services = HostServices(_LazyEvaluator(self._models))
         if in_hand.is_doubtful(start):

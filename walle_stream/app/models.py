@@ -1,11 +1,12 @@
 """Models of the host that a pipeline names: ONNX files and Python functions.
 
 An ONNX file is read by the processes that run it: each host reads it from the
-path that the definition gives, when it opens its VMs.
+path that the definition gives, when it opens its VMs. Where engine actors run it
+the driver alone reads it.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ from walle_stream.errors import EngineError
 from walle_stream.spec.models import ModelReference
 
 if TYPE_CHECKING:
+    from walle_stream.actors.engine_worker import ModelBlueprint
     from walle_stream.engine.hosted import HostedModel
 
 
 class OnnxModel:
-    """A model in an ONNX file, read once. Thread-safe; blocks."""
+    """A model in an ONNX file, read once: a ``ModelRunner`` in this process."""
 
     def __init__(self, place: str, file: Path, backend: str, threads: int | None) -> None:
         """Keep what is needed to read it.
@@ -35,6 +37,7 @@ class OnnxModel:
         self._threads = threads
         self._lock = threading.Lock()
         self._model: HostedModel | None = None
+        self._is_closed = False
 
     def check(self) -> None:
         """Read it, and keep nothing.
@@ -55,6 +58,8 @@ class OnnxModel:
                 there is no CUDA device; the message says where the definition names it.
         """
         with self._lock:
+            if self._is_closed:
+                raise EngineError(f"{self._place}: the model is closed: its host is ending")
             if self._model is None:
                 self._model = self._read()
             return self._model
@@ -67,29 +72,54 @@ class OnnxModel:
         """
         return self.read()(*inputs)
 
-    def _read(self) -> "HostedModel":
-        # numpy and onnx take 0.3 s: they are for pipelines that have models
-        from walle_stream.engine import load  # noqa: PLC0415 - see above
-        from walle_stream.engine.hosted import HostedModel  # noqa: PLC0415 - see above
-        from walle_stream.engine.threads import blas_threads  # noqa: PLC0415 - see above
+    def close(self) -> None:
+        """Let go of it; see ``ModelRunner``."""
+        with self._lock:
+            self._is_closed = True
+            self._model = None
 
-        threads = self._threads
-        if threads is None and blas_threads() is not None:
-            # with several, sums may be added up in another order
-            threads = 1
+    def blueprint(self) -> "ModelBlueprint":
+        """Read it for other processes, which may have what its backend needs; keeps nothing.
+
+        Returns:
+            What they need.
+
+        Raises:
+            EngineError: As ``read``, but for its backend and threads.
+        """
+        from walle_stream.actors.engine_worker import (  # noqa: PLC0415 - see _read
+            ModelBlueprint,
+        )
+
+        model = self._read(is_here=False).module.model
+        return ModelBlueprint(self._place, model, self._backend, self._threads)
+
+    def _read(self, *, is_here: bool = True) -> "HostedModel":
+        # numpy and onnx take 0.3 s: they are for pipelines that have models
+        from walle_stream.engine.hosted import HostedModel  # noqa: PLC0415 - see above
+        from walle_stream.engine.loading import read_model  # noqa: PLC0415 - see above
+
         try:
-            return HostedModel(load(self._file, backend=self._backend, threads=threads))
+            model = read_model(self._file)
+            return (
+                HostedModel.of(model, self._backend, self._threads)
+                if is_here
+                else (HostedModel.of(model))
+            )
         except EngineError as error:
             file = str(self._file)
             where = "" if file in error.message else f"{file}: "
             raise type(error)(f"{self._place}: {where}{error.message}") from error
 
 
-def load_models(references: Mapping[str, ModelReference]) -> dict[str, Callable[..., Any]]:
+def load_models(
+    references: Mapping[str, ModelReference], threads: int | None = None
+) -> dict[str, Callable[..., Any]]:
     """Import functions, and prepare ONNX files, which are not read yet.
 
     Args:
         references: By name.
+        threads: Of ONNX models that do not say their own; see ``OnnxModel``.
 
     Returns:
         Functions of arrays; those of ONNX files are ``OnnxModel``.
@@ -97,22 +127,23 @@ def load_models(references: Mapping[str, ModelReference]) -> dict[str, Callable[
     Raises:
         FunctionError: A function cannot be imported.
     """
-    return {name: _load(f"spec.models.{name}", each) for name, each in references.items()}
+    return {name: _load(f"spec.models.{name}", each, threads) for name, each in references.items()}
 
 
-def onnx_models(models: Mapping[str, Callable[..., Any]]) -> Iterable[OnnxModel]:
+def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel]:
     """Say which models are ONNX files.
 
     Args:
         models: As ``load_models`` made them.
 
     Returns:
-        Those, in order.
+        Those, by name.
     """
-    return [each for each in models.values() if isinstance(each, OnnxModel)]
+    return {name: each for name, each in models.items() if isinstance(each, OnnxModel)}
 
 
-def _load(place: str, reference: ModelReference) -> Callable[..., Any]:
+def _load(place: str, reference: ModelReference, threads: int | None) -> Callable[..., Any]:
     if reference.onnx is not None:
-        return OnnxModel(place, reference.onnx, reference.backend, reference.threads)
+        own = reference.threads
+        return OnnxModel(place, reference.onnx, reference.backend, threads if own is None else own)
     return load_function(place, reference.file, str(reference.function))

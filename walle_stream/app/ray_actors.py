@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
+from walle_stream.actors.ray_errors import last_line
 from walle_stream.app.ray_session import Versions, check_worker
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError, ClusterError, StoreLockedError, WalleError
@@ -109,7 +110,7 @@ class Worker:
         except errors.RayActorError as error:
             if getattr(error, "actor_init_failed", False):
                 raise ClusterError(
-                    f"a worker of the Ray cluster cannot run {self.name} ({_last_line(error)}): "
+                    f"a worker of the Ray cluster cannot run {self.name} ({last_line(error)}): "
                     "start the cluster from this environment"
                 ) from error
             self.restart("its process died")
@@ -124,7 +125,7 @@ class Worker:
             raise (cause if isinstance(cause, BaseException) else error) from None
         except errors.RayError as error:
             raise ClusterError(
-                f"the Ray cluster lost {self.name} ({_last_line(error)}): start the cluster again, "
+                f"the Ray cluster lost {self.name} ({last_line(error)}): start the cluster again, "
                 "then run the same command"
             ) from error
         self.answer = value
@@ -182,7 +183,3 @@ class Worker:
         self.step, self.pid, self.opened = "starting", 0, None
         self.actor = self._make()
         self.call("hello")
-
-
-def _last_line(error: BaseException) -> str:
-    return str(error).strip().rpartition("\n")[2][:300]

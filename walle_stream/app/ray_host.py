@@ -36,6 +36,7 @@ from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_collector
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace
+from walle_stream.app.ray_engine import open_engine
 from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here
@@ -124,11 +125,14 @@ class HostProcess:
         """Return the process id, and what must be as at the driver's."""
         return os.getpid(), versions_here()
 
-    def open(self, cloud: Any | None) -> tuple[dict[int, bytes], list[PartitionStatus]]:
+    def open(
+        self, cloud: Any | None, engine: Any | None = None
+    ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         """Open the partitions; blocks for a dying owner.
 
         Args:
             cloud: Ray's handle of the cloud side; None where that is another program.
+            engine: ``EngineHandles`` of the engine actors; None where there are none.
 
         Returns:
             The committed offset of every partition that has one, and their figures.
@@ -145,6 +149,8 @@ class HostProcess:
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         folder = Path(options.data_dir)
         wait_for_locks([folder / "partitions" / f"{n:02d}" for n in numbers])
+        if engine is not None:
+            open_engine(stack, assembly, engine, self._index)
         assembly.open_host(stack, options, place)
 
         def open_partitions() -> list[PartitionHost]:

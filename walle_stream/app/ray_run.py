@@ -24,6 +24,7 @@ from walle_stream.app.local import OnProgress
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray_actors import POLL_MS, Worker
 from walle_stream.app.ray_cloud import CloudProcess
+from walle_stream.app.ray_engine import await_engine, engine_needs, start_engine
 from walle_stream.app.ray_host import HostProcess, HostState
 from walle_stream.app.ray_logs import log_again
 from walle_stream.app.ray_session import Versions, check_cluster, ray_session, versions_here
@@ -71,6 +72,8 @@ class RayRun:
         self._stopped_by = "end"
         self._cloud: Worker | None = None
         """None where the cloud side is another program."""
+        self._engine: Any = None
+        """Handles of engine actors, for every host that is started; None where there are none."""
         self._hosts: list[Worker] = []
         self._base: dict[int, bytes] | None = None
         self._statuses: dict[int, PartitionStatus] = {}
@@ -118,8 +121,12 @@ class RayRun:
             directory.open_in_hand(options.hosts, ())
             stack.push(partial(self._end_failed, directory))
             self._tell("starting")
-            ray = stack.enter_context(ray_session(options.hosts))
+            ray = stack.enter_context(ray_session(options.hosts, **engine_needs(assembly)))
+            engine = start_engine(ray, stack, assembly, options.hosts)
             self._start_workers(ray, stack)
+            if engine is not None:
+                await_engine(engine, self._stop.is_set)
+                self._engine = engine.handles
             while any(host.step != "done" for host in self._hosts):
                 self._turn(ray)
                 if on_progress is not None:
@@ -241,7 +248,7 @@ class RayRun:
 
     def _open(self, host: Worker) -> None:
         host.step = "opening"
-        host.call("open", None if self._cloud is None else self._cloud.actor)
+        host.call("open", None if self._cloud is None else self._cloud.actor, self._engine)
 
     def _host_answered(self, host: Worker, method: str) -> None:
         if method == "hello" and (self._cloud is None or self._cloud.step == "running"):

@@ -24,7 +24,7 @@ from walle_stream.app.ray_folder import cluster_folder
 from walle_stream.errors import ClusterError
 
 OBJECT_STORE_BYTES: Final = 150 * 2**20
-"""Of an embedded cluster: nothing large goes through it."""
+"""Of an embedded cluster: nothing large goes through it, but for what engine actors are given."""
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """Longest wait for the port of ``RAY_ADDRESS``."""
@@ -96,13 +96,15 @@ def check_cluster() -> None:
 
 
 @contextmanager
-def ray_session(hosts: int) -> Iterator[Any]:
+def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Iterator[Any]:
     """Join the cluster of ``RAY_ADDRESS``, or start one on this machine; blocks.
 
     A cluster that this process has joined already is used and left as it is.
 
     Args:
         hosts: Actors that shall run beside the cloud side's.
+        more_cpus: What other actors reserve, of a cluster that is started.
+        more_bytes: What they keep in its object store.
 
     Yields:
         The module ``ray``.
@@ -125,7 +127,7 @@ def ray_session(hosts: int) -> Iterator[Any]:
         else:
             folder = stack.enter_context(cluster_folder())
             stack.callback(ray.shutdown)
-            thread.submit(_start, ray, folder, hosts).result()
+            thread.submit(_start, ray, folder, hosts + more_cpus, more_bytes).result()
         stack.enter_context(_without_notices(ray))
         yield ray
 
@@ -227,13 +229,13 @@ def _speaks_http2(connection: socket.socket) -> bool:
     return head[3:4] == _HTTP2_SETTINGS[3:4] and head[5:9] == bytes(4)
 
 
-def _start(ray: Any, folder: Path, hosts: int) -> None:
+def _start(ray: Any, folder: Path, hosts: int, more_bytes: int) -> None:
     try:
         ray.init(
             address="local",
             num_cpus=hosts + 1,
             include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
+            object_store_memory=OBJECT_STORE_BYTES + more_bytes,
             log_to_driver=False,
             logging_level=logging.ERROR,
             _temp_dir=str(folder),

@@ -18,7 +18,7 @@ from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.guest_rules import GUEST_RULES, check_size
 from walle_stream.engine.module import Backend, Plan
 from walle_stream.engine.program import Array, Program, Tensor
-from walle_stream.errors import EngineError, TensorError
+from walle_stream.errors import ClusterError, EngineError, TensorError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph
 
 PLANS_MAX: Final = 128
@@ -57,6 +57,7 @@ class EngineEvaluator:
 
         Raises:
             TensorError: An unknown operator, shapes that do not fit, or too much.
+            ClusterError: Nobody is there to run a model.
         """
         depths = _depths(graph)
         values: dict[int, Array] = {
@@ -197,6 +198,8 @@ def _depths(graph: Graph) -> list[int]:
 def _outputs(number: int, name: str, model: Model, inputs: list[Array]) -> list[Array]:
     try:
         given = model(*inputs)
+    except ClusterError:
+        raise  # no matter of what the script asks
     except Exception as error:
         shapes = ", ".join(str(each.shape) for each in inputs)
         raise TensorError(

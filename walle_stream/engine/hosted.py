@@ -7,7 +7,7 @@ values alone: a run that is repeated gets the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorTy
 from walle_stream.engine.models import Module
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import DTypeError, EngineError, ModelError
 
 _FLOAT: Final = np.dtype(np.float32)
@@ -42,7 +43,7 @@ _TESTS_UNASKED_SINCE: Final = 7
 
 
 class HostedModel:
-    """A model as a function of arrays. Thread-safe as its module is; a call blocks."""
+    """A model as a function of arrays: a ``ModelRunner`` in this process."""
 
     def __init__(self, module: Module) -> None:
         """Take over; looks at the whole model, runs nothing.
@@ -63,7 +64,35 @@ class HostedModel:
                 f"{drawing.title}: it draws other random numbers in each run, and a run that is"
                 " repeated must give the same: export the model for inference, or with a seed"
             )
-        self.module = module
+        self._module: Module | None = module
+
+    @classmethod
+    def of(cls, model: Model, backend: str = "numpy", threads: int | None = None) -> Self:
+        """Make it as pipelines run their models, here or in another process alike.
+
+        Args:
+            model: As an importer makes it.
+            backend: See ``Module``.
+            threads: Of products of matrices; None: one, if numpy's library can be told.
+
+        Raises:
+            EngineError: It cannot be had here, or is nothing for scripts.
+        """
+        if threads is None and blas_threads() is not None:
+            # with several, sums may be added up in another order
+            threads = 1
+        return cls(Module(model, backend=backend, threads=threads))
+
+    @property
+    def module(self) -> Module:
+        """What runs it.
+
+        Raises:
+            EngineError: It was closed.
+        """
+        if self._module is None:
+            raise EngineError("the model is closed: its host has ended, or is ending")
+        return self._module
 
     def __call__(self, *given: Array) -> tuple[Array, ...]:
         """Run the model.
@@ -79,7 +108,8 @@ class HostedModel:
             EngineError: They do not fit, or the model cannot be run with them; the
                 message names the input or the node.
         """
-        kinds = self.module.inputs
+        module = self.module
+        kinds = module.inputs
         needed = sum(not isinstance(kind, OptionalType) for kind in kinds.values())
         if not needed <= len(given) <= len(kinds):
             names = ", ".join(map(repr, kinds)) or "no inputs"
@@ -88,7 +118,11 @@ class HostedModel:
             name: _cast(name, array, kind)
             for (name, kind), array in zip(kinds.items(), given, strict=False)
         }
-        return tuple(_widened(each) for each in self.module.run(inputs).values())
+        return tuple(_widened(each) for each in module.run(inputs).values())
+
+    def close(self) -> None:
+        """Let go of weights and plans; see ``ModelRunner``."""
+        self._module = None
 
 
 def _declared(kind: ValueType) -> ValueType:

@@ -30,10 +30,10 @@ class AskTimeoutError(ActorError, TimeoutError):
 
 
 class ClusterError(ActorError):
-    """Ray is not installed, its cluster cannot be reached, or it runs other versions.
+    """Ray is not installed, its cluster cannot be reached, has no room, or other versions.
 
-    The message names which: install the extra, correct ``RAY_ADDRESS``, or start the
-    cluster from this environment.
+    The message names which: install the extra, correct ``RAY_ADDRESS``, ask for less, or
+    start the cluster from this environment.
     """
 
     exit_code: ClassVar[int] = 11

@@ -11,6 +11,7 @@ from walle_stream.ports.letters import (
     Holds,
     KeptLetter,
 )
+from walle_stream.ports.models import ModelRunner
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
 from walle_stream.ports.source import (
     Origins,
@@ -43,6 +44,7 @@ __all__ = [
     "HasLog",
     "Holds",
     "KeptLetter",
+    "ModelRunner",
     "Origins",
     "Placement",
     "PlacingSource",

@@ -22,5 +22,6 @@ class TensorEvaluator(Protocol):
 
         Raises:
             TensorError: It cannot be evaluated; told to the script.
+            ClusterError: Nobody is there to run a model: ends the run of the pipeline.
         """
         ...

@@ -25,7 +25,6 @@ from walle_stream.spec.models import (
     ModelReference,
     Pipeline,
     SourceSpec,
-    Strict,
     Task,
     TaskReference,
     TunnelSpec,
@@ -33,6 +32,7 @@ from walle_stream.spec.models import (
 from walle_stream.spec.nodes import read_documents
 from walle_stream.spec.overrides import apply_override
 from walle_stream.spec.places import find_shared
+from walle_stream.spec.strict import Strict
 from walle_stream.spec.suggestions import nearest, suggest
 
 _KINDS: Final = ("Pipeline", "Task")

@@ -21,7 +21,9 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from walle_stream.spec.engine import EngineSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
+from walle_stream.spec.strict import Strict
 from walle_stream.types import HOSTS_MAX
 
 API_VERSION: Final = "walle/v1"
@@ -44,19 +46,6 @@ RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za
 
 ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN, max_length=200)]
 """What a task's file is called inside its package."""
-
-
-class Strict(BaseModel):
-    """Base of all parts of a definition."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        # built when first used: most commands never validate
-        defer_build=True,
-    )
 
 
 class PathMarker:
@@ -282,9 +271,7 @@ class ModelReference(Strict):
         default=None, description="ONNX file; the tensor engine runs it."
     )
     backend: Literal["numpy", "reference", "cupy"] = Field(
-        default="numpy",
-        description="Of the tensor engine, for `onnx`; cupy runs it on the first CUDA device of "
-        "each host.",
+        default="numpy", description="Of the tensor engine, for `onnx`; cupy: on a GPU."
     )
     threads: StrictInt | None = Field(
         default=None,
@@ -481,8 +468,19 @@ class PipelineSpec(Strict):
         description="Of the host, for ctx.run_model: by name, an ONNX file or a function of numpy "
         "arrays.",
     )
+    engine: EngineSpec | None = Field(
+        default=None,
+        description="Actors that run the ONNX models for all hosts, with `runtime.kind: ray`; the "
+        "hosts do it when left out.",
+    )
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec, description="How it runs.")
     state: StateSpec = Field(default_factory=StateSpec, description="How state is kept.")
+
+    @model_validator(mode="after")
+    def _has_work_for_its_engine(self) -> Self:
+        if self.engine is not None:
+            self.engine.check_backends({each.backend for each in self.models.values() if each.onnx})
+        return self
 
 
 class Pipeline(Strict):

@@ -8,7 +8,7 @@ is bounded, its kind is looked up, its content is checked by who reads it.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from walle_stream.errors import FrameError, WalleError
+from walle_stream.errors import ClusterError, FrameError, WalleError
 from walle_stream.ports import TensorEvaluator
 from walle_stream.vm.guest.layout import (
     ANSWER,
@@ -25,7 +25,7 @@ REQUEST_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest request."""
 
 type Service = Callable[[bytes], bytes]
-"""Request in, answer out; a ``WalleError`` is told to the script."""
+"""Request in, answer out; a ``WalleError`` is told to the script, but for a ``ClusterError``."""
 
 
 class Asked(Protocol):
@@ -70,28 +70,44 @@ class HostServices:
 
         Raises:
             FrameError: The guest does not keep to the exchange.
+            ClusterError: What was asked for is run elsewhere, and that is gone.
         """
         request = _request(machine)
         service = self._services.get(request[:1])
-        failed = 0
         try:
             if service is None:
                 raise FrameError("this host does not offer that: it has no tensor engine")
             answer = service(request[1:])
+        except ClusterError as error:
+            # told to a script it would become a part of the features; its runs must end all the
+            # same, for nobody can destroy a VM in the middle of one
+            status = _send(machine, _told(error), has_failed=True)
+            while status == STATUS_ASKS:
+                _request(machine)
+                status = _send(machine, _told(error), has_failed=True)
+            raise
         except WalleError as error:
-            failed, answer = 1, str(error).encode("utf-8", "replace")
-        inbox, _ = machine.buffers()
-        begin = INBOX.size + ANSWER_HEAD.size
-        room = len(inbox) - begin
-        status = STATUS_NEXT
-        for at in range(0, max(len(answer), 1), room):
-            if status != STATUS_NEXT:
-                raise FrameError("a VM asks anew before it has its answer")
-            part = answer[at : at + room]
-            ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), failed)
-            inbox[begin : begin + len(part)] = part
-            status = machine.order(ANSWER)
-        return status
+            return _send(machine, _told(error), has_failed=True)
+        return _send(machine, answer, has_failed=False)
+
+
+def _told(error: WalleError) -> bytes:
+    return str(error).encode("utf-8", "replace")
+
+
+def _send(machine: Asked, answer: bytes, *, has_failed: bool) -> int:
+    inbox, _ = machine.buffers()
+    begin = INBOX.size + ANSWER_HEAD.size
+    room = len(inbox) - begin
+    status = STATUS_NEXT
+    for at in range(0, max(len(answer), 1), room):
+        if status != STATUS_NEXT:
+            raise FrameError("a VM asks anew before it has its answer")
+        part = answer[at : at + room]
+        ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), has_failed)
+        inbox[begin : begin + len(part)] = part
+        status = machine.order(ANSWER)
+    return status
 
 
 def _request(machine: Asked) -> bytes:

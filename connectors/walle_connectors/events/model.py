@@ -4,8 +4,9 @@ from typing import Final
 
 from pydantic import Field
 
-from walle_stream.spec.models import PathField, Strict
+from walle_stream.spec.models import PathField
 from walle_stream.spec.scalars import SizeBytes
+from walle_stream.spec.strict import Strict
 
 _MIB: Final = 2**20
 

@@ -16,8 +16,9 @@ from pydantic import (
 from walle_connectors.files.expressions import EXPRESSION_MAX_CHARACTERS, parse_expression
 from walle_connectors.files.mapping import check_mapping
 from walle_stream.events import Kind
-from walle_stream.spec.models import PathField, Strict
+from walle_stream.spec.models import PathField
 from walle_stream.spec.scalars import DurationMs, SizeBytes
+from walle_stream.spec.strict import Strict
 
 _RECORD_MAX_BYTES: Final = 2**30
 

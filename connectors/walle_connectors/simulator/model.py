@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs
+from walle_stream.spec.strict import Strict
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
 """Share of events, 0 to 1."""

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -38,7 +39,7 @@ def models_of(file, **more):
 
 def test_a_file_is_read_when_it_is_first_needed_and_then_no_more(file):
     models = models_of(file)
-    (model,) = onnx_models(models)
+    (model,) = onnx_models(models).values()
     (y,) = models["twice"](np.ones(2, np.float32))
     assert y.tolist() == [2, 2]
     file.unlink()
@@ -48,7 +49,7 @@ def test_a_file_is_read_when_it_is_first_needed_and_then_no_more(file):
 
 
 def test_several_threads_read_it_once(file):
-    (model,) = onnx_models(models_of(file))
+    (model,) = onnx_models(models_of(file)).values()
     found = []
     threads = [threading.Thread(target=lambda: found.append(model.read())) for _ in range(8)]
     for each in threads:
@@ -59,9 +60,9 @@ def test_several_threads_read_it_once(file):
 
 
 def test_one_thread_is_taken_unless_another_number_is_wanted(file):
-    (model,) = onnx_models(models_of(file))
+    (model,) = onnx_models(models_of(file)).values()
     assert model.read().module.threads == (1 if blas_threads() else None)
-    (model,) = onnx_models(models_of(file, backend="reference"))
+    (model,) = onnx_models(models_of(file, backend="reference")).values()
     assert model.read().module.backend == "reference"
 
 
@@ -92,23 +93,23 @@ def test_a_model_on_cupy_gives_what_it_gives_on_numpy(file, monkeypatch):
 def test_what_is_no_model_is_refused_in_one_line_with_its_place(file, data):
     file.write_bytes(data)
     with pytest.raises(ModelError, match=r"^spec\.models\.twice: .*twice\.onnx: ") as caught:
-        onnx_models(models_of(file))[0].read()
+        onnx_models(models_of(file))["twice"].read()
     assert str(caught.value).count("twice.onnx") == 1
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_folder_is_no_model(tmp_path):
     with pytest.raises(ModelError, match=r"^spec\.models\.twice: .*Is a directory"):
-        onnx_models(models_of(tmp_path))[0].read()
+        onnx_models(models_of(tmp_path))["twice"].read()
 
 
 def test_without_the_extra_it_is_said_what_to_install(file, monkeypatch):
     def fail(path):
         raise EngineError("models need the package 'onnx': install walle-stream[onnx]")
 
-    monkeypatch.setattr("walle_stream.engine.models.read_model", fail)
+    monkeypatch.setattr("walle_stream.engine.loading.read_model", fail)
     with pytest.raises(EngineError, match=r"^spec\.models\.twice: .*install walle-stream\[onnx\]"):
-        onnx_models(models_of(file))[0].read()
+        onnx_models(models_of(file))["twice"].read()
 
 
 def test_functions_are_models_as_before(tmp_path):
@@ -122,3 +123,33 @@ def test_functions_are_models_as_before(tmp_path):
     assert models["sqrt"](9) == 3
     with pytest.raises(FunctionError, match=r"spec\.models\.g: math has no function 'none'"):
         load_function("spec.models.g", None, "math:none")
+
+
+def test_one_number_of_threads_holds_for_models_that_say_none(file):
+    references = {"a": ModelReference(onnx=file), "b": ModelReference(onnx=file, threads=1)}
+    models = onnx_models(load_models(references, 2))
+    assert [models[name].blueprint().threads for name in "ab"] == [2, 1]
+    assert models["b"].read().module.threads == (1 if blas_threads() else None)
+
+
+def test_a_blueprint_needs_no_backend_here_and_builds_the_same_elsewhere(file):
+    (model,) = onnx_models(models_of(file, backend="cupy")).values()
+    blueprint = model.blueprint()
+    assert (blueprint.backend, blueprint.place) == ("cupy", "spec.models.twice")
+    (model,) = onnx_models(models_of(file)).values()
+    x = np.float32([1, 2])
+    assert model.blueprint().build()(x)[0].tobytes() == model(x)[0].tobytes()
+
+
+def test_what_a_blueprint_cannot_be_built_for_is_said_with_its_place(file):
+    (model,) = onnx_models(models_of(file)).values()
+    blueprint = replace(model.blueprint(), backend="none")
+    with pytest.raises(EngineError, match=r"^spec\.models\.twice: there is no backend 'none'"):
+        blueprint.build()
+
+
+def test_a_closed_file_is_not_read_again(file):
+    (model,) = onnx_models(models_of(file)).values()
+    model.close()
+    with pytest.raises(EngineError, match=r"spec\.models\.twice: the model is closed"):
+        model.read()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
-from walle_stream.spec.models import Strict
+from walle_stream.spec.strict import Strict
 
 MIB = 2**20
 
@@ -46,6 +46,26 @@ def test_defaults(load, text):
         "cache_size_bytes": 64 * MIB,
         "journal_events": 20_000,
         "snapshots": None,
+    }
+
+
+def test_engine_actors_as_in_yaml(load, with_spec):
+    models = "models: {rank: {onnx: m.onnx, backend: cupy}}\n  engine: "
+    spec = load(with_spec(models + "{actors: 3, cpus: 2, gpus: 0.25, threads: 4, inFlight: 8}"))
+    assert spec.pipeline.spec.engine.model_dump() == {
+        "actors": 3,
+        "cpus": 2.0,
+        "gpus": 0.25,
+        "threads": 4,
+        "in_flight": 8,
+    }
+    spec = load(with_spec("models: {rank: {onnx: m.onnx}}\n  engine: {actors: 1}"))
+    assert spec.pipeline.spec.engine.model_dump() == {
+        "actors": 1,
+        "cpus": 1.0,
+        "gpus": 0.0,
+        "threads": None,
+        "in_flight": 2,
     }
 
 

@@ -88,6 +88,14 @@ def test_a_model_is_a_file_or_a_function(schema):
     assert "ModelReference" in json.dumps(models)
 
 
+def test_engine_actors_are_described(schema):
+    engine = schema["$defs"]["EngineSpec"]
+    assert list(engine["properties"]) == ["actors", "cpus", "gpus", "threads", "inFlight"]
+    assert engine["required"] == ["actors"]
+    assert all(each["description"] for each in engine["properties"].values())
+    assert "EngineSpec" in json.dumps(schema["$defs"]["PipelineSpec"]["properties"]["engine"])
+
+
 def test_without_connectors_any_source_is_allowed():
     (source,) = json_schema({})["$defs"]["SourceSpec"]["anyOf"]
     assert source["additionalProperties"] is True

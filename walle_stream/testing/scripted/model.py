@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from walle_stream.spec.models import PathField, Strict
+from walle_stream.spec.models import PathField
+from walle_stream.spec.strict import Strict
 
 
 class ScriptedModel(Strict):

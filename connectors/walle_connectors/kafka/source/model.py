@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_valida
 
 from walle_connectors.brokers import Connection, TopicName
 from walle_connectors.kafka.librdkafka import Driver
-from walle_stream.spec.models import Strict
 from walle_stream.spec.scalars import DurationMs, SizeBytes
+from walle_stream.spec.strict import Strict
 
 _MIB: Final = 2**20
 

@@ -1,0 +1,68 @@
+"""``spec.engine``: actors of Ray that run a pipeline's ONNX models."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt
+
+from walle_stream.spec.strict import Strict
+
+ACTORS_MAX = 256
+"""Most engine actors of a pipeline."""
+
+
+def _as_ray_counts(share: float) -> float:
+    if share > 1 and share != int(share):
+        raise ValueError(f"expected a part of one, or a whole number, found {share:g}")
+    if 0 < share < _SHARE_MIN:
+        raise ValueError(f"expected 0, or at least {_SHARE_MIN:g}, found {share:g}")
+    return share
+
+
+_SHARE_MIN = 0.0001  # Ray counts no finer
+_Share = Annotated[StrictFloat, Field(ge=0, le=1_024), AfterValidator(_as_ray_counts)]
+
+
+class EngineSpec(Strict):
+    """Actors of Ray that run the pipeline's ONNX models for all hosts."""
+
+    actors: StrictInt = Field(ge=1, le=ACTORS_MAX, description="Processes that run models.")
+    cpus: _Share = Field(
+        default=1.0, description="Cores that Ray reserves for each: 0.5 half a one, 0 none."
+    )
+    gpus: _Share = Field(
+        default=0.0,
+        description="GPUs that Ray reserves for each, 0.25 for four to share one; for models with "
+        "`backend: cupy`.",
+    )
+    threads: StrictInt | None = Field(
+        default=None,
+        ge=1,
+        le=1_024,
+        description="Of products of matrices, for models without `threads`, in hosts, too; 1 when "
+        "left out, where numpy's library can be told.",
+    )
+    in_flight: StrictInt = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Most requests that an actor computes at a time; others wait in line.",
+    )
+
+    def check_backends(self, backends: set[str]) -> None:
+        """Refuse actors that have nothing to run, or not what they need for it.
+
+        Args:
+            backends: Of the pipeline's ONNX models.
+
+        Raises:
+            ValueError: What is wrong, with its key.
+        """
+        if not backends:
+            raise ValueError("engine: it runs ONNX files, and spec.models names none")
+        if self.gpus and "cupy" not in backends:
+            raise ValueError("engine.gpus: no model has `backend: cupy`, others use no GPU")
+        if "cupy" in backends and not self.gpus:
+            raise ValueError(
+                "engine: a model has `backend: cupy`: say with gpus how much of a GPU each actor "
+                "gets, 0.25 for four to share one"
+            )
