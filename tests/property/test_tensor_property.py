@@ -7,7 +7,8 @@ import pytest
 
 from walle_stream.errors import FrameError, TensorError
 from walle_stream.testing.simple_evaluator import SimpleEvaluator
-from walle_stream.vm.guest.tensors import concatenate, evaluate, make_tensor
+from walle_stream.vm.guest.deferral import Deferral
+from walle_stream.vm.guest.tensors import concatenate, make_tensor
 from walle_stream.wire.tensors import decode_graph, encode_values
 
 MUTATIONS = 3_000
@@ -20,9 +21,10 @@ def request() -> bytes:
         sent.append(data[1:])
         return encode_values(SimpleEvaluator().evaluate(decode_graph(data[1:])))
 
-    a = make_tensor(ask, [[1.0, 2.0], [3.0, 4.0]], None, None)
-    b = concatenate(ask, [a, (a @ a).softmax(), a.take([1, 0])], 0)
-    evaluate(ask, [b, b.sum(axis=1), a.astype("int64").transpose()])
+    host = Deferral(ask, lambda data, _: ask(data), lambda: False)
+    a = make_tensor(host, [[1.0, 2.0], [3.0, 4.0]], None, None)
+    b = concatenate(host, [a, (a @ a).softmax(), a.take([1, 0])], 0)
+    host.evaluate([b, b.sum(axis=1), a.astype("int64").transpose()])
     return sent[0]
 
 

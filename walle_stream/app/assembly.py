@@ -52,14 +52,21 @@ class _LazyEvaluator:
         self._evaluator: Any = None
 
     def evaluate(self, graph: Graph) -> list[Constant]:
+        found: list[Constant] = self._made().evaluate(graph)
+        return found
+
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        found: list[list[Constant]] = self._made().evaluate_all(graphs)
+        return found
+
+    def _made(self) -> Any:
         if self._evaluator is None:
             from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
             from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
 
             # two that come first at the same time make two: either will do
             self._evaluator = EngineEvaluator(NumpyBackend(), self._models)
-        found: list[Constant] = self._evaluator.evaluate(graph)
-        return found
+        return self._evaluator
 
 
 class Assembly:

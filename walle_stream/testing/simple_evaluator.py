@@ -3,7 +3,7 @@
 The oracle of the engine's own: it says what the operators of guests mean.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -33,10 +33,33 @@ class SimpleEvaluator:
         Raises:
             TensorError: An unknown operator, shapes that do not fit, or too much.
         """
+        return self.evaluate_all([graph])[0]
+
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        """Compute requests one after the other.
+
+        Args:
+            graphs: Checked by ``wire.tensors``.
+
+        Returns:
+            One list for each, in order.
+
+        Raises:
+            TensorError: As ``evaluate``.
+        """
+        found: list[list[Constant]] = []
+        for graph in graphs:
+            found.append(self._evaluate(graph, found))
+        return found
+
+    def _evaluate(self, graph: Graph, before: list[list[Constant]]) -> list[Constant]:
         values: list[Any] = []
         work = 0
         for number, node in enumerate(graph.nodes):
             constant = graph.constants.get(number)
+            if graph.earlier and number in graph.earlier:
+                request, output = graph.earlier[number]
+                constant = before[request][output]
             if constant is not None:
                 data = np.frombuffer(constant.data, np.dtype(constant.dtype).newbyteorder("<"))
                 values.append(data.reshape(constant.shape))
