@@ -5,7 +5,7 @@ path that the definition gives, when it opens its VMs.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,16 @@ from walle_stream.errors import EngineError
 from walle_stream.spec.models import ModelReference
 
 if TYPE_CHECKING:
+    from walle_stream.engine.batching import BatchedModel
     from walle_stream.engine.hosted import HostedModel
 
 
 class OnnxModel:
     """A model in an ONNX file, read once. Thread-safe; blocks."""
 
-    def __init__(self, place: str, file: Path, backend: str, threads: int | None) -> None:
+    def __init__(
+        self, place: str, file: Path, backend: str, threads: int | None, batch: int | None = None
+    ) -> None:
         """Keep what is needed to read it.
 
         Args:
@@ -28,13 +31,15 @@ class OnnxModel:
             file: Of the model.
             backend: Of the tensor engine.
             threads: Of products of matrices; None: one, if numpy's library can be told.
+            batch: Rows of each evaluation; None: as many as are asked for.
         """
         self._place = place
         self._file = file
         self._backend = backend
         self._threads = threads
+        self._batch = batch
         self._lock = threading.Lock()
-        self._model: HostedModel | None = None
+        self._model: HostedModel | BatchedModel | None = None
 
     def check(self) -> None:
         """Read it, and keep nothing.
@@ -44,7 +49,7 @@ class OnnxModel:
         """
         self._read()
 
-    def read(self) -> "HostedModel":
+    def read(self) -> "HostedModel | BatchedModel":
         """Read it, unless it was.
 
         Returns:
@@ -67,9 +72,10 @@ class OnnxModel:
         """
         return self.read()(*inputs)
 
-    def _read(self) -> "HostedModel":
+    def _read(self) -> "HostedModel | BatchedModel":
         # numpy and onnx take 0.3 s: they are for pipelines that have models
         from walle_stream.engine import load  # noqa: PLC0415 - see above
+        from walle_stream.engine.batching import BatchedModel  # noqa: PLC0415 - see above
         from walle_stream.engine.hosted import HostedModel  # noqa: PLC0415 - see above
         from walle_stream.engine.threads import blas_threads  # noqa: PLC0415 - see above
 
@@ -78,11 +84,28 @@ class OnnxModel:
             # with several, sums may be added up in another order
             threads = 1
         try:
-            return HostedModel(load(self._file, backend=self._backend, threads=threads))
+            model = HostedModel(load(self._file, backend=self._backend, threads=threads))
+            return model if self._batch is None else BatchedModel(model, self._batch, self._place)
         except EngineError as error:
+            if error.message.startswith(f"{self._place}: "):
+                raise
             file = str(self._file)
             where = "" if file in error.message else f"{file}: "
             raise type(error)(f"{self._place}: {where}{error.message}") from error
+
+
+class BatchedOnnxModel(OnnxModel):
+    """The same with ``batch``: takes rows of many requests at once."""
+
+    def run_many(self, requests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """Run it for several requests; see ``engine.batching``.
+
+        Args:
+            requests: Arrays of each, by position.
+        """
+        model: Any = self.read()
+        found: list[tuple[Any, ...]] = model.run_many(requests)
+        return found
 
 
 def load_models(references: Mapping[str, ModelReference]) -> dict[str, Callable[..., Any]]:
@@ -114,5 +137,6 @@ def onnx_models(models: Mapping[str, Callable[..., Any]]) -> Iterable[OnnxModel]
 
 def _load(place: str, reference: ModelReference) -> Callable[..., Any]:
     if reference.onnx is not None:
-        return OnnxModel(place, reference.onnx, reference.backend, reference.threads)
+        kind = OnnxModel if reference.batch is None else BatchedOnnxModel
+        return kind(place, reference.onnx, reference.backend, reference.threads, reference.batch)
     return load_function(place, reference.file, str(reference.function))

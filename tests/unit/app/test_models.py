@@ -100,3 +100,20 @@ def test_functions_are_models_as_before(tmp_path):
     assert models["sqrt"](9) == 3
     with pytest.raises(FunctionError, match=r"spec\.models\.g: math has no function 'none'"):
         load_function("spec.models.g", None, "math:none")
+
+
+def test_a_model_with_a_batch_takes_rows_of_many_requests(file):
+    model = models_of(file, batch=4)["twice"]
+    found = model.run_many([[np.ones(1, np.float32)], [np.full(6, 2, np.float32)]])
+    assert [y.tolist() for (y,) in found] == [[2], [4] * 6]
+    assert model(np.ones(1, np.float32))[0].tolist() == [2]
+    assert not hasattr(models_of(file)["twice"], "run_many")
+
+
+def test_a_batch_of_what_has_no_rows_is_refused_with_its_place(tmp_path):
+    path = tmp_path / "fixed.onnx"
+    onnx.save(onnx.parser.parse_model(TWICE.replace("[n]", "[3]")), path)
+    with pytest.raises(
+        ModelError, match=r"^spec\.models\.twice: input 'x' always has 3 rows: leave"
+    ):
+        onnx_models(models_of(path, batch=4))[0].check()
