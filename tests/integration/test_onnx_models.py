@@ -106,7 +106,7 @@ def intent(view):
     return 1 / (1 + np.exp(-(np.maximum(view @ w1 + b1, 0) @ w2 + b2)))
 """)
     file = tmp_path / "intent.yaml"
-    reference = "intent: {onnx: models/intent.onnx, threads: 1}"
+    reference = "intent: {onnx: models/intent.onnx, threads: 1, batch: 16}"
     assert reference in file.read_text()
     twin = file.read_text().replace(reference, "intent: {file: twin.py, function: intent}")
     file.write_text(twin)

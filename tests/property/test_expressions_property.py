@@ -13,7 +13,20 @@ from walle_stream.testing.simple_evaluator import SimpleEvaluator
 from walle_stream.wire.graph import Constant, Graph, Node
 
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "matmul")
-UNARY = ("neg", "abs", "exp", "tanh", "sigmoid", "relu", "softmax", "sum", "mean", "max", "argmax")
+UNARY = (
+    "neg",
+    "abs",
+    "exp",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "round",
+    "softmax",
+    "sum",
+    "mean",
+    "max",
+    "argmax",
+)
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 CASES = 1_500
 

@@ -191,6 +191,7 @@ _OPERATORS: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
     "sigmoid": _unary(lambda x: 1 / (1 + np.exp(-x))),
     "relu": lambda inputs, _: np.maximum(inputs[0], inputs[0].dtype.type(0)),
     "softmax": lambda inputs, given: _softmax(_floating(inputs[0]), _number(given, "axis") or 0),
+    "round": lambda inputs, given: _round(inputs[0], _number(given, "digits") or 0),
     "sum": lambda inputs, given: np.sum(
         inputs[0], axis=_number(given, "axis"), dtype=_sum_type(inputs[0])
     ),
@@ -210,6 +211,12 @@ _OPERATORS: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
 
 def _floating(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype("float32")
+
+
+def _round(x: Any, digits: int) -> Any:
+    if not 0 <= digits <= 15:  # noqa: PLR2004 - as many as a float64 has
+        raise ValueError(f"digits are 0 to 15, not {digits}")
+    return np.round(x, digits)
 
 
 def _indices(x: Any) -> Any:

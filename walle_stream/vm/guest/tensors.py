@@ -210,6 +210,14 @@ class Tensor:
         """
         return self._then_("softmax", axis=axis)
 
+    def round(self, digits: int = 0) -> "Tensor":
+        """Return the nearest numbers with so many digits behind the point, ties to even.
+
+        Args:
+            digits: 0 to 15; float32 holds about seven digits in all, float64 fifteen.
+        """
+        return self._then_("round", digits=digits)
+
     def sum(self, axis: int | None = None) -> "Tensor":
         """Add up.
 
