@@ -14,6 +14,7 @@ from walle_stream.vm.guest.tensors import concatenate, make_tensor
 from walle_stream.wire.tensors import decode_graph, decode_graphs, encode_values
 
 MUTATIONS = 3_000
+PULSE = memoryview(bytearray(8)).cast("Q")
 
 
 def request() -> bytes:
@@ -23,7 +24,7 @@ def request() -> bytes:
         sent.append(data[1:])
         return encode_values(SimpleEvaluator().evaluate(decode_graph(data[1:])))
 
-    host = Deferral(ask, lambda data, _: ask(data), lambda: False)
+    host = Deferral(ask, lambda data, _: ask(data), lambda: False, PULSE)
     a = make_tensor(host, [[1.0, 2.0], [3.0, 4.0]], None, None)
     b = concatenate(host, [a, (a @ a).softmax(), a.take([1, 0])], 0)
     host.evaluate([b, b.sum(axis=1), a.astype("int64").transpose()])
@@ -33,7 +34,9 @@ def request() -> bytes:
 def crossing() -> bytes:
     """Requests of two runs; the last of the first run builds on the one before."""
     sent: list[bytes] = []
-    host = Deferral(lambda _: b"", lambda data, _: sent.append(data[1:]) or b"", lambda: True)  # type: ignore[func-returns-value]
+    host = Deferral(
+        lambda _: b"", lambda data, _: sent.append(data[1:]) or b"", lambda: True, PULSE
+    )  # type: ignore[func-returns-value]
     host.begin(is_eager=False)
     sender: Any = None
     for _ in range(2):

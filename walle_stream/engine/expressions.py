@@ -38,6 +38,9 @@ _KINDS: Final[Mapping[Any, tuple[str, Any]]] = {
 }
 """Name and wire form by dtype: asking a dtype for its name takes 3 us."""
 
+CROSSING_WORK_MAX_ELEMENTS: Final = 1 << 32
+"""Most elements that requests which crossed together may compute."""
+
 type Model = Callable[..., Any]
 """Arrays in; out an array, or a tuple or list of them."""
 
@@ -84,7 +87,7 @@ class EngineEvaluator:
             TensorError: One of them cannot be computed, or they make too much together.
         """
         made: dict[int, list[Array]] = {}
-        room_bytes = CROSSING_MAX_BYTES
+        room_bytes, work_left = CROSSING_MAX_BYTES, CROSSING_WORK_MAX_ELEMENTS
         for wave in _waves(graphs):
             asked = [_Asked(graphs[number], made) for number in wave]
             jobs = [job for each in asked for job in each.jobs]
@@ -93,9 +96,11 @@ class EngineEvaluator:
                 for job in jobs:
                     job.values.update(self._run_stage(job, depth))
                 left_bytes = room_bytes - sum(job.made_bytes for job in jobs)
-                if left_bytes < 0 and len(graphs) > 1:
+                is_too_much = left_bytes < 0 or sum(each.work for each in asked) > work_left
+                if is_too_much and len(graphs) > 1:
                     raise TensorError("what was asked for together is too much: ask for each alone")
             room_bytes = left_bytes
+            work_left -= sum(each.work for each in asked)
             made.update((n, each.found()) for n, each in zip(wave, asked, strict=True))
         return [[_constant(value) for value in made[number]] for number in range(len(graphs))]
 

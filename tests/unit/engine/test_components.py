@@ -115,3 +115,11 @@ def test_each_request_has_the_bound_of_work_for_itself_and_memory_is_shared():
     evaluator.evaluate_all([graph] * 4)  # 80 million elements each, of 268 million
     with pytest.raises(TensorError, match="what was asked for together is too much"):
         evaluator.evaluate_all([Graph(nodes[:3], constants, [2])] * 4)
+
+
+def test_what_is_computed_together_is_bounded(monkeypatch):
+    monkeypatch.setattr("walle_stream.engine.expressions.CROSSING_WORK_MAX_ELEMENTS", 20)
+    evaluator = EngineEvaluator(NumpyBackend())
+    evaluator.evaluate_all([two_by_two()] * 3)  # 6 elements each
+    with pytest.raises(TensorError, match="what was asked for together is too much"):
+        evaluator.evaluate_all([two_by_two()] * 4)

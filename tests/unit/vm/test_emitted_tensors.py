@@ -1,6 +1,7 @@
 """Tensors in features: one crossing for all runs of a call, and the same bytes as one by one."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -200,6 +201,29 @@ def test_what_waits_is_bounded(batch: Batch) -> None:
     assert features(found) == [[{"x": n} for n in range(RUNS) for _ in range(2)]] * 2
 
 
+def test_a_run_that_emits_many_is_asked_about_its_time(batch: Batch) -> None:
+    counting = Counting()
+    found = batch("for k in range(250): ctx.emit({'x': ctx.tensor([k]) + n})", counting)[0]
+    # 101 and 101 of each run, then what is left of all
+    assert counting.together == [101] * (2 * 2 * RUNS) + [48 * 2 * RUNS]
+    assert features(found) == [[{"x": [k + n]} for n in range(RUNS) for k in range(250)]] * 2
+
+
+def test_a_loop_of_slow_emits_ends_as_one_of_questions_does(batch: Batch) -> None:
+    class Slow(Counting):
+        def evaluate_all(self, graphs: Any) -> Any:
+            time.sleep(0.35)
+            return super().evaluate_all(graphs)
+
+        def evaluate(self, graph: Any) -> Any:
+            time.sleep(0.06)
+            return super().evaluate(graph)
+
+    body = "while n == 2: ctx.emit({'x': ctx.tensor([n]) + 1})"
+    found = batch(body, Slow(), wall_time_ms=60)[0]
+    assert "a run may ask for 10 times limits.wallTime" in found[0].runs[2].message
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -235,3 +259,38 @@ def test_scripts_that_ask_first_go_on_as_they_can(batch: Batch) -> None:
     # the first call did not know that tensors would be emitted
     assert counting.together == [2 * RUNS]
     assert len(counting.alone) == 3 * 2 * RUNS
+
+
+def test_a_run_without_memory_is_not_to_blame_for_what_waits(batch: Batch) -> None:
+    body = """
+ctx.emit({"x": ctx.tensor([n]) + 1})
+if n == 1: raise MemoryError("full")
+"""
+    counting = Counting()
+    found = batch(body, counting)[0]
+    assert [run.ok for run in found[0].runs] == [True, False, True, True]
+    assert (len(counting.alone), counting.together) == (2 * RUNS, [])
+
+
+@pytest.mark.parametrize("isolation", ["shared", "process"])
+def test_replies_emit_tensors_and_states_migrate_as_ever(
+    batch: Batch, isolation: Any
+) -> None:  # fmt: skip
+    source = """
+def run(ctx, page): pass
+def on_reply(ctx, reply):
+    ctx.state.put("n", ctx.state.get("n") + 1)
+    ctx.emit({"x": ctx.tensor([reply.value]) / ctx.tensor([reply.value - 2.0])})
+def migrate(old): return {"n": old.get("was", 0) * 10}
+"""
+    program = TaskProgram("t", "v", source, "t.py", isolation=isolation, state_version=2)
+    found = []
+    for is_eager in (False, True):
+        evaluator = Counting(is_eager=is_eager)
+        with VmPool({"t": program}, PoolLimits(), services=HostServices(evaluator)) as pool:
+            replies = [(k, 5, ["1.1", "s", "", b"%d" % k]) for k in range(1, 4)]
+            (group,) = pool.run("t", [("d", {"was": b"4"}, replies)])
+            found.append(group)
+    assert found[0] == found[1]
+    assert [run.ok for run in found[0].runs] == [True, False, True]
+    assert found[0].state["n"] == b"42"

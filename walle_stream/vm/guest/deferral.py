@@ -31,6 +31,9 @@ at once. So twice as much waits at most, half of what a crossing may have."""
 WAITING_MAX_NODES: Final = 100_000
 """The same for nodes of requests."""
 
+RUN_MAX_REQUESTS: Final = 100
+"""A run with more that wait asks for them at once: what it asks for is bounded by time."""
+
 _COUNT: Final = struct.Struct("<I")
 _SIZE: Final = struct.Struct("<I")
 
@@ -82,6 +85,7 @@ class _Requests:
 
 class _Run(NamedTuple):
     sender: Sender
+    number: int
     features: list[_Feature]
     place: tuple[int, int] | None
     """Where its bodies' words and parts begin; None for a run that failed."""
@@ -91,7 +95,11 @@ class Deferral:
     """Tensors of a VM's call that wait to be evaluated. One thread at a time."""
 
     def __init__(
-        self, ask: Ask, ask_for_all: Callable[[bytes, int], bytes], keep_call: Callable[[], bool]
+        self,
+        ask: Ask,
+        ask_for_all: Callable[[bytes, int], bytes],
+        keep_call: Callable[[], bool],
+        pulse: memoryview,
     ) -> None:
         """Begin with none.
 
@@ -100,13 +108,18 @@ class Deferral:
             ask_for_all: For runs that are over; also takes how many there are.
             keep_call: Keeps what the call was given, so that it can be made again;
                 says whether that is there.
+            pulse: The number of the run at hand, 0 between runs.
         """
         self._ask = ask
         self._ask_for_all = ask_for_all
         self._keep_call = keep_call
+        self._pulse = pulse
         self._number = 0  # of the last request
         self.is_likely = False
         """Whether the task has emitted tensors."""
+        self.features: list[_Feature] = []
+        """Of the run at hand, that wait for tensors; the same list for the VM's life, as it
+        is looked at after every run."""
         self.begin(is_eager=True)
 
     def begin(self, *, is_eager: bool) -> None:
@@ -117,8 +130,7 @@ class Deferral:
         """
         self.is_eager = is_eager
         """Whether tensors are evaluated when they are emitted."""
-        self.features: list[_Feature] = []
-        """Of the run at hand, that wait for tensors."""
+        self.features.clear()
         self.place: tuple[int, int] | None = None
         """Where the control words and parts of the run at hand begin, if it succeeded."""
         self.has_failed = False
@@ -130,8 +142,8 @@ class Deferral:
 
     @property
     def is_used(self) -> bool:
-        """Whether runs of this call wait."""
-        return self._run_count > 0
+        """Whether runs of this call wait, or it has to be made again."""
+        return self._run_count > 0 or self.has_failed
 
     def evaluate(self, tensors: Iterable[Tensor]) -> None:
         """Let the host compute tensors, in one crossing; those with a value need none.
@@ -173,17 +185,16 @@ class Deferral:
         Raises:
             RuntimeError: There were too many, and the host refused them.
         """
-        feature = _Feature(number, pieces, tensors, counted_bytes)
         new = {id(each): each for each in tensors if is_new(each)}
         wanted, request = list(new.values()), None
         if wanted:
             request = _Request(*encode_request(wanted, self._number + 1), wanted)
-        self.features.append(feature)
+        self.features.append(_Feature(number, pieces, tensors, counted_bytes))
         if request is not None:
             self._number += 1
             self._mine.add([request])
             postpone(wanted, self._number)
-            if self._mine.are_many:
+            if self._mine.are_many or len(self._mine.waiting) > RUN_MAX_REQUESTS:
                 self._settle()
 
     def end_run(self, sender: Sender, words: list[int], parts: list[bytes]) -> bool:
@@ -197,10 +208,11 @@ class Deferral:
         Returns:
             Whether the call may go on; else it has to be made again.
         """
-        self._runs.append(_Run(sender, self.features, self.place))
+        self._runs.append(_Run(sender, self._pulse[0], [*self.features], self.place))
+        self.features.clear()
         self._run_count += 1
         self._others.add(self._mine.waiting)
-        self.features, self._mine, self.place = [], _Requests(), None
+        self._mine, self.place = _Requests(), None
         if self._others.are_many:
             return self.finish(words, parts)
         return not self.has_failed
@@ -223,9 +235,11 @@ class Deferral:
             if requests:
                 _take_all(self._ask_for_all(_encode_all(requests), self._run_count), requests)
             for run in runs:
+                self._pulse[0] = run.number  # whose output it is, for who watches
                 _fill_run(run, words, parts)
         except Exception:  # noqa: BLE001 - whatever it is, the second pass says whose it is
             self.has_failed = True
+        self._pulse[0] = 0
         return not self.has_failed
 
     def _settle(self) -> None:

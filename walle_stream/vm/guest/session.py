@@ -77,7 +77,7 @@ class Session(Exchange):
         self._waited_s = 0.0  # for tensors of runs of the call that are over
         self._call: bytes | None = None  # a copy of what it was given
         self._has_asked = False  # whether it was written over in the inbox
-        self._deferral = Deferral(self.ask, self._ask_for_all, self._keep_call)
+        self._deferral = Deferral(self.ask, self._ask_for_all, self._keep_call, self._pulse)
         self._program = _NO_PROGRAM
         self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
@@ -214,6 +214,7 @@ class Session(Exchange):
         shared = self._shared_globals()
         run = shared["run"] if shared else _run_nothing
         pulse, stopper, deferral = self._pulse, self._stopper, self._deferral
+        waiting = deferral.features  # empty after every run without tensors in features
         stops = 0
         is_task_out = is_out = False
         for device_id, state, runs in groups:
@@ -261,6 +262,8 @@ class Session(Exchange):
                             held_bytes = -1
                             check_size(state, overlay, max_state_bytes)
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
+                    if isinstance(error, MemoryError) and deferral.is_likely:
+                        deferral.has_failed = True  # what waits may have taken it
                     log = context._log_
                     write_failure(words, parts, log, self._described(error))
                     if self._was_stopped:
@@ -269,7 +272,7 @@ class Session(Exchange):
                         is_out = is_task_out or stops - stops_before >= strikes
                 else:
                     if context._emitted_ or context._log_ is not None:
-                        if deferral.features:
+                        if waiting:
                             deferral.place = (len(words) + 2, len(parts))
                         write_success(words, parts, context)
                     else:
@@ -280,7 +283,7 @@ class Session(Exchange):
                         old_version = state_version
                 if shared is None and namespace:
                     namespace.clear()  # of a run that failed
-                if deferral.features and not deferral.end_run(context, words, parts):
+                if waiting and not deferral.end_run(context, words, parts):
                     pulse[0] = 0
                     return run_number
             if changes:
