@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from walle_stream.app.letters import dead_letters
 from walle_stream.app.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
 from walle_stream.app.status import read_status
@@ -57,6 +58,15 @@ def run(ctx, page):
         except RuntimeError as error:
             ctx.emit({name: str(error)})
 """
+BATCHED = """
+def run(ctx, page):
+    views = [*ctx.state.get("views", []), [page.dwell_ms / 1e5, 0.5, 1.0 * len(page.events), 0.0]]
+    ctx.state.put("views", views[-5:])
+    chances = ctx.run_model("intent", ctx.tensor(views))
+    ctx.emit({"views": len(views), "chances": chances, "mean": chances.mean()})
+    if page.dwell_ms % 7 == 0:
+        raise ValueError("a run fails, others go on")
+"""
 
 
 @pytest.fixture
@@ -97,7 +107,7 @@ def intent(view):
     return 1 / (1 + np.exp(-(np.maximum(view @ w1 + b1, 0) @ w2 + b2)))
 """)
     file = tmp_path / "intent.yaml"
-    reference = "intent: {onnx: models/intent.onnx, threads: 1}"
+    reference = "intent: {onnx: models/intent.onnx, threads: 1, batch: 16}"
     assert reference in file.read_text()
     twin = file.read_text().replace(reference, "intent: {file: twin.py, function: intent}")
     file.write_text(twin)
@@ -141,19 +151,82 @@ def test_batches_and_hosts_change_nothing(tmp_path):
     assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
 
 
-def test_kills_change_nothing(tmp_path):
-    file = shipped_configs() / "intent.yaml"
-    run_pipeline(file, tmp_path / "a", FEW)
+def killed_on_the_way(file, data_dir):
+    """Run a pipeline to its end, through two kills."""
     kills = 0
     for visit in (1, 4, 0):
         command = [sys.executable, "-m", "walle_stream.cli", "run", str(file), "--set", FEW[0]]
-        command += ["--data-dir", str(tmp_path / "b"), "--set", "spec.runtime.batchEvents=200"]
+        command += ["--data-dir", str(data_dir), "--set", "spec.runtime.batchEvents=200"]
         environ = {**os.environ, "WALLE_CRASH": f"commit.after:{visit}"} if visit else os.environ
         done = subprocess.run(command, env=environ, capture_output=True, timeout=60, check=False)
         kills += done.returncode == -signal.SIGKILL
         assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
     assert kills == 2
+
+
+def test_kills_change_nothing(tmp_path):
+    file = shipped_configs() / "intent.yaml"
+    run_pipeline(file, tmp_path / "a", FEW)
+    killed_on_the_way(file, tmp_path / "b")
     assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+
+
+@pytest.fixture
+def batched(tmp_path):
+    """A pipeline whose model is evaluated at 16 rows, of any visits, and asked for in features."""
+    (tmp_path / "models").mkdir()
+    for name in ("intent.yaml", "models/intent.onnx"):
+        shutil.copy(shipped_configs() / name, tmp_path / name)
+    file = tmp_path / "intent.yaml"
+    text = file.read_text()
+    reference = text[text.index("intent: {onnx") :].split("\n")[0]
+    file.write_text(text.replace(reference, "intent: {onnx: models/intent.onnx, batch: 16}"))
+    (tmp_path / "intent.py").write_text(BATCHED)
+    return file
+
+
+def test_rows_of_many_visits_are_evaluated_together_and_give_the_same(batched, tmp_path):
+    from walle_stream.engine.batching import BatchedModel  # noqa: PLC0415 - needs numpy
+
+    asked, run_many = [], BatchedModel.run_many
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            BatchedModel, "run_many", lambda *given: asked.append(len(given[1])) or run_many(*given)
+        )
+        run_pipeline(batched, tmp_path / "a", FEW)
+    expected = outcome(tmp_path / "a")
+    visits = len(expected[0].splitlines())
+    assert visits > 50
+    assert sum(asked) > visits  # those of runs that fail later, too
+    assert max(asked) > 1
+    assert len(asked) < visits
+    for name, more in {
+        "b": ["spec.runtime.batchEvents=1"],
+        "c": ["spec.runtime.batchEvents=7", "spec.runtime.hosts=3"],
+    }.items():
+        run_pipeline(batched, tmp_path / name, [*FEW, *more])
+        assert outcome(tmp_path / name) == expected
+
+
+def test_kills_change_nothing_where_rows_are_evaluated_together(batched, tmp_path):
+    run_pipeline(batched, tmp_path / "a", FEW)
+    killed_on_the_way(batched, tmp_path / "b")
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+
+
+def test_a_model_that_mixes_rows_fails_the_runs_that_ask_it(folder, tmp_path):
+    text = RECIPE.replace(
+        "score = Add(part, number)", "low = CumSum(part, axis) score = Add(low, number)"
+    )
+    text = text.replace("float nought = {0.0}", "float nought = {0.0}, int64 axis = {0}")
+    onnx.save(onnx.parser.parse_model(text), folder / "rank.onnx")
+    file = folder / "pipeline.yaml"
+    file.write_text(file.read_text().replace("{onnx: rank.onnx}", "{onnx: rank.onnx, batch: 4}"))
+    assert run_pipeline(file, tmp_path / "d") == []
+    letters = list(dead_letters(tmp_path / "d"))
+    assert letters
+    words = "ModelError: spec.models.rank: what it gives for a row depends on the other rows"
+    assert all(words in each.reason for each in letters)
 
 
 @needs_ray

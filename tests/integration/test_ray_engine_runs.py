@@ -36,6 +36,8 @@ def run(ctx, page):
     same = ctx.run_model("same", score)
     y = ctx.run_model("power", ctx.tensor([n]).max(), ctx.tensor([[0.5, 0.25], [0.1, 1.0]]))
     ctx.evaluate(score, small, same, y)
+    rows = ctx.run_model("rows", ctx.tensor([*range(n)]), seen)
+    ctx.emit({"rows": rows, "sum": rows.sum()})
     ctx.emit({"score": score.tolist(), "small": small.tolist(), "same": same.tolist(), "y": y.tolist()})
     try:
         ctx.run_model("rank", seen).tolist()
@@ -46,6 +48,7 @@ MODELS = """
   models:
     rank: {onnx: rank.onnx}
     power: {onnx: power.onnx}
+    rows: {onnx: rank.onnx, batch: 4}
     same: {file: same.py, function: same}
 """
 
@@ -135,7 +138,7 @@ def test_kills_of_actors_and_of_a_host_change_no_byte(start, walle, folder, ray_
     assert process.returncode == 0, said
     assert outcome(tmp_path / "ray") == outcome(tmp_path / "local")
     rows = outcome(tmp_path / "ray")[0].splitlines()
-    assert len(rows) == 2 * 3 * 4 * 8
+    assert len(rows) == 3 * 3 * 4 * 8
     assert sum(b"1 inputs were given: the model has 'items', 'seen'" in row for row in rows) == 96
     await_no_engine(ray_environ)
 

@@ -1,6 +1,7 @@
 """Expressions of guests: the engine gives what the simple evaluator gives, or refuses as it does."""
 
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,7 +13,20 @@ from walle_stream.testing.simple_evaluator import SimpleEvaluator
 from walle_stream.wire.graph import Constant, Graph, Node
 
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "matmul")
-UNARY = ("neg", "abs", "exp", "tanh", "sigmoid", "relu", "softmax", "sum", "mean", "max", "argmax")
+UNARY = (
+    "neg",
+    "abs",
+    "exp",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "round",
+    "softmax",
+    "sum",
+    "mean",
+    "max",
+    "argmax",
+)
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 CASES = 1_500
 
@@ -98,3 +112,34 @@ def test_a_plan_is_made_once_for_a_structure():
         (found,) = evaluator.evaluate(Graph(nodes, constants, [1]))
         assert np.frombuffer(found.data, np.float32)[0] == np.exp(np.float32(value))
     assert len(evaluator._plans) == 1
+
+
+def joined(graphs):
+    """One request of several, node by node in turn, as far as each has them."""
+    place, nodes, constants = {}, [], {}
+    for at in range(max(len(each.nodes) for each in graphs)):
+        for which, graph in enumerate(graphs):
+            if at < len(graph.nodes):
+                node = graph.nodes[at]
+                number = place[which, at] = len(nodes)
+                inputs = [place[which, each] for each in node.inputs]
+                nodes.append(Node(node.operator, inputs, node.parameters))
+                if at in graph.constants:
+                    constants[number] = graph.constants[at]
+    outputs = [place[which, each] for which, graph in enumerate(graphs) for each in graph.outputs]
+    return Graph(nodes, constants, outputs)
+
+
+def test_requests_together_give_the_bytes_that_each_gives_alone():
+    rng, engine = random.Random(8), EngineEvaluator(NumpyBackend())
+    good = []
+    while len(good) < CASES // 4:
+        graph = random_graph(rng)
+        with suppress(TensorError):
+            good.append((graph, engine.evaluate(graph)))
+    for _ in range(CASES // 8):
+        some = rng.sample(good, rng.randint(1, 6))
+        graphs, expected = [graph for graph, _ in some], [found for _, found in some]
+        assert engine.evaluate_all(graphs) == expected
+        together = engine.evaluate(joined(graphs))
+        assert together == [value for found in expected for value in found]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from walle_stream.actors.engine_gate import Gate
+from walle_stream.engine.batching import BatchedModel, hosted
 from walle_stream.engine.graph import Model
 from walle_stream.engine.hosted import HostedModel
 from walle_stream.errors import EngineError
@@ -27,8 +28,10 @@ class ModelBlueprint:
     backend: str
     threads: int | None
     """Of products of matrices; None: see ``HostedModel.of``."""
+    batch: int | None = None
+    """Rows of each evaluation; None: as many as are asked for."""
 
-    def build(self) -> HostedModel:
+    def build(self) -> HostedModel | BatchedModel:
         """Make the model in this process.
 
         Returns:
@@ -38,8 +41,10 @@ class ModelBlueprint:
             EngineError: It cannot be had here; the message says where it is named.
         """
         try:
-            return HostedModel.of(self.model, self.backend, self.threads)
+            return hosted(self.place, self.model, self.backend, self.threads, self.batch)
         except EngineError as error:
+            if error.message.startswith(f"{self.place}: "):
+                raise
             raise type(error)(f"{self.place}: {error.message}") from error
 
     @property
@@ -63,7 +68,7 @@ class EngineWorker:
         self._gate = Gate(in_flight)
         self._describe = describe
         self._lock = threading.Lock()
-        self._models: dict[str, HostedModel] = {}
+        self._models: dict[str, HostedModel | BatchedModel] = {}
 
     def hello(self, references: Mapping[str, Any]) -> tuple[int, Any]:
         """Build the models, return the process id and what ``describe`` says.
@@ -103,11 +108,11 @@ class EngineWorker:
         Raises:
             EngineError: See ``HostedModel``.
         """
-        hosted = self._built(*model)
+        found = self._built(*model)
         with self._gate.inside(ticket) as is_inside:
-            return hosted(*inputs) if is_inside else None
+            return found(*inputs) if is_inside else None
 
-    def _built(self, name: str, reference: Any) -> HostedModel:
+    def _built(self, name: str, reference: Any) -> HostedModel | BatchedModel:
         with self._lock:
             found = self._models.get(name)
             if found is None:

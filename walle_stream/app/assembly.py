@@ -56,14 +56,21 @@ class _LazyEvaluator:
         self._evaluator: Any = None
 
     def evaluate(self, graph: Graph) -> list[Constant]:
+        found: list[Constant] = self._made().evaluate(graph)
+        return found
+
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        found: list[list[Constant]] = self._made().evaluate_all(graphs)
+        return found
+
+    def _made(self) -> Any:
         if self._evaluator is None:
             from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
             from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
 
             # two that come first at the same time make two: either will do
             self._evaluator = EngineEvaluator(NumpyBackend(), self._models)
-        found: list[Constant] = self._evaluator.evaluate(graph)
-        return found
+        return self._evaluator
 
 
 class Assembly:
@@ -156,7 +163,11 @@ class Assembly:
         Args:
             runners: By model, in the place of ONNX files.
         """
-        self._models |= runners
+        from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - brings numpy
+
+        for name, runner in runners.items():
+            is_batched = hasattr(self._models[name], "run_many")
+            self._models[name] = RowsTogether(runner) if is_batched else runner
 
     def open(self, stack: ExitStack, options: RunOptions) -> None:
         """Open data directory, tunnel, cloud table and VMs; blocks.

@@ -6,7 +6,7 @@ the driver alone reads it.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,16 @@ from walle_stream.spec.models import ModelReference
 
 if TYPE_CHECKING:
     from walle_stream.actors.engine_worker import ModelBlueprint
+    from walle_stream.engine.batching import BatchedModel
     from walle_stream.engine.hosted import HostedModel
 
 
 class OnnxModel:
     """A model in an ONNX file, read once: a ``ModelRunner`` in this process."""
 
-    def __init__(self, place: str, file: Path, backend: str, threads: int | None) -> None:
+    def __init__(
+        self, place: str, file: Path, backend: str, threads: int | None, batch: int | None = None
+    ) -> None:
         """Keep what is needed to read it.
 
         Args:
@@ -30,13 +33,15 @@ class OnnxModel:
             file: Of the model.
             backend: Of the tensor engine.
             threads: Of products of matrices; None: one, if numpy's library can be told.
+            batch: Rows of each evaluation; None: as many as are asked for.
         """
         self._place = place
         self._file = file
         self._backend = backend
         self._threads = threads
+        self._batch = batch
         self._lock = threading.Lock()
-        self._model: HostedModel | None = None
+        self._model: HostedModel | BatchedModel | None = None
         self._is_closed = False
 
     def check(self) -> None:
@@ -47,7 +52,7 @@ class OnnxModel:
         """
         self._read()
 
-    def read(self) -> "HostedModel":
+    def read(self) -> "HostedModel | BatchedModel":
         """Read it, unless it was.
 
         Returns:
@@ -92,24 +97,37 @@ class OnnxModel:
         )
 
         model = self._read(is_here=False).module.model
-        return ModelBlueprint(self._place, model, self._backend, self._threads)
+        return ModelBlueprint(self._place, model, self._backend, self._threads, self._batch)
 
-    def _read(self, *, is_here: bool = True) -> "HostedModel":
+    def _read(self, *, is_here: bool = True) -> "HostedModel | BatchedModel":
         # numpy and onnx take 0.3 s: they are for pipelines that have models
-        from walle_stream.engine.hosted import HostedModel  # noqa: PLC0415 - see above
+        from walle_stream.engine.batching import hosted  # noqa: PLC0415 - see above
         from walle_stream.engine.loading import read_model  # noqa: PLC0415 - see above
 
+        own = (self._backend, self._threads) if is_here else ("numpy", None)
         try:
-            model = read_model(self._file)
-            return (
-                HostedModel.of(model, self._backend, self._threads)
-                if is_here
-                else (HostedModel.of(model))
-            )
+            return hosted(self._place, read_model(self._file), *own, self._batch)
         except EngineError as error:
+            if error.message.startswith(f"{self._place}: "):
+                raise
             file = str(self._file)
             where = "" if file in error.message else f"{file}: "
             raise type(error)(f"{self._place}: {where}{error.message}") from error
+
+
+class BatchedOnnxModel(OnnxModel):
+    """The same with ``batch``: takes rows of many requests at once."""
+
+    def run_many(self, requests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """Run it for several requests; see ``engine.batching``.
+
+        Args:
+            requests: Arrays of each, by position.
+        """
+        from walle_stream.engine.batching import run_together  # noqa: PLC0415 - see _read
+
+        found: list[tuple[Any, ...]] = run_together(self, requests)
+        return found
 
 
 def load_models(
@@ -144,6 +162,7 @@ def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel
 
 def _load(place: str, reference: ModelReference, threads: int | None) -> Callable[..., Any]:
     if reference.onnx is not None:
-        own = reference.threads
-        return OnnxModel(place, reference.onnx, reference.backend, threads if own is None else own)
+        own = threads if reference.threads is None else reference.threads
+        kind = OnnxModel if reference.batch is None else BatchedOnnxModel
+        return kind(place, reference.onnx, reference.backend, own, reference.batch)
     return load_function(place, reference.file, str(reference.function))

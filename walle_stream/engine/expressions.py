@@ -1,19 +1,22 @@
 """Tensor expressions of guests, on the engine: lowered, planned once, run in one call.
 
-A request names operations on constants. Its structure, without the constants'
-elements, is the key of a plan: a script that asks for the same expression again,
-as scripts do for each batch, pays for lowering once. A model of the host cuts an
-expression: what it reads is run before it, what reads it behind it.
+A request names operations on constants. The structure of each of its independent
+parts, without the constants' elements, is the key of a plan: a script that asks for
+the same expression again, as scripts do for each batch, pays for lowering once. A
+model of the host cuts an expression: what it reads is run before it, what reads it
+behind it. Requests of many runs are computed side by side, each as if it had come
+alone; only models that take rows of several (``run_many``) see them together.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.components import Component, components
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.guest_rules import GUEST_RULES, check_size
 from walle_stream.engine.module import Backend, Plan
@@ -26,6 +29,17 @@ PLANS_MAX: Final = 128
 
 WORK_MAX_ELEMENTS: Final = 1 << 28
 """Most elements that one request may compute, all nodes together."""
+
+CROSSING_MAX_BYTES: Final = 1 << 29
+"""Most bytes that requests which crossed together may make, but for what is used up at once."""
+
+_KINDS: Final[Mapping[Any, tuple[str, Any]]] = {
+    np.dtype(name): (name, np.dtype(name).newbyteorder("<")) for name in ITEM_BYTES
+}
+"""Name and wire form by dtype: asking a dtype for its name takes 3 us."""
+
+CROSSING_WORK_MAX_ELEMENTS: Final = 1 << 32
+"""Most elements that requests which crossed together may compute."""
 
 type Model = Callable[..., Any]
 """Arrays in; out an array, or a tuple or list of them."""
@@ -59,40 +73,56 @@ class EngineEvaluator:
             TensorError: An unknown operator, shapes that do not fit, or too much.
             ClusterError: Nobody is there to run a model.
         """
-        depths = _depths(graph)
-        values: dict[int, Array] = {
-            number: _array(constant) for number, constant in graph.constants.items()
-        }
-        made: dict[str, list[Array]] = {}
-        work = [0]
-        for depth in range(max(depths, default=0) + 1):
-            for number, node in enumerate(graph.nodes):
-                if depths[number] == depth and node.operator == "model":
-                    values[number] = self._run_model(graph, number, values, made)
-            values.update(self._run_stage(graph, depths, depth, values, work))
-        return [_constant(values[each]) for each in graph.outputs]
+        return self.evaluate_all([graph])[0]
 
-    def _run_stage(
-        self, graph: Graph, depths: Sequence[int], depth: int, values: dict[int, Array],
-        work: list[int],
-    ) -> dict[int, Array]:  # fmt: skip
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        """Compute requests that crossed together, each as if it had come alone.
+
+        Args:
+            graphs: Checked by ``wire.tensors``.
+
+        Returns:
+            One list for each, in order.
+
+        Raises:
+            TensorError: One of them cannot be computed, or they make too much together.
+        """
+        made: dict[int, list[Array]] = {}
+        room_bytes, work_left = CROSSING_MAX_BYTES, CROSSING_WORK_MAX_ELEMENTS
+        for wave in _waves(graphs):
+            asked = [_Asked(graphs[number], made) for number in wave]
+            jobs = [job for each in asked for job in each.jobs]
+            for depth in range(1 + max((each for j in jobs for each in j.depths), default=0)):
+                self._run_models(jobs, depth)
+                for job in jobs:
+                    job.values.update(self._run_stage(job, depth))
+                left_bytes = room_bytes - sum(job.made_bytes for job in jobs)
+                is_too_much = left_bytes < 0 or sum(each.work for each in asked) > work_left
+                if is_too_much and len(graphs) > 1:
+                    raise TensorError("what was asked for together is too much: ask for each alone")
+            room_bytes = left_bytes
+            work_left -= sum(each.work for each in asked)
+            made.update((n, each.found()) for n, each in zip(wave, asked, strict=True))
+        return [[_constant(value) for value in made[number]] for number in range(len(graphs))]
+
+    def _run_stage(self, job: "_Job", depth: int) -> dict[int, Array]:
+        nodes, values = job.component.nodes, job.values
         numbers = [
-            number for number, node in enumerate(graph.nodes)
-            if depths[number] == depth and number not in values and node.operator != "model"
+            number for number, node in enumerate(nodes)
+            if job.depths[number] == depth and number not in values and node.operator != "model"
         ]  # fmt: skip
         if not numbers:
             return {}
-        given = sorted({each for n in numbers for each in graph.nodes[n].inputs if each in values})
+        given = sorted({each for n in numbers for each in nodes[n].inputs if each in values})
         mine = set(numbers)
         wanted = sorted(
-            mine & {*graph.outputs,
-                    *(each for n, node in enumerate(graph.nodes) if n not in mine
+            mine & {*job.component.outputs,
+                    *(each for n, node in enumerate(nodes) if n not in mine
                       for each in node.inputs)}
         )  # fmt: skip
-        nodes = [graph.nodes[number] for number in numbers]
         key = (
-            tuple((n, node.operator, tuple(node.inputs), repr(node.parameters))
-                  for n, node in zip(numbers, nodes, strict=True)),
+            tuple((n, nodes[n].operator, tuple(nodes[n].inputs), repr(nodes[n].parameters))
+                  for n in numbers),
             tuple((n, values[n].dtype, values[n].shape) for n in given),
             tuple(wanted),
         )  # fmt: skip
@@ -101,13 +131,13 @@ class EngineEvaluator:
             if stage is not None:
                 self._plans.move_to_end(key)
         if stage is None:
-            stage = self._lowered(graph, numbers, given, wanted, values)
+            stage = self._lowered(job, numbers, given, wanted)
             with self._lock:
                 self._plans[key] = stage
                 if len(self._plans) > PLANS_MAX:
                     self._plans.popitem(last=False)
-        work[0] += stage.work
-        if work[0] > WORK_MAX_ELEMENTS:
+        job.asked.work += stage.work
+        if job.asked.work > WORK_MAX_ELEMENTS:
             raise TensorError(f"a tensor request computes more than {WORK_MAX_ELEMENTS} elements")
         try:
             found = stage.plan.run([values[number] for number in given])
@@ -116,30 +146,28 @@ class EngineEvaluator:
         return dict(zip(wanted, found, strict=True))
 
     def _lowered(
-        self, graph: Graph, numbers: Sequence[int], given: Sequence[int],
-        wanted: Sequence[int], values: Mapping[int, Array],
-    ) -> "_Stage":  # fmt: skip
+        self, job: "_Job", numbers: Sequence[int], given: Sequence[int], wanted: Sequence[int]
+    ) -> "_Stage":
+        values = job.values
         builder = Builder(self._backend.compute)
         inputs = [Tensor(values[n].shape, values[n].dtype, name=str(n)) for n in given]
         tensors = dict(zip(given, inputs, strict=True))
         work = 0
         for number in numbers:
-            node = graph.nodes[number]
+            node, name = job.component.nodes[number], job.name(number)
             taken = [tensors[each] for each in node.inputs]
             rule = GUEST_RULES.get(node.operator)
             if rule is None:
-                raise TensorError(f"node {number}: there is no operator {node.operator!r}")
+                raise TensorError(f"{name}: there is no operator {node.operator!r}")
             builder.origin = str(number)
             try:
                 work += check_size(node.operator, taken, node.parameters)
                 made = rule(builder, taken, node.parameters)
             except (EngineError, ValueError, TypeError, IndexError, KeyError) as error:
                 shapes = ", ".join(str(each.shape) for each in taken)
-                raise TensorError(
-                    f"node {number}: {node.operator} of shapes {shapes}: {error}"
-                ) from error
+                raise TensorError(f"{name}: {node.operator} of shapes {shapes}: {error}") from error
             if made.dtype.name not in ITEM_BYTES:
-                raise TensorError(f"node {number}: {node.operator} gives {made.dtype.name}")
+                raise TensorError(f"{name}: {node.operator} gives {made.dtype.name}")
             if work > WORK_MAX_ELEMENTS:
                 raise TensorError(
                     f"a tensor request computes more than {WORK_MAX_ELEMENTS} elements"
@@ -148,36 +176,152 @@ class EngineEvaluator:
         program = Program(inputs, [tensors[number] for number in wanted], builder.steps)
         return _Stage(self._backend.plan(program), work)
 
-    def _run_model(
-        self, graph: Graph, number: int, values: Mapping[int, Array], made: dict[str, list[Array]]
-    ) -> Array:
-        node = graph.nodes[number]
-        name, output = node.parameters.get("name"), node.parameters.get("output")
+    def _run_models(self, jobs: Iterable["_Job"], depth: int) -> None:
+        calls: dict[_Call, None] = {}
+        for job in jobs:
+            for number, node in enumerate(job.component.nodes):
+                if node.operator == "model" and job.depths[number] == depth:
+                    calls[_Call(job, number, self._model(job, number))] = None
+        together: dict[str, list[_Call]] = {}
+        for call in calls:
+            if call.key not in call.job.models:
+                # what is put together is not there yet, but will not be asked for twice
+                call.job.models[call.key] = []
+                if hasattr(call.model, "run_many"):
+                    together.setdefault(call.model_name, []).append(call)
+                else:
+                    call.job.models[call.key] = call.outputs()
+        for some in together.values():
+            for call, outputs in zip(some, _outputs_together(some), strict=True):
+                call.job.models[call.key] = outputs
+        for call in calls:
+            call.job.values[call.number] = call.found()
+
+    def _model(self, job: "_Job", number: int) -> Model:
+        name = job.component.nodes[number].parameters.get("name")
         model = self._models.get(name) if isinstance(name, str) else None
         if model is None:
             known = ", ".join(sorted(self._models)) or "none"
             raise TensorError(
-                f"node {number}: there is no model {name!r} (spec.models): the pipeline has {known}"
+                f"{job.name(number)}: there is no model {name!r} (spec.models): the pipeline has "
+                f"{known}"
             )
-        key = f"{name} {node.inputs}"
-        outputs = made.get(key)
-        if outputs is None:
-            # a model may write into what it is given
-            inputs = [values[each].copy() for each in node.inputs]
-            outputs = made[key] = _outputs(number, str(name), model, inputs)
+        return model
+
+
+class _Asked:
+    """A request while it is computed."""
+
+    def __init__(self, graph: Graph, before: Mapping[int, list[Array]]) -> None:
+        self.work = 0
+        self._outputs = graph.outputs
+        values = {number: _array(constant) for number, constant in graph.constants.items()}
+        for number, (request, output) in (graph.earlier or {}).items():
+            values[number] = before[request][output]
+        self.jobs = [_Job(self, each, values) for each in components(graph)]
+
+    def found(self) -> list[Array]:
+        """Give the outputs, in order."""
+        values = {
+            job.component.numbers[number]: job.values[number]
+            for job in self.jobs for number in job.component.outputs
+        }  # fmt: skip
+        return [values[number] for number in self._outputs]
+
+
+class _Job:
+    """A component while it is computed."""
+
+    def __init__(self, asked: _Asked, component: Component, values: Mapping[int, Array]) -> None:
+        self.asked = asked
+        self.component = component
+        self.depths = component.depths
+        self.values = {
+            at: values[number] for at, number in enumerate(component.numbers) if number in values
+        }
+        self.models: dict[str, list[Array]] = {}
+        """What models gave, by name and inputs."""
+        self._given_count = len(self.values)
+
+    @property
+    def made_bytes(self) -> int:
+        """Memory of what was made so far."""
+        made = list(self.values.values())[self._given_count :]
+        return sum(each.nbytes for each in made)
+
+    def name(self, number: int) -> str:
+        """Say what a script's errors call a node."""
+        return f"node {self.component.numbers[number]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """A node that is a model's output."""
+
+    job: _Job
+    number: int
+    model: Model
+
+    @property
+    def model_name(self) -> str:
+        return str(self.job.component.nodes[self.number].parameters.get("name"))
+
+    @property
+    def key(self) -> str:
+        return f"{self.model_name} {self.job.component.nodes[self.number].inputs}"
+
+    @property
+    def inputs(self) -> list[Array]:
+        # a model may write into what it is given
+        node = self.job.component.nodes[self.number]
+        return [self.job.values[each].copy() for each in node.inputs]
+
+    def outputs(self) -> list[Array]:
+        """Run the model for this node alone."""
+        return self._checked(lambda inputs: self.model(*inputs))
+
+    def outputs_of(self, run_many: Any) -> list[Array]:
+        """The same for a model that takes many."""
+        return self._checked(lambda inputs: run_many([inputs])[0])
+
+    def found(self) -> Array:
+        """Give the node's value.
+
+        Returns:
+            One of the outputs of its model, which has run.
+
+        Raises:
+            TensorError: There is no such output, or it is nothing that scripts can have.
+        """
+        node, place = self.job.component.nodes[self.number], self.job.name(self.number)
+        name, output = self.model_name, node.parameters.get("output")
+        outputs = self.job.models[self.key]
         if type(output) is not int or not 0 <= output < len(outputs):
             raise TensorError(
-                f"node {number}: model {name!r} has {len(outputs)} outputs, not a number {output!r}"
+                f"{place}: model {name!r} has {len(outputs)} outputs, not a number {output!r}"
             )
         found = outputs[output]
         # an output that nobody asks for may be anything
-        if found.dtype.name not in ITEM_BYTES:
-            raise TensorError(f"node {number}: model {name!r} gives {found.dtype.name}")
+        if found.dtype not in _KINDS and found.dtype.name not in ITEM_BYTES:
+            raise TensorError(f"{place}: model {name!r} gives {found.dtype.name}")
         if found.size > MAX_ELEMENTS:
-            raise TensorError(
-                f"node {number}: model {name!r} gives {found.size} elements: too many"
-            )
+            raise TensorError(f"{place}: model {name!r} gives {found.size} elements: too many")
         return found
+
+    def _checked(self, run: Callable[[list[Array]], Any]) -> list[Array]:
+        inputs = self.inputs
+        shapes = ", ".join(str(each.shape) for each in inputs)
+        try:
+            given = run(inputs)
+        except ClusterError:
+            raise  # no matter of what the script asks
+        except Exception as error:
+            raise TensorError(
+                f"{self.job.name(self.number)}: model {self.model_name!r} of shapes {shapes}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        several = given if isinstance(given, (tuple, list)) else (given,)
+        return [np.asarray(each) for each in several]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,27 +330,30 @@ class _Stage:
     work: int
 
 
-def _depths(graph: Graph) -> list[int]:
-    """Count the models that each node waits for."""
-    depths: list[int] = []
-    for node in graph.nodes:
-        depth = max((depths[each] for each in node.inputs), default=0)
-        depths.append(depth + (node.operator == "model"))
-    return depths
+def _outputs_together(calls: Sequence[_Call]) -> list[list[Array]]:
+    run_many: Any = calls[0].model.run_many  # type: ignore[attr-defined] # it has one
+    if len(calls) > 1:
+        try:
+            return [list(each) for each in run_many([call.inputs for call in calls])]
+        except ClusterError:
+            raise
+        except Exception:  # noqa: BLE001 - a model's own; one of them is to blame, and says so
+            return [call.outputs_of(run_many) for call in calls]
+    return [calls[0].outputs_of(run_many)]
 
 
-def _outputs(number: int, name: str, model: Model, inputs: list[Array]) -> list[Array]:
-    try:
-        given = model(*inputs)
-    except ClusterError:
-        raise  # no matter of what the script asks
-    except Exception as error:
-        shapes = ", ".join(str(each.shape) for each in inputs)
-        raise TensorError(
-            f"node {number}: model {name!r} of shapes {shapes}: {type(error).__name__}: {error}"
-        ) from error
-    several = given if isinstance(given, (tuple, list)) else (given,)
-    return [np.asarray(each) for each in several]
+def _waves(graphs: Sequence[Graph]) -> list[list[int]]:
+    # those that need what others give come after these
+    waves: list[list[int]] = []
+    wave_of: list[int] = []
+    for number, graph in enumerate(graphs):
+        needed = (graph.earlier or {}).values()
+        wave = max((wave_of[request] + 1 for request, _ in needed), default=0)
+        wave_of.append(wave)
+        if wave == len(waves):
+            waves.append([])
+        waves[wave].append(number)
+    return waves
 
 
 def _array(constant: Constant) -> Array:
@@ -215,5 +362,9 @@ def _array(constant: Constant) -> Array:
 
 
 def _constant(value: Array) -> Constant:
-    data = np.ascontiguousarray(value, np.dtype(value.dtype.name).newbyteorder("<"))
-    return Constant(value.dtype.name, value.shape, data.tobytes())
+    kind = _KINDS.get(value.dtype)
+    if kind is None:
+        # of another byte order
+        kind = (value.dtype.name, np.dtype(value.dtype.name).newbyteorder("<"))
+    name, little = kind
+    return Constant(name, value.shape, np.ascontiguousarray(value, little).tobytes())

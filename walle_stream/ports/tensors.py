@@ -1,5 +1,6 @@
 """Who computes what a script left to its host."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from walle_stream.wire.graph import Constant, Graph
@@ -23,5 +24,22 @@ class TensorEvaluator(Protocol):
         Raises:
             TensorError: It cannot be evaluated; told to the script.
             ClusterError: Nobody is there to run a model: ends the run of the pipeline.
+        """
+        ...
+
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        """Compute requests of many runs, which crossed together.
+
+        Each is answered with the same bytes as if it had come alone.
+
+        Args:
+            graphs: As for ``evaluate``; a node may be what one before gives.
+
+        Returns:
+            One list for each, in order.
+
+        Raises:
+            TensorError: One of them cannot be evaluated, or all together are too
+                much: whoever asked asks for each alone.
         """
         ...

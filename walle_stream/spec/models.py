@@ -280,6 +280,12 @@ class ModelReference(Strict):
         description="Of products of matrices, for `onnx`; 1 when left out, where numpy's library "
         "can be told.",
     )
+    batch: StrictInt | None = Field(
+        default=None,
+        ge=2,
+        le=4_096,
+        description="Rows of each evaluation, put together from many runs; for `onnx`.",
+    )
     file: _FunctionFile | None = Field(
         default=None, description="Python file; left out when function is package.module:NAME."
     )
@@ -297,7 +303,7 @@ class ModelReference(Strict):
             )
         if self.onnx is not None and self.file is not None:
             raise ValueError("file: is for `function`; the ONNX file stands in `onnx`")
-        for key in ("backend", "threads"):
+        for key in ("backend", "threads", "batch"):
             if self.onnx is None and key in self.model_fields_set:
                 raise ValueError(f"{key}: is for `onnx`; a function has none")
         if self.function is not None:

@@ -3,7 +3,7 @@
 The oracle of the engine's own: it says what the operators of guests mean.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -33,10 +33,33 @@ class SimpleEvaluator:
         Raises:
             TensorError: An unknown operator, shapes that do not fit, or too much.
         """
+        return self.evaluate_all([graph])[0]
+
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        """Compute requests one after the other.
+
+        Args:
+            graphs: Checked by ``wire.tensors``.
+
+        Returns:
+            One list for each, in order.
+
+        Raises:
+            TensorError: As ``evaluate``.
+        """
+        found: list[list[Constant]] = []
+        for graph in graphs:
+            found.append(self._evaluate(graph, found))
+        return found
+
+    def _evaluate(self, graph: Graph, before: list[list[Constant]]) -> list[Constant]:
         values: list[Any] = []
         work = 0
         for number, node in enumerate(graph.nodes):
             constant = graph.constants.get(number)
+            if graph.earlier and number in graph.earlier:
+                request, output = graph.earlier[number]
+                constant = before[request][output]
             if constant is not None:
                 data = np.frombuffer(constant.data, np.dtype(constant.dtype).newbyteorder("<"))
                 values.append(data.reshape(constant.shape))
@@ -168,6 +191,7 @@ _OPERATORS: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
     "sigmoid": _unary(lambda x: 1 / (1 + np.exp(-x))),
     "relu": lambda inputs, _: np.maximum(inputs[0], inputs[0].dtype.type(0)),
     "softmax": lambda inputs, given: _softmax(_floating(inputs[0]), _number(given, "axis") or 0),
+    "round": lambda inputs, given: _round(inputs[0], _number(given, "digits") or 0),
     "sum": lambda inputs, given: np.sum(
         inputs[0], axis=_number(given, "axis"), dtype=_sum_type(inputs[0])
     ),
@@ -187,6 +211,12 @@ _OPERATORS: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
 
 def _floating(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype("float32")
+
+
+def _round(x: Any, digits: int) -> Any:
+    if not 0 <= digits <= 15:  # noqa: PLR2004 - as many as a float64 has
+        raise ValueError(f"digits are 0 to 15, not {digits}")
+    return np.round(x, digits)
 
 
 def _indices(x: Any) -> Any:

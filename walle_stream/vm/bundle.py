@@ -33,11 +33,14 @@ _MODULES: Final = (
     "reply",
     "state",
     "tensors",
+    "requests",
+    "deferral",
     "context",
     "outcome",
     "stopping",
     "migration",
     "importer",
+    "exchange",
     "session",
 )
 _BOOT: Final = """

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
+from walle_stream.vm.guest.layout import AGAIN
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult
 
@@ -49,7 +50,8 @@ class Machine(ABC):
     @property
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
-        left = self.run_number - self.runs - 1  # loading the script counts as the first
+        # loading the script counts as the first
+        left = (self.run_number & ~AGAIN) - self.runs - 1
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
                 return device_id, runs[left - 1][0]

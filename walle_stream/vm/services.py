@@ -19,7 +19,7 @@ from walle_stream.vm.guest.layout import (
     STATUS_ASKS,
     STATUS_NEXT,
 )
-from walle_stream.wire.tensors import decode_graph, encode_values
+from walle_stream.wire.tensors import decode_graph, decode_graphs, encode_values
 
 REQUEST_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest request."""
@@ -57,6 +57,9 @@ class HostServices:
         if evaluator is not None:
             self._services[b"T"] = lambda data: encode_values(
                 evaluator.evaluate(decode_graph(data))
+            )
+            self._services[b"M"] = lambda data: b"".join(
+                map(encode_values, evaluator.evaluate_all(decode_graphs(data)))
             )
 
     def answer(self, machine: Asked) -> int:

@@ -40,3 +40,6 @@ class Graph(NamedTuple):
     constants: dict[int, Constant]
     """By number of their node."""
     outputs: list[int]
+    earlier: dict[int, tuple[int, int]] | None = None
+    """Nodes that are what other requests of the crossing give, by number: which request,
+    counted from the crossing's first, and which of its outputs."""

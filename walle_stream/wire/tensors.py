@@ -19,6 +19,17 @@ Response::
     ...   header, JSON: {"outputs": [[dtype, shape], ...]}
     ...   the outputs' elements, end to end
 
+Requests of many runs cross together::
+
+    u32   how many
+    then for each:
+    u32   its bytes
+    ...   a request as above
+
+Each is answered as if it had come alone, and the responses stand end to end. A node
+``earlier`` without inputs is an output of a request before: ``back`` says how many
+before, ``output`` which one.
+
 The host reads a request as it reads anything from a guest: lengths and numbers
 are checked before they are used, and what it costs is bounded.
 """
@@ -35,6 +46,12 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, N
 
 MAX_NODES: Final = 10_000
 """Most nodes of a request."""
+
+MAX_CROSSING_NODES: Final = 250_000
+"""Most nodes of all requests that cross together."""
+
+EARLIER: Final = "earlier"
+"""Operator of a node that is an output of a request before."""
 
 MAX_DIMS: Final = 8
 """Most dimensions of a tensor."""
@@ -58,6 +75,43 @@ def decode_graph(data: bytes) -> Graph:
     Raises:
         FrameError: It is malformed, or larger than the bounds.
     """
+    return _decode(data, [])
+
+
+def decode_graphs(data: bytes) -> list[Graph]:
+    """Read requests that cross together.
+
+    Args:
+        data: Of a guest.
+
+    Returns:
+        One for each, in order.
+
+    Raises:
+        FrameError: One is malformed, or they are larger than the bounds.
+    """
+    (count,) = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (0,)
+    if not 0 < count <= MAX_CROSSING_NODES:
+        raise FrameError(f"{count} tensor requests cross together: 1 to {MAX_CROSSING_NODES} may")
+    graphs: list[Graph] = []
+    at, node_count = _HEAD.size, 0
+    for _ in range(count):
+        begin = at + _HEAD.size
+        at = begin + _HEAD.unpack_from(data, at)[0] if begin <= len(data) else len(data) + 1
+        if at > len(data):
+            raise FrameError("tensor requests that cross together are cut")
+        graphs.append(_decode(data[begin:at], graphs))
+        node_count += len(graphs[-1].nodes)
+        if node_count > MAX_CROSSING_NODES:
+            raise FrameError(
+                f"tensor requests that cross together have more than {MAX_CROSSING_NODES} nodes"
+            )
+    if at != len(data):
+        raise FrameError("tensor requests that cross together do not add up")
+    return graphs
+
+
+def _decode(data: bytes, before: Sequence[Graph]) -> Graph:
     if len(data) < _HEAD.size or _HEAD.unpack_from(data)[0] > len(data) - _HEAD.size:
         raise FrameError(f"a tensor request is cut: {len(data)} bytes hold no header")
     end = _HEAD.size + _HEAD.unpack_from(data)[0]
@@ -66,6 +120,7 @@ def decode_graph(data: bytes) -> Graph:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"a tensor request is malformed: {error}") from error
     constants = {}
+    earlier: dict[int, tuple[int, int]] = {}
     at = end
     for number, node in enumerate(header.nodes):
         if not all(0 <= each < number for each in node.inputs):
@@ -73,9 +128,11 @@ def decode_graph(data: bytes) -> Graph:
         if node.operator == "const":
             constants[number] = constant = _cut(number, node, data, at)
             at += len(constant.data)
+        elif node.operator == EARLIER:
+            earlier[number] = _found(number, node, before)
     if at != len(data) or not all(0 <= each < len(header.nodes) for each in header.outputs):
         raise FrameError("a tensor request does not add up: its constants or outputs")
-    return Graph(header.nodes, constants, header.outputs)
+    return Graph(header.nodes, constants, header.outputs, earlier)
 
 
 def encode_values(values: Sequence[Constant]) -> bytes:
@@ -86,6 +143,15 @@ def encode_values(values: Sequence[Constant]) -> bytes:
     """
     header = msgspec.json.encode({"outputs": [[each.dtype, each.shape] for each in values]})
     return b"".join((_HEAD.pack(len(header)), header, *(each.data for each in values)))
+
+
+def _found(number: int, node: Node, before: Sequence[Graph]) -> tuple[int, int]:
+    back, output = node.parameters.get("back"), node.parameters.get("output")
+    if type(back) is int and type(output) is int and 0 < back <= len(before):
+        request = len(before) - back
+        if 0 <= output < len(before[request].outputs):
+            return request, output
+    raise FrameError(f"a tensor request is malformed: node {number} is no output of one before")
 
 
 def _cut(number: int, node: Node, data: bytes, at: int) -> Constant:

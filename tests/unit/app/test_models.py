@@ -73,7 +73,7 @@ def test_backends_of_definitions_are_backends():
 
 def test_without_cupy_a_model_on_it_is_refused_in_one_line_with_its_place(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    (model,) = onnx_models(models_of(file, backend="cupy"))
+    (model,) = onnx_models(models_of(file, backend="cupy")).values()
     for ask in (model.read, model.check):
         with pytest.raises(EngineError, match=r"^spec\.models\.twice: .*extra gpu-cuda") as caught:
             ask()
@@ -153,3 +153,20 @@ def test_a_closed_file_is_not_read_again(file):
     model.close()
     with pytest.raises(EngineError, match=r"spec\.models\.twice: the model is closed"):
         model.read()
+
+
+def test_a_model_with_a_batch_takes_rows_of_many_requests(file):
+    model = models_of(file, batch=4)["twice"]
+    found = model.run_many([[np.ones(1, np.float32)], [np.full(6, 2, np.float32)]])
+    assert [y.tolist() for (y,) in found] == [[2], [4] * 6]
+    assert model(np.ones(1, np.float32))[0].tolist() == [2]
+    assert not hasattr(models_of(file)["twice"], "run_many")
+
+
+def test_a_batch_of_what_has_no_rows_is_refused_with_its_place(tmp_path):
+    path = tmp_path / "fixed.onnx"
+    onnx.save(onnx.parser.parse_model(TWICE.replace("[n]", "[3]")), path)
+    with pytest.raises(
+        ModelError, match=r"^spec\.models\.twice: input 'x' always has 3 rows: leave"
+    ):
+        onnx_models(models_of(path, batch=4))["twice"].check()

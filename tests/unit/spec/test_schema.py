@@ -82,7 +82,9 @@ def test_a_task_is_named_in_exactly_one_way(schema):
 
 def test_a_model_is_a_file_or_a_function(schema):
     reference = schema["$defs"]["ModelReference"]
-    assert list(reference["properties"]) == ["onnx", "backend", "threads", "file", "function"]
+    assert list(reference["properties"]) == [
+        "onnx", "backend", "threads", "batch", "file", "function",
+    ]  # fmt: skip
     assert [each["required"] for each in reference["oneOf"]] == [["function"], ["onnx"]]
     models = schema["$defs"]["PipelineSpec"]["properties"]["models"]
     assert "ModelReference" in json.dumps(models)

@@ -21,6 +21,7 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS
 type GuestRule = Callable[[Builder, Sequence[Tensor], Mapping[str, Any]], Tensor]
 
 _MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
+_DIGITS_MAX: Final = 15
 _FLOAT: Final = np.dtype(np.float32)
 _INT64: Final = np.dtype(np.int64)
 
@@ -145,6 +146,19 @@ def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any
     return builder.div(raised, builder.sum(raised, [axis]))
 
 
+def _round(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    (x,) = inputs
+    digits = _number(given, "digits") or 0
+    if not 0 <= digits <= _DIGITS_MAX:
+        raise DTypeError(f"digits are 0 to {_DIGITS_MAX}, not {digits}")
+    if x.dtype.kind != "f":
+        return x
+    if not digits:
+        return builder.unary(Operator.ROUND, x)
+    scale = 10.0**digits
+    return builder.div(builder.unary(Operator.ROUND, builder.mul(x, scale)), scale)
+
+
 def _axes(x: Tensor, given: Mapping[str, Any]) -> list[int]:
     axis = _number(given, "axis")
     if axis is None:
@@ -239,7 +253,7 @@ GUEST_RULES: Final[Mapping[str, GuestRule]] = {
     "neg": _unary(Operator.NEG, floats=False), "abs": _unary(Operator.ABS, floats=False),
     "exp": _unary(Operator.EXP), "log": _unary(Operator.LOG), "sqrt": _unary(Operator.SQRT),
     "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid, "relu": _relu, "softmax": _softmax,
-    "sum": _sum, "mean": _mean, "max": _extreme(Operator.REDUCE_MAX),
+    "round": _round, "sum": _sum, "mean": _mean, "max": _extreme(Operator.REDUCE_MAX),
     "min": _extreme(Operator.REDUCE_MIN), "argmax": _argmax, "reshape": _reshape,
     "transpose": _transpose, "take": _take, "concat": _concat, "astype": _astype,
 }  # fmt: skip

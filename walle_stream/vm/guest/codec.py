@@ -20,23 +20,31 @@ def _refuse(value: object) -> Any:
 
 
 # no markers: a list that contains itself ends as RecursionError instead
-_plain_encoder: Final = JSONEncoder(
-    ensure_ascii=False,
-    allow_nan=False,
-    check_circular=False,
-    separators=(",", ":"),
-    default=_refuse,
-)
+_SETTINGS: Final[dict[str, Any]] = {
+    "ensure_ascii": False,
+    "allow_nan": False,
+    "check_circular": False,
+    "separators": (",", ":"),
+}
 _scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(JSONDecoder())["scan_once"]
 
 # the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us;
 # an interpreter without it writes the same bytes more slowly
 _make_encoder: Final[Any] = getattr(encoder, "c_make_encoder", None)
-_encode: Final[Callable[[Any, int], Iterable[str]]] = (
-    _make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)  # noqa: FBT003 - its C signature
-    if _make_encoder is not None
-    else lambda value, _: _plain_encoder.iterencode(value)
-)
+
+
+def _encoder(default: Callable[[Any], Any]) -> Callable[[Any, int], Iterable[str]]:
+    if _make_encoder is None:
+        plain = JSONEncoder(**_SETTINGS, default=default)
+        return lambda value, _: plain.iterencode(value)
+    made: Callable[[Any, int], Iterable[str]] = _make_encoder(
+        None, default, encode_basestring, None, ":", ",", False, False, False  # noqa: FBT003 - its C signature
+    )  # fmt: skip
+    return made
+
+
+_encode: Final = _encoder(_refuse)
+_TOO_DEEP: Final = "nested too deep for JSON, or a container contains itself"
 
 
 def encode_json(value: Any) -> bytes:
@@ -59,7 +67,45 @@ def encode_json(value: Any) -> bytes:
         return "".join(_encode(value, 0)).encode()
     except RecursionError:
         # the interpreter's own words name stack addresses and sizes
-        raise RecursionError("nested too deep for JSON, or a container contains itself") from None
+        raise RecursionError(_TOO_DEEP) from None
+
+
+def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
+    """Encode a value that has objects of one kind in it, and cut it where they stand.
+
+    Args:
+        value: JSON values and such objects, anywhere but as keys.
+        kind: Exactly this class.
+
+    Returns:
+        Pieces of the text, one more than there are objects, and the objects in
+        between, in order: what stands for them is put there later.
+
+    Raises:
+        TypeError: As ``encode_json``.
+        ValueError: As ``encode_json``.
+        RecursionError: As ``encode_json``.
+    """
+    number = 0
+    while True:
+        found: list[Any] = []
+        mark = f"\0{number}"
+
+        def hold(each: Any, found: list[Any] = found, mark: str = mark) -> str:
+            if type(each) is not kind:
+                _refuse(each)
+            found.append(each)
+            return mark
+
+        try:
+            text = "".join(_encoder(hold)(value, 0)).encode()
+        except RecursionError:
+            raise RecursionError(_TOO_DEEP) from None
+        pieces = text.split(b'"\\u0000%d"' % number)
+        # more pieces than objects: a text of the value is the mark, too
+        if len(pieces) == len(found) + 1:
+            return pieces, found
+        number += 1
 
 
 def decode_json(data: bytes) -> Any:

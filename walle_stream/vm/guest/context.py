@@ -10,9 +10,10 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, Final, Never
 
-from walle_stream.vm.guest.codec import encode_json
+from walle_stream.vm.guest.codec import cut_json, encode_json
+from walle_stream.vm.guest.deferral import Deferral, fill
 from walle_stream.vm.guest.state import State
-from walle_stream.vm.guest.tensors import Ask, Tensor, concatenate, evaluate, make_tensor, run_model
+from walle_stream.vm.guest.tensors import Tensor, concatenate, make_tensor, run_model
 
 LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
@@ -39,6 +40,12 @@ def plain_text(text: str) -> str:
         text: Any text.
     """
     return "".join((text,))  # noqa: FLY002 - an f-string asks the text for its format
+
+
+def _plain_bytes(encoding: object) -> bytes:
+    if not isinstance(encoding, (bytes, bytearray, memoryview)):
+        raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
+    return b"".join((encoding,))  # a script's own kind of bytes could lie
 
 
 class SeededRandom(Random):  # noqa: S311 - repeatable on purpose
@@ -183,7 +190,7 @@ class Context:
     _config_: dict[str, Any] | bytes
     _limits_: Limits
     _resources_: dict[str, bytes]
-    _ask_: Ask
+    _host_: Deferral
     # made by the run's first look
     _made_config_: dict[str, Any]
     _random_: Random
@@ -287,7 +294,7 @@ class Context:
             ValueError: Lists of different lengths, an unknown dtype, or a shape
                 that does not fit.
         """
-        return make_tensor(self._ask_, values, dtype, shape)
+        return make_tensor(self._host_, values, dtype, shape)
 
     def concat(self, tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
         """Put tensors one behind the other.
@@ -296,7 +303,7 @@ class Context:
             tensors: At least one.
             axis: Along which dimension.
         """
-        return concatenate(self._ask_, tensors, axis)
+        return concatenate(self._host_, tensors, axis)
 
     def run_model(self, model: str, *inputs: object, output: int = 0) -> Tensor:
         """Run a model that the host holds, as part of a tensor expression.
@@ -312,7 +319,7 @@ class Context:
         Raises:
             TypeError: An input is no tensor and no numbers.
         """
-        return run_model(self._ask_, plain_text(model), inputs, output)
+        return run_model(self._host_, plain_text(model), inputs, output)
 
     def evaluate(self, *tensors: Tensor) -> None:
         """Let the host compute tensors, all in one crossing.
@@ -326,33 +333,43 @@ class Context:
         Raises:
             RuntimeError: The host refused: shapes do not fit, or it is too much.
         """
-        evaluate(self._ask_, tensors)
+        self._host_.evaluate(tensors)
 
     def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
         """Send a feature to the cloud, if the run succeeds.
 
-        Encoded at once: what the script does to it later is not sent.
+        Encoded at once: what the script does to it later is not sent. A tensor in it
+        stands for what its ``tolist`` gives; tensors of all runs of a batch are
+        evaluated together, in one crossing, when the last run is done. Where that
+        fails, it fails here.
 
         Args:
-            feature: JSON values; written compactly, keys in insertion order.
+            feature: JSON values and tensors; written compactly, keys in insertion
+                order.
             encoding: A short binary form to travel beside the feature.
 
         Raises:
             TypeError: The feature is not a dict of JSON values, or the
                 encoding is not bytes.
+            RuntimeError: The host refused to compute a tensor.
             ValueError: NaN or infinity, invalid text, an encoding longer than
                 ``ENCODING_MAX_BYTES``, or more bytes or features than the
                 task's limits allow in one run.
         """
         if not isinstance(feature, dict):
             raise TypeError(f"a feature is a dict, not {type(feature).__name__}")
-        body = encode_json(feature)
+        tensors: list[Tensor] | None = None
+        try:
+            body = encode_json(feature)
+        except TypeError:
+            pieces, tensors = cut_json(feature, Tensor)
+            if not tensors:
+                raise
+            body = b"0".join(pieces)  # as much as it has at least
         if encoding is None:
             encoding = b""
         elif type(encoding) is not bytes:
-            if not isinstance(encoding, (bytes, bytearray, memoryview)):
-                raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
-            encoding = b"".join((encoding,))  # a script's own kind of bytes could lie
+            encoding = _plain_bytes(encoding)
         if len(encoding) > ENCODING_MAX_BYTES:
             raise ValueError(
                 f"an encoding has at most {ENCODING_MAX_BYTES} bytes, this one {len(encoding)}"
@@ -364,8 +381,25 @@ class Context:
             raise ValueError(f"a run may emit {limits[0]} bytes (limits.outputBytes)")
         if len(emitted) >= 2 * limits[1] - len(self._called_):
             raise ValueError(f"a run may emit {limits[1]} features (limits.emits)")
+        if tensors is not None:
+            size_bytes -= len(body)
+            body = self._with_tensors_(pieces, tensors, body, size_bytes)
+            size_bytes += len(body)
         self._output_bytes_ = size_bytes
         emitted += (body, encoding)
+
+    def _with_tensors_(
+        self, pieces: list[bytes], tensors: list[Tensor], body: bytes, others_bytes: int
+    ) -> bytes:
+        host, max_bytes = self._host_, self._limits_[0]
+        if any(each._value_ is None for each in tensors) and host.may_wait():
+            host.wait(len(self._emitted_), pieces, tensors, len(body))
+            return body
+        host.evaluate(tensors)
+        filled = fill(pieces, tensors, max_bytes - others_bytes)
+        if filled is None:
+            raise ValueError(f"a run may emit {max_bytes} bytes (limits.outputBytes)")
+        return filled
 
     def call_cloud(self, service: str, question: dict[str, Any]) -> str:
         """Ask a service of the cloud, if the run succeeds; the answer is an event.
@@ -413,7 +447,11 @@ class Context:
 
 
 def bind_context(
-    task: str, config: dict[str, Any] | bytes, limits: Limits, resources: dict[str, bytes], ask: Ask
+    task: str,
+    config: dict[str, Any] | bytes,
+    limits: Limits,
+    resources: dict[str, bytes],
+    host: Deferral,
 ) -> type[Context]:
     """Make the class of a task's contexts.
 
@@ -423,7 +461,7 @@ def bind_context(
             can be changed.
         limits: Bounds of a run.
         resources: Files of the task by name.
-        ask: Asks the host.
+        host: Evaluates tensors.
     """
     fixed = {
         "__module__": Context.__module__,
@@ -432,6 +470,6 @@ def bind_context(
         "_config_": config,
         "_limits_": limits,
         "_resources_": resources,
-        "_ask_": staticmethod(ask),
+        "_host_": host,
     }
     return type("Context", (Context,), fixed)

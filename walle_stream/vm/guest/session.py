@@ -1,9 +1,6 @@
 """The guest's side of a VM: bind a task, then run batches of it.
 
-The host writes an order into the inbox; the guest runs every group, writes the
-results behind the header of the outbox and, last of all, the order's number:
-the completion mark. Results that do not fit stay here; the header says how much
-room they need and the host gives a larger outbox. See ``layout`` for the bytes.
+``exchange`` brings a call's groups and takes its results to the host.
 
 The script's body is executed in fresh globals for every run, so nothing that a
 run leaves in a global, a default argument or a class is there for the next.
@@ -12,34 +9,16 @@ run leaves in a global, a default argument or a class is there for the next.
 import gc
 import marshal
 import sys
-from array import array
-from os import read, write
 from time import monotonic
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from walle_stream.vm.guest.auditing import Auditor
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
+from walle_stream.vm.guest.deferral import Deferral
+from walle_stream.vm.guest.exchange import Exchange
 from walle_stream.vm.guest.importer import import_from_package
-from walle_stream.vm.guest.layout import (
-    ANSWER_HEAD,
-    CALL,
-    FEW_WORDS,
-    GATHERED_MAX_BYTES,
-    HEADER,
-    INBOX,
-    LONGEST_PAUSE,
-    MAGIC,
-    NUMBER,
-    PENDING,
-    RING,
-    RUN_SILENT,
-    STATUS_ASKS,
-    STATUS_COMPLETE,
-    STATUS_NEXT,
-    STATUS_TOO_SMALL,
-    WORD_BYTES,
-)
+from walle_stream.vm.guest.layout import AGAIN, RUN_SILENT
 from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
@@ -55,10 +34,6 @@ TASK_FACTOR: Final = 10
 
 _ASKING_FACTOR: Final = 10  # a run's questions take so many wall times, at most
 _GC_THRESHOLD: Final = 50_000
-_MARKS: Final = {
-    status: int.from_bytes(MAGIC, "little") | status << 32
-    for status in (STATUS_COMPLETE, STATUS_TOO_SMALL, STATUS_ASKS, STATUS_NEXT)
-}
 
 
 class _Program(NamedTuple):
@@ -72,7 +47,6 @@ class _Program(NamedTuple):
     state_version: int
 
 
-_NO_RESULT: Final[tuple[int, list[int], list[bytes], int]] = (0, [], [], 0)
 _NO_LIMITS: Final[Limits] = (0, 0, 0, 0, 1, 0, 0)
 _NO_PROGRAM: Final = _Program(
     "",
@@ -85,7 +59,7 @@ _NO_PROGRAM: Final = _Program(
 )
 
 
-class Session:
+class Session(Exchange):
     """One VM's task and buffers. One thread at a time, the one that entered."""
 
     def __init__(self, inbox: memoryview, outbox: memoryview, pulse: memoryview) -> None:
@@ -96,32 +70,20 @@ class Session:
             outbox: Where results go.
             pulse: One u64 for the number of the run at hand, 0 for none.
         """
+        super().__init__(inbox, outbox)
         self._pulse = pulse.cast("Q")
         self._run_number = 0
-        self._order_number = 0
         self._asking = (0, 0.0)  # the last run that asked, and seconds that it waited
+        self._waited_s = 0.0  # for tensors of runs of the call that are over
+        self._call: bytes | None = None  # a copy of what it was given
+        self._has_asked = False  # whether it was written over in the inbox
+        self._deferral = Deferral(self.ask, self._ask_for_all, self._keep_call, self._pulse)
         self._program = _NO_PROGRAM
         self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
         self._auditor = Auditor(self._pulse)
-        self._result = _NO_RESULT
         self._was_stopped = False  # the run that was described last
-        self._wake = self._done = -1
-        self.share(inbox, outbox)
-
-    def share(self, inbox: memoryview, outbox: memoryview) -> None:
-        """Use other buffers from now on.
-
-        Args:
-            inbox: Where the host writes orders.
-            outbox: Where results go.
-        """
-        self._inbox = inbox
-        self._outbox = outbox
-        self._orders = inbox[: INBOX.size].cast("Q")
-        self._packed = inbox[INBOX.size :]
-        self._heads = outbox[: HEADER.size].cast("Q")
 
     def bind(self, packed: bytes) -> None:
         """Load a task and try its script's body once.
@@ -139,7 +101,7 @@ class Session:
         task, file, code, config, imports, shares, limits, version, resources, package = given
         if package is not None:
             import_from_package(*package)
-        context = bind_context(task, _flat(config), limits, resources, self.ask)
+        context = bind_context(task, _flat(config), limits, resources, self._deferral)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
         self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES, self._auditor))
@@ -166,45 +128,6 @@ class Session:
         gc.set_threshold(_GC_THRESHOLD, 20, 20)
         self._finish(0, words, parts)
 
-    def serve(self, wake: int, done: int, spins: int) -> None:
-        """Do what the host orders until it says to leave; the VM's thread stays here.
-
-        A host that calls often finds the guest looking: waking a thread that
-        sleeps costs more than a whole short call. Looking that finds nothing
-        is done ever more seldom.
-
-        Args:
-            wake: Descriptor that the host rings.
-            done: Descriptor to ring when an order was done.
-            spins: How often to look for an order before sleeping.
-        """
-        packed, orders, last = self._packed, self._orders, self._order_number
-        self._wake, self._done = wake, done
-        looks = range(spins)
-        pause = paused = 0
-        while True:
-            if paused:
-                paused -= 1
-            else:
-                for _ in looks:
-                    if orders[NUMBER] != last:
-                        pause = 0
-                        break
-                else:
-                    pause = paused = min(2 * pause + 1, LONGEST_PAUSE)
-            while orders[NUMBER] == last:
-                read(wake, 8)
-            self._order_number = orders[NUMBER]
-            order = orders[0]
-            if order == CALL:
-                self.call(packed)
-            elif order == PENDING:
-                self.write_pending()
-            else:
-                return
-            last = self._order_number  # runs that asked were answered by orders of their own
-            write(done, RING)
-
     def ask(self, request: bytes) -> bytes:
         """Ask the host something in the middle of a run; blocks until it answers.
 
@@ -220,59 +143,78 @@ class Session:
             RuntimeError: The host refused; its text says why. Or the run has asked
                 for ten times its wall time.
         """
-        pulse, outbox, heads = self._pulse, self._outbox, self._heads
-        stopper, number = self._stopper, pulse[0]
+        pulse, stopper = self._pulse, self._stopper
+        number = pulse[0]
         waited_s = self._asking[1] if self._asking[0] == number else 0.0
         if waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR:
             raise RuntimeError(f"a run may ask for {_ASKING_FACTOR} times limits.wallTime")
         start_s = monotonic()
         stopper.paused, pulse[0] = number, 0
-        room = len(outbox) - HEADER.size
-        for at in range(0, len(request), room):
-            part = request[at : at + room]
-            outbox[HEADER.size : HEADER.size + len(part)] = part
-            heads[2], heads[3] = len(request) - at, len(part)
-            self._exchange(STATUS_ASKS)
-        parts: list[bytes] = []
-        while True:
-            left, size, has_failed = ANSWER_HEAD.unpack_from(self._packed)
-            parts.append(bytes(self._packed[ANSWER_HEAD.size : ANSWER_HEAD.size + size]))
-            if left <= size:
-                break
-            heads[2] = heads[3] = 0
-            self._exchange(STATUS_NEXT)
+        has_failed, answer = self._cross(request)
         pulse[0], stopper.paused = number, 0
         self._asking = (number, waited_s + monotonic() - start_s)
-        answer = b"".join(parts)
         if has_failed:
             raise RuntimeError(answer.decode("utf-8", "replace"))
         return answer
 
-    def _exchange(self, status: int) -> None:
-        # tell the host, sleep until its next order
-        heads, orders, last = self._heads, self._orders, self._order_number
-        heads[0] = _MARKS[status]
-        heads[NUMBER] = last
-        write(self._done, RING)
-        while orders[NUMBER] == last:
-            read(self._wake, 8)
-        self._order_number = orders[NUMBER]
+    def _ask_for_all(self, request: bytes, run_count: int) -> bytes:
+        # for runs of this call that are over: no run is at hand
+        if self._waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR * run_count:
+            raise RuntimeError("the call has asked for too long")
+        self._pulse[0] = 0
+        start_s = monotonic()
+        has_failed, answer = self._cross(request)
+        self._waited_s += monotonic() - start_s
+        if has_failed:
+            raise RuntimeError(answer.decode("utf-8", "replace"))
+        return answer
 
-    def call(self, packed: memoryview) -> None:  # noqa: C901, PLR0912, PLR0915 - the hot loop
+    def _cross(self, request: bytes) -> tuple[bool, bytes]:
+        if self._deferral.is_likely:
+            self._keep_call()
+        self._has_asked = True
+        return self.exchange(request)
+
+    def _keep_call(self) -> bool:
+        # an answer is written over what the call was given
+        if self._call is None and not self._has_asked:
+            self._call = bytes(self._packed)
+        return self._call is not None
+
+    def call(self, packed: memoryview) -> None:
         """Run a batch.
 
         Args:
             packed: The groups, marshalled; may be longer.
         """
+        deferral = self._deferral
+        deferral.is_eager = False
+        self._call, self._has_asked = None, False
+        words: list[int] = []
+        parts: list[bytes] = []
+        run_number = self._run_all(packed, self._run_number, words, parts)
+        if deferral.is_used:
+            if not deferral.finish(words, parts) and self._call is not None:
+                words, parts = [], []
+                deferral.begin(is_eager=True)
+                run_number = self._run_all(self._call, self._run_number | AGAIN, words, parts)
+            deferral.begin(is_eager=False)
+            self._call, self._waited_s = None, 0.0
+        self._run_number = run_number & ~AGAIN
+        self._finish(self._order_number, words, parts)
+
+    def _run_all(  # noqa: C901, PLR0912, PLR0915 - the hot loop
+        self, packed: memoryview | bytes, run_number: int, words: list[int], parts: list[bytes]
+    ) -> int:
+        # the number of the last run; ends early where the call has to be made again
         groups = marshal.loads(packed)  # noqa: S302 - made by the host
         code, make_context, limits = self._program.code, self._program.context, self._program.limits
         strikes, counts_steps, max_state_bytes = limits[4:7]
         state_version = self._program.state_version
         shared = self._shared_globals()
         run = shared["run"] if shared else _run_nothing
-        words: list[int] = []
-        parts: list[bytes] = []
-        pulse, run_number, stopper = self._pulse, self._run_number, self._stopper
+        pulse, stopper, deferral = self._pulse, self._stopper, self._deferral
+        waiting = deferral.features  # empty after every run without tensors in features
         stops = 0
         is_task_out = is_out = False
         for device_id, state, runs in groups:
@@ -320,6 +262,8 @@ class Session:
                             held_bytes = -1
                             check_size(state, overlay, max_state_bytes)
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
+                    if isinstance(error, MemoryError) and deferral.is_likely:
+                        deferral.has_failed = True  # what waits may have taken it
                     log = context._log_
                     write_failure(words, parts, log, self._described(error))
                     if self._was_stopped:
@@ -328,6 +272,8 @@ class Session:
                         is_out = is_task_out or stops - stops_before >= strikes
                 else:
                     if context._emitted_ or context._log_ is not None:
+                        if waiting:
+                            deferral.place = (len(words) + 2, len(parts))
                         write_success(words, parts, context)
                     else:
                         words.append(RUN_SILENT)
@@ -337,6 +283,9 @@ class Session:
                         old_version = state_version
                 if shared is None and namespace:
                     namespace.clear()  # of a run that failed
+                if waiting and not deferral.end_run(context, words, parts):
+                    pulse[0] = 0
+                    return run_number
             if changes:
                 if state_version != 1 or left_version != 1:
                     # layout 1 has no number
@@ -345,8 +294,7 @@ class Session:
             else:
                 words.append(0)
         pulse[0] = 0
-        self._run_number = run_number
-        self._finish(self._order_number, words, parts)
+        return run_number
 
     def stop(self, *, for_memory: bool = False) -> None:
         """Stop the run at hand; made by the host as a pending call of this interpreter.
@@ -355,41 +303,6 @@ class Session:
             for_memory: Why: the process has too much, or the run takes too long.
         """
         self._stopper.stop(for_memory=for_memory)
-
-    def write_pending(self) -> None:
-        """Write the last result, or how much room it needs."""
-        self._result = (self._order_number, *self._result[1:])
-        self._write()
-
-    def _write(self) -> None:
-        number, words, parts, body_bytes = self._result
-        count = len(words)
-        at = HEADER.size + WORD_BYTES * count
-        end = at + body_bytes
-        outbox, heads = self._outbox, self._heads
-        status = STATUS_TOO_SMALL
-        if end <= len(outbox):
-            status = STATUS_COMPLETE
-            if count < len(FEW_WORDS):
-                FEW_WORDS[count].pack_into(outbox, HEADER.size, *words)
-            else:
-                outbox[HEADER.size : at] = array("I", words).tobytes()
-            if 0 < body_bytes <= GATHERED_MAX_BYTES:
-                outbox[at:end] = b"".join(parts)
-            elif parts:
-                # not twice through the memory
-                for part in parts:
-                    begin, at = at, at + len(part)
-                    outbox[begin:at] = part
-            self._result = _NO_RESULT
-        heads[0] = _MARKS[status]
-        heads[2] = count
-        heads[3] = body_bytes
-        heads[NUMBER] = number
-
-    def _finish(self, number: int, words: list[int], parts: list[bytes]) -> None:
-        self._result = (number, words, parts, sum(map(len, parts)))
-        self._write()
 
     def _quarantined(self, device_id: str) -> tuple[str, str]:
         program = self._program

@@ -6,24 +6,32 @@ value, ``ctx.evaluate(a, b)`` for several at once. What was asked for is kept: a
 tensor that has its value is a constant in whatever is built on it.
 """
 
-import struct
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from json import dumps, loads
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-type Ask = Callable[[bytes], bytes]
-"""Asks the host: request in, response out."""
 
-_CODES: Final[dict[str, Any]] = {
+class Host(Protocol):
+    """The way to the host."""
+
+    def evaluate(self, tensors: "Iterable[Tensor]") -> None:
+        """Let it compute tensors, in one crossing; those with a value need none."""
+        ...
+
+
+CODES: Final[dict[str, Any]] = {
     "float32": "f",
     "float64": "d",
     "int32": "i",
     "int64": "q",
     "uint8": "B",
 }
-_HEAD: Final = struct.Struct("<I")
+"""What ``array`` calls the dtypes."""
+
+EARLIER: Final = "earlier"
+"""Operator of a tensor that a request before asks for, and whose value is not known yet."""
+
 _MAX_DIMS: Final = 8
 
 type _Value = tuple[str, tuple[int, ...], bytes]
@@ -32,11 +40,11 @@ type _Value = tuple[str, tuple[int, ...], bytes]
 class Tensor:
     """An expression; cannot be changed."""
 
-    __slots__ = ("_ask_", "_inputs_", "_operator_", "_parameters_", "_value_")
+    __slots__ = ("_host_", "_inputs_", "_operator_", "_parameters_", "_value_")
 
     def __init__(
         self,
-        ask: Ask,
+        host: Host,
         operator: str,
         inputs: "tuple[Tensor, ...]" = (),
         parameters: dict[str, Any] | None = None,
@@ -45,13 +53,13 @@ class Tensor:
         """Make an expression; scripts use ``ctx.tensor``.
 
         Args:
-            ask: Asks the host.
+            host: The way to it.
             operator: What the host knows it by; ``const`` has a value.
             inputs: What it is computed from.
             parameters: Of the operator.
             value: Dtype, shape and elements, when it is known.
         """
-        self._ask_ = ask
+        self._host_ = host
         self._operator_ = operator
         self._inputs_ = inputs
         self._parameters_ = {} if parameters is None else parameters
@@ -70,7 +78,7 @@ class Tensor:
     def tolist(self) -> Any:
         """Return its elements as nested lists, a number for no dimensions; asks the host."""
         dtype, shape, data = self._known_()
-        found: list[Any] = list(memoryview(data).cast(_CODES[dtype]))
+        found: list[Any] = list(memoryview(data).cast(CODES[dtype]))
         for size in reversed(shape[1:]):
             found = [found[at : at + size] for at in range(0, len(found), size or 1)]
         return found if shape else found[0]
@@ -84,28 +92,31 @@ class Tensor:
         dtype, shape, data = self._known_()
         if prod(shape) != 1:
             raise ValueError(f"a tensor of shape {shape} is not one number: use tolist()")
-        number: int | float = memoryview(data).cast(_CODES[dtype])[0]
+        number: int | float = memoryview(data).cast(CODES[dtype])[0]
         return number
 
     def tobytes(self) -> bytes:
         """Return its elements in row-major order, little-endian; asks the host."""
         return self._known_()[2]
 
+    def _count_(self) -> int:
+        return prod(self._known_()[1])
+
     def _known_(self) -> _Value:
         if self._value_ is None:
-            evaluate(self._ask_, (self,))
+            self._host_.evaluate((self,))
         value = self._value_
         if value is None:
             raise RuntimeError("the host did not answer")
         return value
 
     def _with_(self, operator: str, other: object, *, is_right: bool = False) -> "Tensor":
-        given = other if isinstance(other, Tensor) else make_tensor(self._ask_, other, None, None)
+        given = other if isinstance(other, Tensor) else make_tensor(self._host_, other, None, None)
         inputs = (given, self) if is_right else (self, given)
-        return Tensor(self._ask_, operator, inputs)
+        return Tensor(self._host_, operator, inputs)
 
     def _then_(self, operator: str, **parameters: Any) -> "Tensor":
-        return Tensor(self._ask_, operator, (self,), parameters)
+        return Tensor(self._host_, operator, (self,), parameters)
 
     def __add__(self, other: object) -> "Tensor":
         """Add, element by element; shapes broadcast as in numpy."""
@@ -199,6 +210,14 @@ class Tensor:
         """
         return self._then_("softmax", axis=axis)
 
+    def round(self, digits: int = 0) -> "Tensor":
+        """Return the nearest numbers with so many digits behind the point, ties to even.
+
+        Args:
+            digits: 0 to 15; float32 holds about seven digits in all, float64 fifteen.
+        """
+        return self._then_("round", digits=digits)
+
     def sum(self, axis: int | None = None) -> "Tensor":
         """Add up.
 
@@ -264,8 +283,8 @@ class Tensor:
         """
         given = indices
         if not isinstance(given, Tensor):
-            given = make_tensor(self._ask_, given, None if given else "int64", None)
-        return Tensor(self._ask_, "take", (self, given), {"axis": axis})
+            given = make_tensor(self._host_, given, None if given else "int64", None)
+        return Tensor(self._host_, "take", (self, given), {"axis": axis})
 
     def astype(self, dtype: str) -> "Tensor":
         """Return it with elements of another kind.
@@ -276,17 +295,21 @@ class Tensor:
         return self._then_("astype", dtype=dtype)
 
     def __repr__(self) -> str:
-        """Show the value if it is known; never asks."""
+        """Show the value if it is known; asks only for what was emitted."""
+        if self._value_ is None and self._operator_ == EARLIER:
+            self._known_()  # whether it waits must not be seen
         if self._value_ is None:
             return f"Tensor({self._operator_!r}, not evaluated)"
         return f"Tensor({self.tolist()!r}, {self._value_[0]!r})"
 
 
-def make_tensor(ask: Ask, values: object, dtype: str | None, shape: Sequence[int] | None) -> Tensor:
+def make_tensor(
+    host: Host, values: object, dtype: str | None, shape: Sequence[int] | None
+) -> Tensor:
     """Make a constant.
 
     Args:
-        ask: Asks the host.
+        host: The way to it.
         values: A number, nested lists of numbers, or elements as bytes.
         dtype: Of the elements; float32 for bytes and for anything but integers,
             which are int64.
@@ -297,108 +320,64 @@ def make_tensor(ask: Ask, values: object, dtype: str | None, shape: Sequence[int
         ValueError: Lists of different lengths, too many dimensions, an unknown
             dtype, or a shape that does not fit.
     """
-    if dtype is not None and dtype not in _CODES:
-        raise ValueError(f"a tensor's dtype is one of {', '.join(_CODES)}, not {dtype!r}")
+    if dtype is not None and dtype not in CODES:
+        raise ValueError(f"a tensor's dtype is one of {', '.join(CODES)}, not {dtype!r}")
     if isinstance(values, (bytes, bytearray, memoryview)):
         kind = dtype or "float32"
         data = b"".join((values,))
-        sizes = (len(data) // array(_CODES[kind]).itemsize,) if shape is None else tuple(shape)
+        sizes = (len(data) // array(CODES[kind]).itemsize,) if shape is None else tuple(shape)
     else:
         numbers, sizes = _flattened(values)
         are_whole = all(type(number) is int for number in numbers)
         kind = dtype or ("int64" if are_whole and numbers else "float32")
         try:
-            data = array(_CODES[kind], numbers).tobytes()
+            data = array(CODES[kind], numbers).tobytes()
         except TypeError:
-            data = array(_CODES[kind], [int(number) for number in numbers]).tobytes()
+            data = array(CODES[kind], [int(number) for number in numbers]).tobytes()
         sizes = sizes if shape is None else tuple(shape)
-    if prod(sizes) * array(_CODES[kind]).itemsize != len(data) or min(sizes, default=0) < 0:
+    if prod(sizes) * array(CODES[kind]).itemsize != len(data) or min(sizes, default=0) < 0:
         raise ValueError(f"{len(data)} bytes of {kind} do not fill the shape {sizes}")
-    return Tensor(ask, "const", value=(kind, sizes, data))
+    return Tensor(host, "const", value=(kind, sizes, data))
 
 
-def concatenate(ask: Ask, tensors: Iterable[Tensor], axis: int) -> Tensor:
+def concatenate(host: Host, tensors: Iterable[Tensor], axis: int) -> Tensor:
     """Put tensors one behind the other.
 
     Args:
-        ask: Asks the host.
+        host: The way to it.
         tensors: At least one.
         axis: Along which dimension.
     """
-    return Tensor(ask, "concat", tuple(map(_checked, tensors)), {"axis": axis})
+    return Tensor(host, "concat", tuple(map(checked, tensors)), {"axis": axis})
 
 
-def run_model(ask: Ask, model: str, inputs: Iterable[object], output: int) -> Tensor:
+def run_model(host: Host, model: str, inputs: Iterable[object], output: int) -> Tensor:
     """Run a model of the host.
 
     Args:
-        ask: Asks the host.
+        host: The way to it.
         model: Its name.
         inputs: Tensors, or what makes them.
         output: Which of its outputs.
     """
     given = tuple(
-        each if isinstance(each, Tensor) else make_tensor(ask, each, None, None) for each in inputs
+        each if isinstance(each, Tensor) else make_tensor(host, each, None, None) for each in inputs
     )
-    return Tensor(ask, "model", given, {"name": model, "output": output})
+    return Tensor(host, "model", given, {"name": model, "output": output})
 
 
-def evaluate(ask: Ask, tensors: Iterable[Tensor]) -> None:
-    """Let the host evaluate tensors, in one crossing; those with a value need none.
+def checked(value: Tensor) -> Tensor:
+    """Return a tensor; refuse anything else.
 
     Args:
-        ask: Asks the host.
-        tensors: Which.
+        value: Of a script.
 
     Raises:
-        RuntimeError: The host refused: shapes do not fit, or it is too much.
+        TypeError: It is none.
     """
-    wanted = [tensor for tensor in map(_checked, tensors) if tensor._value_ is None]
-    if not wanted:
-        return
-    numbers: dict[int, int] = {}
-    nodes: list[list[Any]] = []
-    parts: list[bytes] = []
-    for tensor in _in_order(wanted):
-        numbers[id(tensor)] = len(nodes)
-        value = tensor._value_
-        if value is None:
-            inputs = [numbers[id(each)] for each in tensor._inputs_]
-            nodes.append([tensor._operator_, inputs, tensor._parameters_])
-        else:
-            nodes.append(["const", [], {"dtype": value[0], "shape": value[1]}])
-            parts.append(value[2])
-    header = dumps({"nodes": nodes, "outputs": [numbers[id(tensor)] for tensor in wanted]})
-    response = ask(b"".join((b"T", _HEAD.pack(len(header.encode())), header.encode(), *parts)))
-    at = _HEAD.size + _HEAD.unpack_from(response)[0]
-    outputs = loads(response[_HEAD.size : at])["outputs"]
-    for tensor, (dtype, shape) in zip(wanted, outputs, strict=True):
-        end = at + prod(shape) * array(_CODES[dtype]).itemsize
-        tensor._value_ = (dtype, tuple(shape), response[at:end])
-        at = end
-
-
-def _checked(value: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"a tensor is needed here, not {type(value).__name__}: ctx.tensor(...)")
     return value
-
-
-def _in_order(wanted: Iterable[Tensor]) -> list[Tensor]:
-    # inputs before what needs them; no recursion: a chain may be long
-    order: list[Tensor] = []
-    seen: set[int] = set()
-    waiting = [(tensor, False) for tensor in wanted]
-    while waiting:
-        tensor, is_ready = waiting.pop()
-        if is_ready:
-            order.append(tensor)
-        elif id(tensor) not in seen:
-            seen.add(id(tensor))
-            waiting.append((tensor, True))
-            if tensor._value_ is None:
-                waiting += [(each, False) for each in tensor._inputs_]
-    return order
 
 
 def _flattened(values: object) -> tuple[list[Any], tuple[int, ...]]:

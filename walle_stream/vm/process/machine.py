@@ -27,6 +27,7 @@ from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
 from walle_stream.vm.frames import ResultHeader, decode_behind_header, decode_header
 from walle_stream.vm.guest.layout import (
+    AGAIN,
     CALL,
     HEADER,
     INBOX,
@@ -403,7 +404,7 @@ class ProcessMachine(Machine):
         seen = -1
         while not self._wait(limit_s):
             number = self.run_number
-            if not seen < number <= last:
+            if not (seen < number and number & ~AGAIN <= last):
                 self.kill(f"no run ended for {limit_s:g} s")
             seen = number
         return self._number

@@ -1,0 +1,273 @@
+"""A model that is always evaluated at one number of rows, whoever's they are.
+
+A library's kernels may add up in another order when a matrix has other rows or
+more of them, so a row's result could depend on what else was asked for at the
+time. Here it does not: rows of many requests are put together in order and run so
+many at a time, the last ones filled up, always in one shape; and that a row's
+result depends neither on its place nor on its neighbours is tried out, to the bit,
+before the first result of a shape is given.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from walle_stream.engine.graph import Model, OptionalType, TensorType, ValueType
+from walle_stream.engine.hosted import HostedModel
+from walle_stream.engine.program import Array
+from walle_stream.errors import EngineError, ModelError
+
+_REMEDY: Final = "leave `batch` out"
+
+type _Shape = tuple[tuple[Any, tuple[int, ...]], ...]
+"""Of a request: dtype and shape of a row, by input."""
+
+
+class BatchedModel:
+    """Runs a model on rows of several requests. Thread-safe as the model is; blocks."""
+
+    def __init__(self, model: HostedModel, batch: int, place: str) -> None:
+        """Take over; runs nothing.
+
+        Args:
+            model: Whose inputs and outputs all have the rows as first dimension.
+            batch: Rows of each evaluation, at least 2.
+            place: Where the model is named, for errors.
+
+        Raises:
+            ModelError: It declares an input or output that has no rows, or a fixed
+                number of them.
+        """
+        self._model = model
+        self._batch = batch
+        self._place = place
+        self._tried: set[_Shape] = set()
+        self._refusal = ""
+        self._lock = threading.Lock()
+        module = model.module
+        if not module.inputs:
+            raise ModelError(f"{place}: a model without inputs has no rows: {_REMEDY}")
+        for what, kinds in (("input", module.inputs), ("output", module.outputs)):
+            for name, kind in kinds.items():
+                problem = _problem(kind, batch)
+                if problem:
+                    raise ModelError(f"{place}: {what} {name!r} {problem}: {_REMEDY}")
+
+    @property
+    def module(self) -> Any:
+        """The model's."""
+        return self._model.module
+
+    def __call__(self, *given: Array) -> tuple[Array, ...]:
+        """Run the model, so many rows at a time.
+
+        Args:
+            given: See ``HostedModel``; each has the rows as first dimension.
+
+        Returns:
+            Its outputs, in order.
+
+        Raises:
+            ModelError: A row's result depends on other rows, or on its place.
+            EngineError: Inputs do not fit, or the model cannot be run with them.
+        """
+        if not _row_count(given):
+            return self._model(*given)
+        return tuple(self._run(_shape_of(given), given))
+
+    def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+        """Run the model for several requests; see ``run_together``.
+
+        Args:
+            requests: Inputs of each, as for a call; not changed.
+
+        Returns:
+            Outputs of each, in order: the same bytes as alone.
+        """
+        return run_together(self, requests)
+
+    def close(self) -> None:
+        """Let go of the model; see ``ModelRunner``."""
+        self._model.close()
+
+    def _run(self, shape: _Shape, inputs: Sequence[Array]) -> list[Array]:
+        if shape not in self._tried:
+            with self._lock:
+                if self._refusal:
+                    raise ModelError(self._refusal)
+                if shape not in self._tried:
+                    self._try(inputs)
+                    self._tried.add(shape)
+        count, batch = len(inputs[0]), self._batch
+        pieces: list[tuple[Array, ...]] = []
+        for at in range(0, count, batch):
+            # filled up with the last row
+            rows = np.minimum(np.arange(at, at + batch), count - 1)
+            pieces.append(self._outputs([each[rows] for each in inputs]))
+        outputs = [np.concatenate(each) for each in zip(*pieces, strict=True)]
+        return [each[:count] for each in outputs]
+
+    def _outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        made = self._model(*inputs)
+        names = self._model.module.outputs
+        for name, each in zip(names, made, strict=True):
+            if each.dtype == object or not each.ndim or len(each) != self._batch:
+                raise ModelError(
+                    f"{self._place}: output {name!r} of {self._batch} rows has the shape"
+                    f" {list(each.shape)}: it has to have the rows as first dimension: {_REMEDY}"
+                )
+        return made
+
+    def _try(self, inputs: Sequence[Array]) -> None:
+        batch, row = self._batch, [each[:1] for each in inputs]
+        made = self._outputs([np.repeat(each, batch, axis=0) for each in row])
+        expected = [each[:1].tobytes() for each in made]
+        self._check(made, expected)
+        places = np.arange(batch)
+        for others, is_asked_for in _neighbours(inputs, places):
+            for turn in (0, 1):  # in every place
+                is_mine = places % 2 == turn
+                mixed = [
+                    np.where(is_mine.reshape(-1, *[1] * (mine.ndim - 1)), mine, other)
+                    for mine, other in zip(row, others, strict=True)
+                ]
+                try:
+                    made = self._outputs(mixed)
+                except EngineError as error:
+                    if is_asked_for or isinstance(error, ModelError):
+                        raise
+                    break  # it takes no such rows
+                self._check([each[is_mine] for each in made], expected)
+
+    def _check(self, rows: Sequence[Array], expected: Sequence[bytes]) -> None:
+        if any(each.tobytes() != one * len(each) for each, one in zip(rows, expected, strict=True)):
+            self._refusal = (
+                f"{self._place}: what it gives for a row depends on the other rows, or on the"
+                f" row's place among {self._batch}: {_REMEDY}"
+            )
+            raise ModelError(self._refusal)
+
+
+def run_together(
+    model: Callable[..., tuple[Array, ...]], requests: Sequence[Sequence[Array]]
+) -> list[tuple[Array, ...]]:
+    """Run a model on the rows of several requests, wherever it is.
+
+    Args:
+        model: A ``BatchedModel``, or what stands for one in another process.
+        requests: Inputs of each, as for a call; not changed.
+
+    Returns:
+        Outputs of each, in order: the same bytes as alone, the caller's own.
+
+    Raises:
+        EngineError: Inputs do not fit, or the model cannot be run with them.
+    """
+    found: list[tuple[Array, ...]] = [()] * len(requests)
+    alike: dict[_Shape, list[int]] = {}
+    for number, given in enumerate(requests):
+        if _row_count(given):
+            alike.setdefault(_shape_of(given), []).append(number)
+        else:
+            found[number] = model(*given)
+    for numbers in alike.values():
+        counts = [len(requests[number][0]) for number in numbers]
+        made = model(
+            *(
+                np.concatenate(each) if len(each) > 1 else each[0]
+                for each in zip(*(requests[number] for number in numbers), strict=True)
+            )
+        )
+        at = 0
+        for number, count in zip(numbers, counts, strict=True):
+            found[number] = tuple(each[at : at + count].copy() for each in made)
+            at += count
+    return found
+
+
+class RowsTogether:
+    """A batched model that is run elsewhere, with the rows of many requests in one call."""
+
+    def __init__(self, model: Callable[..., tuple[Array, ...]]) -> None:
+        """Take over.
+
+        Args:
+            model: A ``ModelRunner``: calls a ``BatchedModel``.
+        """
+        self._model = model
+
+    def __call__(self, *given: Array) -> tuple[Array, ...]:
+        """Run it; see ``BatchedModel``."""
+        return self._model(*given)
+
+    def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+        """Run it for several requests; see ``run_together``.
+
+        Args:
+            requests: Inputs of each.
+        """
+        return run_together(self._model, requests)
+
+
+def hosted(
+    place: str, model: Model, backend: str, threads: int | None, batch: int | None
+) -> HostedModel | BatchedModel:
+    """Make a model as pipelines run it, in this process.
+
+    Args:
+        place: Where the model is named, for errors.
+        model: As an importer makes it.
+        backend: See ``HostedModel.of``.
+        threads: See there.
+        batch: Rows of each evaluation; None: as many as are asked for.
+
+    Raises:
+        EngineError: It cannot be had here, is nothing for scripts, or has no rows.
+    """
+    made = HostedModel.of(model, backend, threads)
+    return made if batch is None else BatchedModel(made, batch, place)
+
+
+def _shape_of(given: Sequence[Array]) -> _Shape:
+    return tuple((each.dtype, each.shape[1:]) for each in given)
+
+
+def _neighbours(inputs: Sequence[Array], places: Array) -> Iterator[tuple[list[Array], bool]]:
+    # what may stand beside the first row; whether somebody asked for it
+    count = len(inputs[0])
+    if count > 1:
+        yield [each[places % count] for each in inputs], True
+    row = [each[:1] for each in inputs]
+    yield [np.zeros_like(each) for each in row], False
+    with np.errstate(all="ignore"):
+        larger = [each * 2 + 1 if each.dtype.kind == "f" else each for each in row]
+        other = [-each if each.dtype.kind == "f" else each + 1 for each in row]
+    yield [each.astype(mine.dtype) for each, mine in zip(larger, row, strict=True)], False
+    yield [each.astype(mine.dtype) for each, mine in zip(other, row, strict=True)], False
+
+
+def _problem(kind: ValueType, batch: int) -> str | None:
+    declared = kind.element if isinstance(kind, OptionalType) else kind
+    if declared is None:
+        return None
+    if not isinstance(declared, TensorType):
+        return "is no tensor"
+    if declared.shape is None:
+        return None
+    if not declared.shape:
+        return "has no dimensions, so no rows"
+    rows = declared.shape[0]
+    return f"always has {rows} rows" if isinstance(rows, int) and rows != batch else None
+
+
+def _row_count(given: Sequence[Array]) -> int:
+    counts = {len(each) if each.ndim else -1 for each in given}
+    if len(counts) != 1 or -1 in counts:
+        listed = ", ".join(str(list(each.shape)) for each in given) or "none"
+        raise EngineError(
+            f"inputs of shapes {listed}: a model with `batch` takes as many rows of each, as first"
+            " dimension"
+        )
+    return counts.pop()

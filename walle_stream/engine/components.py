@@ -1,0 +1,91 @@
+"""Independent parts of a tensor request: what shares nothing is computed apart.
+
+A request of a script is many expressions, and a batch's are many requests. Lowered
+as one program, each other mix of them would be a new program. So a request is cut
+into its connected components, each numbered from 0: the same expression has one
+structure, and one plan, whatever was asked for beside it. A component's result does
+not depend on the others either, down to its last bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from walle_stream.wire.graph import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Nodes that have to do with each other; those of no output are in none."""
+
+    numbers: Sequence[int]
+    """What its nodes are called in the request, ascending."""
+    nodes: Sequence[Node]
+    """Their inputs are numbers within the component."""
+    outputs: Sequence[int]
+    """Nodes that the request asks for, ascending, each once."""
+    depths: Sequence[int]
+    """How many models each node waits for; itself counts, if it is one."""
+
+
+def components(graph: Graph) -> list[Component]:
+    """Cut a request into independent parts.
+
+    Args:
+        graph: Checked by ``wire.tensors``.
+
+    Returns:
+        Those that have outputs, by their first node.
+    """
+    wanted = set(graph.outputs)
+    if len(wanted) == 1:
+        return [_component(graph.nodes, range(len(graph.nodes)), sorted(wanted))]
+    roots = _roots(graph.nodes)
+    members: dict[int, list[int]] = {}
+    for number, root in enumerate(roots):
+        members.setdefault(root, []).append(number)
+    found = []
+    for numbers in members.values():
+        mine = [number for number in numbers if number in wanted]
+        if mine:
+            found.append(_component(graph.nodes, numbers, mine))
+    return found
+
+
+def _component(
+    nodes: Sequence[Node], numbers: Sequence[int], outputs: Sequence[int]
+) -> Component:  # fmt: skip
+    if len(numbers) == len(nodes):
+        mine = nodes
+    else:
+        place = {number: at for at, number in enumerate(numbers)}
+        mine = [
+            Node(nodes[n].operator, [place[each] for each in nodes[n].inputs], nodes[n].parameters)
+            for n in numbers
+        ]
+        outputs = [place[number] for number in outputs]
+    depths: list[int] = []
+    for node in mine:
+        depth = max((depths[each] for each in node.inputs), default=0)
+        depths.append(depth + (node.operator == "model"))
+    return Component(numbers, mine, outputs, depths)
+
+
+def _roots(nodes: Sequence[Node]) -> list[int]:
+    # by union of what nodes read; a model that reads nothing is one with its like
+    parents = list(range(len(nodes)))
+
+    def root(number: int) -> int:
+        while parents[number] != number:
+            parents[number] = number = parents[parents[number]]
+        return number
+
+    alone: dict[Any, int] = {}
+    for number, node in enumerate(nodes):
+        read = node.inputs
+        if node.operator == "model" and not read:
+            read = [alone.setdefault(repr(node.parameters.get("name")), number)]
+        for each in read:
+            one, other = root(number), root(each)
+            parents[max(one, other)] = min(one, other)
+    return [root(number) for number in range(len(nodes))]

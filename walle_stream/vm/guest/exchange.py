@@ -1,0 +1,185 @@
+"""The guest's side of the buffers that a VM shares with its host.
+
+The host writes an order into the inbox; the guest does it, writes the results
+behind the header of the outbox and, last of all, the order's number: the
+completion mark. Results that do not fit stay here; the header says how much room
+they need and the host gives a larger outbox. See ``layout`` for the bytes.
+"""
+
+from abc import ABC, abstractmethod
+from array import array
+from os import read, write
+from typing import Final
+
+from walle_stream.vm.guest.layout import (
+    ANSWER_HEAD,
+    CALL,
+    FEW_WORDS,
+    GATHERED_MAX_BYTES,
+    HEADER,
+    INBOX,
+    LONGEST_PAUSE,
+    MAGIC,
+    NUMBER,
+    PENDING,
+    RING,
+    STATUS_ASKS,
+    STATUS_COMPLETE,
+    STATUS_NEXT,
+    STATUS_TOO_SMALL,
+    WORD_BYTES,
+)
+
+_MARKS: Final = {
+    status: int.from_bytes(MAGIC, "little") | status << 32
+    for status in (STATUS_COMPLETE, STATUS_TOO_SMALL, STATUS_ASKS, STATUS_NEXT)
+}
+_NO_RESULT: Final[tuple[int, list[int], list[bytes], int]] = (0, [], [], 0)
+
+
+class Exchange(ABC):
+    """One VM's buffers. One thread at a time, the one that entered."""
+
+    def __init__(self, inbox: memoryview, outbox: memoryview) -> None:
+        """Take the buffers.
+
+        Args:
+            inbox: Where the host writes orders.
+            outbox: Where results go.
+        """
+        self._order_number = 0
+        self._result = _NO_RESULT
+        self._wake = self._done = -1
+        self.share(inbox, outbox)
+
+    @abstractmethod
+    def call(self, packed: memoryview) -> None:
+        """Run a batch.
+
+        Args:
+            packed: The groups, marshalled; may be longer.
+        """
+
+    def share(self, inbox: memoryview, outbox: memoryview) -> None:
+        """Use other buffers from now on.
+
+        Args:
+            inbox: Where the host writes orders.
+            outbox: Where results go.
+        """
+        self._inbox = inbox
+        self._outbox = outbox
+        self._orders = inbox[: INBOX.size].cast("Q")
+        self._packed = inbox[INBOX.size :]
+        self._heads = outbox[: HEADER.size].cast("Q")
+
+    def serve(self, wake: int, done: int, spins: int) -> None:
+        """Do what the host orders until it says to leave; the VM's thread stays here.
+
+        A host that calls often finds the guest looking: waking a thread that
+        sleeps costs more than a whole short call. Looking that finds nothing
+        is done ever more seldom.
+
+        Args:
+            wake: Descriptor that the host rings.
+            done: Descriptor to ring when an order was done.
+            spins: How often to look for an order before sleeping.
+        """
+        packed, orders, last = self._packed, self._orders, self._order_number
+        self._wake, self._done = wake, done
+        looks = range(spins)
+        pause = paused = 0
+        while True:
+            if paused:
+                paused -= 1
+            else:
+                for _ in looks:
+                    if orders[NUMBER] != last:
+                        pause = 0
+                        break
+                else:
+                    pause = paused = min(2 * pause + 1, LONGEST_PAUSE)
+            while orders[NUMBER] == last:
+                read(wake, 8)
+            self._order_number = orders[NUMBER]
+            order = orders[0]
+            if order == CALL:
+                self.call(packed)
+            elif order == PENDING:
+                self.write_pending()
+            else:
+                return
+            last = self._order_number  # runs that asked were answered by orders of their own
+            write(done, RING)
+
+    def exchange(self, request: bytes) -> tuple[bool, bytes]:
+        """Ask the host in the middle of a call; blocks until it answers.
+
+        What the call was given is not in the inbox any more then.
+
+        Args:
+            request: At most 256 MiB.
+
+        Returns:
+            Whether the host refused, and its answer, or why.
+        """
+        outbox, heads = self._outbox, self._heads
+        room = len(outbox) - HEADER.size
+        for at in range(0, len(request), room):
+            part = request[at : at + room]
+            outbox[HEADER.size : HEADER.size + len(part)] = part
+            heads[2], heads[3] = len(request) - at, len(part)
+            self._turn(STATUS_ASKS)
+        parts: list[bytes] = []
+        while True:
+            left, size, has_failed = ANSWER_HEAD.unpack_from(self._packed)
+            parts.append(bytes(self._packed[ANSWER_HEAD.size : ANSWER_HEAD.size + size]))
+            if left <= size:
+                return bool(has_failed), b"".join(parts)
+            heads[2] = heads[3] = 0
+            self._turn(STATUS_NEXT)
+
+    def write_pending(self) -> None:
+        """Write the last result, or how much room it needs."""
+        self._result = (self._order_number, *self._result[1:])
+        self._write()
+
+    def _write(self) -> None:
+        number, words, parts, body_bytes = self._result
+        count = len(words)
+        at = HEADER.size + WORD_BYTES * count
+        end = at + body_bytes
+        outbox, heads = self._outbox, self._heads
+        status = STATUS_TOO_SMALL
+        if end <= len(outbox):
+            status = STATUS_COMPLETE
+            if count < len(FEW_WORDS):
+                FEW_WORDS[count].pack_into(outbox, HEADER.size, *words)
+            else:
+                outbox[HEADER.size : at] = array("I", words).tobytes()
+            if 0 < body_bytes <= GATHERED_MAX_BYTES:
+                outbox[at:end] = b"".join(parts)
+            elif parts:
+                # not twice through the memory
+                for part in parts:
+                    begin, at = at, at + len(part)
+                    outbox[begin:at] = part
+            self._result = _NO_RESULT
+        heads[0] = _MARKS[status]
+        heads[2] = count
+        heads[3] = body_bytes
+        heads[NUMBER] = number
+
+    def _finish(self, number: int, words: list[int], parts: list[bytes]) -> None:
+        self._result = (number, words, parts, sum(map(len, parts)))
+        self._write()
+
+    def _turn(self, status: int) -> None:
+        # tell the host, sleep until its next order
+        heads, orders, last = self._heads, self._orders, self._order_number
+        heads[0] = _MARKS[status]
+        heads[NUMBER] = last
+        write(self._done, RING)
+        while orders[NUMBER] == last:
+            read(self._wake, 8)
+        self._order_number = orders[NUMBER]
