@@ -124,9 +124,8 @@ class BatchedOnnxModel(OnnxModel):
         Args:
             requests: Arrays of each, by position.
         """
-        from walle_stream.engine.batching import run_together  # noqa: PLC0415 - see _read
-
-        found: list[tuple[Any, ...]] = run_together(self, requests)
+        model: Any = self.read()
+        found: list[tuple[Any, ...]] = model.run_many(requests)
         return found
 
 
