@@ -16,24 +16,14 @@ from walle_stream.app.resources import shipped_configs
 from walle_stream.app.status import read_status
 from walle_stream.errors import ClusterError, EngineError, ModelError
 from walle_stream.testing.kit import run_pipeline
+from walle_stream.testing.model_suite import TEXTS
 
 onnx = pytest.importorskip("onnx")
 pytestmark = pytest.mark.integration
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 
 FEW = ["spec.source.devices=12"]
-RECIPE = """
-<ir_version: 8, opset_import: ["": 17]>
-rank (int64[n] items, float[n, 2] seen) => (float[n] score, bool[n] liked, float16[n] small)
-<float[2] w = {0.5, -0.25}, float nought = {0.0}>
-{
-  part = MatMul(seen, w)
-  number = Cast<to = 1>(items)
-  score = Add(part, number)
-  liked = Greater(score, nought)
-  small = Cast<to = 10>(score)
-}
-"""
+RECIPE = TEXTS["rank"]
 SCRIPT = """
 def run(ctx, page):
     n = ctx.state.get("n", 0) + 1

@@ -54,21 +54,25 @@ def test_what_a_guest_wrote_is_what_the_host_reads() -> None:
     assert [len(each.shape) for each in SimpleEvaluator().evaluate(graph)] == [2, 1, 2]
 
 
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    made = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(made))
+        if rng.random() < 0.7:
+            made[at] = rng.randrange(256)
+        else:
+            del made[at : at + rng.randint(1, 5)]
+        if not made:
+            break
+    return bytes(made)
+
+
 def test_mutated_requests_are_evaluated_or_refused() -> None:
     rng, data = random.Random(7), request()
     refused = 0
     for _ in range(MUTATIONS):
-        mutated = bytearray(data)
-        for _ in range(rng.randint(1, 4)):
-            at = rng.randrange(len(mutated))
-            if rng.random() < 0.7:
-                mutated[at] = rng.randrange(256)
-            else:
-                del mutated[at : at + rng.randint(1, 5)]
-            if not mutated:
-                break
         try:
-            SimpleEvaluator().evaluate(decode_graph(bytes(mutated)))
+            SimpleEvaluator().evaluate(decode_graph(mutated(rng, data)))
         except (FrameError, TensorError):
             refused += 1
     assert 0 < refused <= MUTATIONS
@@ -88,15 +92,8 @@ def test_mutated_crossings_are_evaluated_or_refused() -> None:
     rng, data = random.Random(9), crossing()
     refused = 0
     for _ in range(MUTATIONS):
-        mutated = bytearray(data)
-        for _ in range(rng.randint(1, 3)):
-            at = rng.randrange(len(mutated))
-            if rng.random() < 0.7:
-                mutated[at] = rng.randrange(256)
-            else:
-                del mutated[at : at + rng.randint(1, 5)]
         try:
-            SimpleEvaluator().evaluate_all(decode_graphs(bytes(mutated)))
+            SimpleEvaluator().evaluate_all(decode_graphs(mutated(rng, data)))
         except (FrameError, TensorError):
             refused += 1
     assert 0 < refused <= MUTATIONS
