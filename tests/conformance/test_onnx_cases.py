@@ -9,11 +9,13 @@ import pytest
 from walle_stream.testing.onnx.conformance import BARS
 
 
-@pytest.mark.parametrize("backend", ["reference", "checked"])
-def test_as_many_cases_pass_as_the_bars_ask_for(backend, onnx_cases, tmp_path):
+@pytest.mark.parametrize(
+    ("backend", "options"), [("reference", []), ("checked", []), ("numpy", ["--raw"])]
+)
+def test_as_many_cases_pass_as_the_bars_ask_for(backend, options, onnx_cases, tmp_path):
     counted = tmp_path / "counts.json"
     command = [sys.executable, "-W", "ignore", "-m", "walle_stream.testing.onnx.conformance"]
-    command += ["--backend", backend, "--cases", str(onnx_cases), "--json", str(counted)]
+    command += ["--backend", backend, "--cases", str(onnx_cases), "--json", str(counted), *options]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     subsets = json.loads(counted.read_text())["subsets"]

@@ -211,7 +211,7 @@ def test_a_model_that_mixes_rows_fails_the_runs_that_ask_it(folder, tmp_path):
     text = text.replace("float nought = {0.0}", "float nought = {0.0}, int64 axis = {0}")
     onnx.save(onnx.parser.parse_model(text), folder / "rank.onnx")
     file = folder / "pipeline.yaml"
-    file.write_text(file.read_text().replace("{onnx: rank.onnx}", "{onnx: rank.onnx, batch: 4}"))
+    file.write_text(file.read_text().replace("{onnx: rank.onnx}", "{onnx: rank.onnx, batch: 16}"))
     assert run_pipeline(file, tmp_path / "d") == []
     letters = list(dead_letters(tmp_path / "d"))
     assert letters

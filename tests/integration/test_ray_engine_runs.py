@@ -48,7 +48,7 @@ MODELS = """
   models:
     rank: {onnx: rank.onnx}
     power: {onnx: power.onnx}
-    rows: {onnx: rank.onnx, batch: 4}
+    rows: {onnx: rank.onnx, batch: 16}
     same: {file: same.py, function: same}
 """
 

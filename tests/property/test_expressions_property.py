@@ -34,7 +34,9 @@ CASES = 1_500
 def random_constant(rng):
     shape = tuple(rng.choice([1, 2, 3]) for _ in range(rng.randint(0, 3)))
     dtype = rng.choice(DTYPES)
-    data = np.random.default_rng(rng.randrange(2**32)).uniform(0, 4, shape).astype(dtype)
+    # whole numbers beyond a byte, too
+    high = 4 if dtype == "uint8" else rng.choice([4, 4, 1_000])
+    data = np.random.default_rng(rng.randrange(2**32)).uniform(0, high, shape).astype(dtype)
     return Constant(dtype, shape, data.tobytes())
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from walle_stream.cli.engine_tables import (
 )
 from walle_stream.cli.render import ResultConsole
 from walle_stream.engine import load
+from walle_stream.errors import EngineError
 
 _FORMATS: Final = frozenset({"b", "i", "u", "f", "c"})
 """Kinds of dtype that a file of numpy keeps by itself."""
@@ -31,7 +34,8 @@ def profile(options: argparse.Namespace) -> int:
     inputs, notes = made_inputs(module, dict(options.input))
     found = module.profile(inputs, options.repeats)
     if options.svg is not None:
-        options.svg.write_text(flame_svg(found), encoding="utf-8")
+        with _writing(options.svg):
+            options.svg.write_text(flame_svg(found), encoding="utf-8")
     if options.json:
         print(msgspec.json.encode({**found.to_builtins(), "notes": notes}).decode())
         return 0
@@ -79,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
     """Run a model once, on arrays of files, into arrays of files."""
     module = load(options.model, backend=options.backend, threads=options.threads)
     made = module.run(given_inputs(dict(options.input)))
-    options.out.mkdir(parents=True, exist_ok=True)
+    with _writing(options.out):
+        options.out.mkdir(parents=True, exist_ok=True)
     facts: list[dict[str, Any]] = []
     for name, array in _flat(made):
         stored = _storable(array)
@@ -93,6 +98,22 @@ def run(options: argparse.Namespace) -> int:
     for each in facts:
         print(f"{each['name']}: {each['dtype']} {each['shape']} in {each['file']}")
     return 0
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn a fault of the file system into one line.
+
+    Args:
+        path: What is written.
+
+    Raises:
+        EngineError: It cannot be.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise EngineError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _flat(made: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -109,7 +130,7 @@ def _storable(array: Any) -> Any:
     """Give what a file of numpy keeps: text of one width, narrow floats as float32."""
     if array.dtype.kind == "O":
         return array.astype(str)
-    if array.dtype.isbuiltin == 1 and array.dtype.kind in _FORMATS:
+    if array.dtype.kind in _FORMATS:
         return array
     whole = array.dtype.name.startswith(("int", "uint"))
     return array.astype(np.int8 if whole else np.float32)

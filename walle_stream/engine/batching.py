@@ -5,7 +5,9 @@ more of them, so a row's result could depend on what else was asked for at the
 time. Here it does not: rows of many requests are put together in order and run so
 many at a time, the last ones filled up, always in one shape; and that a row's
 result depends neither on its place nor on its neighbours is tried out, to the bit,
-before the first result of a shape is given.
+before the first result of a shape is given: many rows, each in every place. Libraries
+work through rows in blocks of up to 16 and do the rest otherwise, so a number of rows
+that 16 divides is all blocks.
 """
 
 import threading
@@ -20,6 +22,7 @@ from walle_stream.engine.program import Array
 from walle_stream.errors import EngineError, ModelError
 
 _REMEDY: Final = "leave `batch` out"
+_TURNS_MAX: Final = 16
 
 type _Shape = tuple[tuple[Any, tuple[int, ...]], ...]
 """Of a request: dtype and shape of a row, by input."""
@@ -33,7 +36,7 @@ class BatchedModel:
 
         Args:
             model: Whose inputs and outputs all have the rows as first dimension.
-            batch: Rows of each evaluation, at least 2.
+            batch: Rows of each evaluation, which 16 divides.
             place: Where the model is named, for errors.
 
         Raises:
@@ -43,8 +46,7 @@ class BatchedModel:
         self._model = model
         self._batch = batch
         self._place = place
-        self._tried: set[_Shape] = set()
-        self._refusal = ""
+        self._refusals: dict[_Shape, str] = {}
         self._lock = threading.Lock()
         module = model.module
         if not module.inputs:
@@ -93,13 +95,14 @@ class BatchedModel:
         self._model.close()
 
     def _run(self, shape: _Shape, inputs: Sequence[Array]) -> list[Array]:
-        if shape not in self._tried:
+        refusal = self._refusals.get(shape)
+        if refusal is None:
             with self._lock:
-                if self._refusal:
-                    raise ModelError(self._refusal)
-                if shape not in self._tried:
-                    self._try(inputs)
-                    self._tried.add(shape)
+                refusal = self._refusals.get(shape)
+                if refusal is None:
+                    refusal = self._refusals[shape] = self._tried(inputs)
+        if refusal:
+            raise ModelError(refusal)
         count, batch = len(inputs[0]), self._batch
         pieces: list[tuple[Array, ...]] = []
         for at in range(0, count, batch):
@@ -120,34 +123,72 @@ class BatchedModel:
                 )
         return made
 
-    def _try(self, inputs: Sequence[Array]) -> None:
-        batch, row = self._batch, [each[:1] for each in inputs]
-        made = self._outputs([np.repeat(each, batch, axis=0) for each in row])
-        expected = [each[:1].tobytes() for each in made]
-        self._check(made, expected)
-        places = np.arange(batch)
-        for others, is_asked_for in _neighbours(inputs, places):
-            for turn in (0, 1):  # in every place
-                is_mine = places % 2 == turn
-                mixed = [
-                    np.where(is_mine.reshape(-1, *[1] * (mine.ndim - 1)), mine, other)
-                    for mine, other in zip(row, others, strict=True)
-                ]
-                try:
-                    made = self._outputs(mixed)
-                except EngineError as error:
-                    if is_asked_for or isinstance(error, ModelError):
-                        raise
-                    break  # it takes no such rows
-                self._check([each[is_mine] for each in made], expected)
+    def _tried(self, inputs: Sequence[Array]) -> str:
+        # rows in places: why the model is refused, or nothing
+        for rows, is_asked_for in _rows_to_try(inputs, self._batch):
+            try:
+                made = self._outputs(rows)
+                for turn in _turns(self._batch):
+                    turned = self._outputs([np.roll(each, turn, axis=0) for each in rows])
+                    if any(
+                        np.roll(mine, turn, axis=0).tobytes() != theirs.tobytes()
+                        for mine, theirs in zip(made, turned, strict=True)
+                    ):
+                        return (
+                            f"{self._place}: what it gives for a row depends on the other rows, or"
+                            f" on the row's place among {self._batch}: {_REMEDY}"
+                        )
+                alone = self._outputs([np.repeat(each[:1], self._batch, axis=0) for each in rows])
+                if any(
+                    theirs[-1:].tobytes() != mine[:1].tobytes()
+                    for mine, theirs in zip(made, alone, strict=True)
+                ):
+                    return (
+                        f"{self._place}: what it gives for a row depends on the other rows:"
+                        f" {_REMEDY}"
+                    )
+            except EngineError as error:
+                if is_asked_for or isinstance(error, ModelError):
+                    raise
+                # it takes no such rows
+        return ""
 
-    def _check(self, rows: Sequence[Array], expected: Sequence[bytes]) -> None:
-        if any(each.tobytes() != one * len(each) for each, one in zip(rows, expected, strict=True)):
-            self._refusal = (
-                f"{self._place}: what it gives for a row depends on the other rows, or on the"
-                f" row's place among {self._batch}: {_REMEDY}"
-            )
-            raise ModelError(self._refusal)
+
+def _turns(batch: int) -> list[int]:
+    """By how many places rows are moved on: each place is tried, or some of a long batch."""
+    if batch <= _TURNS_MAX:
+        return list(range(1, batch))
+    return sorted({1, 2, 3, 5, 7, *(1 << n for n in range(2, batch.bit_length() - 1)), batch - 1})
+
+
+def _rows_to_try(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Array], bool]]:
+    # as many different rows as there are places; whether somebody asked for them
+    count = len(inputs[0])
+    places = np.arange(batch) % count
+    given = [each[places] for each in inputs]
+    yield given, True
+    is_odd = np.arange(batch) % 2 == 1
+    yield (
+        [
+            np.where(is_odd.reshape(-1, *[1] * (each.ndim - 1)), np.zeros_like(each), each)
+            for each in given
+        ],
+        False,
+    )
+    if not any(each.dtype.kind == "f" for each in inputs):
+        return
+    # numbers of a seed: what is found must not depend on who comes first
+    random = np.random.default_rng(batch)
+    for scale in (1.0, 30.0):
+        yield (
+            [
+                (random.standard_normal(each.shape) * scale).astype(each.dtype)
+                if each.dtype.kind == "f"
+                else each
+                for each in given
+            ],
+            False,
+        )
 
 
 def run_together(
@@ -232,20 +273,6 @@ def hosted(
 
 def _shape_of(given: Sequence[Array]) -> _Shape:
     return tuple((each.dtype, each.shape[1:]) for each in given)
-
-
-def _neighbours(inputs: Sequence[Array], places: Array) -> Iterator[tuple[list[Array], bool]]:
-    # what may stand beside the first row; whether somebody asked for it
-    count = len(inputs[0])
-    if count > 1:
-        yield [each[places % count] for each in inputs], True
-    row = [each[:1] for each in inputs]
-    yield [np.zeros_like(each) for each in row], False
-    with np.errstate(all="ignore"):
-        larger = [each * 2 + 1 if each.dtype.kind == "f" else each for each in row]
-        other = [-each if each.dtype.kind == "f" else each + 1 for each in row]
-    yield [each.astype(mine.dtype) for each, mine in zip(larger, row, strict=True)], False
-    yield [each.astype(mine.dtype) for each, mine in zip(other, row, strict=True)], False
 
 
 def _problem(kind: ValueType, batch: int) -> str | None:

@@ -20,7 +20,7 @@ from walle_stream.engine.components import Component, components
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.guest_rules import GUEST_RULES, check_size
 from walle_stream.engine.module import Backend, Plan
-from walle_stream.engine.program import Array, Program, Tensor
+from walle_stream.engine.program import Array, Program, Tensor, native
 from walle_stream.errors import ClusterError, EngineError, TensorError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph
 
@@ -318,7 +318,7 @@ class _Call:
         except Exception as error:
             raise TensorError(
                 f"{self.job.name(self.number)}: model {self.model_name!r} of shapes {shapes}: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
             ) from error
         several = given if isinstance(given, (tuple, list)) else (given,)
         return [np.asarray(each) for each in several]
@@ -358,7 +358,7 @@ def _waves(graphs: Sequence[Graph]) -> list[list[int]]:
 
 def _array(constant: Constant) -> Array:
     data = np.frombuffer(constant.data, np.dtype(constant.dtype).newbyteorder("<"))
-    return data.reshape(constant.shape).astype(np.dtype(constant.dtype), copy=False)
+    return native(data).reshape(constant.shape)
 
 
 def _constant(value: Array) -> Constant:

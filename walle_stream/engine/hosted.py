@@ -12,11 +12,15 @@ from typing import Any, Final, Self
 import numpy as np
 
 from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorType, ValueType
+from walle_stream.engine.limits import Limits
 from walle_stream.engine.models import Module
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
 from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import DTypeError, EngineError, ModelError
+
+RUN_MAX_S: Final = 60.0
+"""Of one evaluation of a pipeline's model, looked at between nodes and iterations."""
 
 _FLOAT: Final = np.dtype(np.float32)
 
@@ -81,7 +85,8 @@ class HostedModel:
         if threads is None and blas_threads() is not None:
             # with several, sums may be added up in another order
             threads = 1
-        return cls(Module(model, backend=backend, threads=threads))
+        limits = Limits(seconds=RUN_MAX_S)
+        return cls(Module(model, backend=backend, threads=threads, limits=limits))
 
     @property
     def module(self) -> Module:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
-from walle_stream.engine.program import Array, Data, DType
+from walle_stream.engine.program import Array, Data, DType, native
 from walle_stream.engine.rules import BOOL, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
@@ -33,6 +33,11 @@ def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
         DTypeError: One has another dtype than the model declares.
         ShapeError: One has another shape, or a name of a size stands for two numbers.
     """
+    if not isinstance(given, Mapping):
+        raise EngineError(
+            f"inputs are given by name, as {{'name': array}}, not as {_shown(given)}: the model"
+            f" has {_names(graph)}"
+        )
     unknown = [name for name in given if name not in graph.inputs]
     if unknown:
         raise EngineError(f"there is no input {unknown[0]!r}: the model has {_names(graph)}")
@@ -94,8 +99,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
         reason = " ".join(str(error).split())
         raise EngineError(f"{_shown(value)} is no tensor: {reason}") from error
     check_size(array.shape)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+    array = native(array)
     if array.dtype.kind in "SUTO":
         if dtype is not None and dtype != _TEXT:
             raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")

@@ -55,6 +55,20 @@ class Limits:
     seconds: float | None = None
     """Of one run, looked at between nodes and between iterations; a step is not interrupted."""
 
+    def __post_init__(self) -> None:
+        """Look at the numbers.
+
+        Raises:
+            EngineError: One is no number that a bound can be.
+        """
+        for name in ("iterations", "nodes", "steps", "work", "nbytes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise EngineError(f"Limits.{name} is a whole number, not {value!r}")
+        seconds = self.seconds
+        if seconds is not None and (type(seconds) not in {int, float} or not seconds >= 0):
+            raise EngineError(f"Limits.seconds is a number or None, not {seconds!r}")
+
 
 class Budget:
     """What one run has used of its limits. For one thread."""

@@ -91,8 +91,10 @@ class Module:
                 it; the message names it, or the node.
         """
         names = list(self.outputs)
+        if isinstance(outputs, str) or not (outputs is None or isinstance(outputs, Sequence)):
+            raise EngineError(f"outputs are given as a list of names, not {outputs!r:.100}")
         wanted = names if outputs is None else list(outputs)
-        unknown = next((name for name in wanted if name not in self.outputs), None)
+        unknown = next((name for name in wanted if name not in names), None)
         if unknown is not None:
             listed = ", ".join(map(repr, names))
             raise EngineError(f"the model has no output {unknown!r}: it has {listed}")
@@ -132,7 +134,8 @@ class Module:
 
         given = checked_inputs(self.model.graph, inputs)
         with run_with(self.threads):
-            return profile_model(self.model, given, backend_named(self.backend), repeats)
+            backend = backend_named(self.backend)
+            return profile_model(self.model, given, backend, repeats, self.limits)
 
 
 def load(

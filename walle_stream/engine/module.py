@@ -139,7 +139,7 @@ class Stage:
         """
         self.nodes = nodes
         self.needed = frozenset(name for node in nodes for name in needed_names(node))
-        self._asked: dict[Any, frozenset[str]] = {}
+        self._asked: OrderedDict[Any, frozenset[str]] = OrderedDict()
         self._pieces: OrderedDict[Any, Piece] = OrderedDict()
         self._rests: dict[tuple[int, ...], Stage] = {}
         self._lock = threading.Lock()
@@ -196,6 +196,9 @@ class Stage:
                     break
                 asked |= more
             self._asked[shapes] = asked
+            self._asked.move_to_end(shapes)
+            if len(self._asked) > PLANS_MAX:
+                self._asked.popitem(last=False)
             piece = Piece(backend, known, traced, outputs, budget.limits)
             self._pieces[shapes, values] = piece
             if len(self._pieces) > PLANS_MAX:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.graph import Model
+from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend, GraphRunner
 from walle_stream.engine.planning.elision import Elision
 from walle_stream.engine.planning.placement import Placement
@@ -182,7 +183,11 @@ class _WatchedPlan:
 
 
 def profile_model(
-    model: Model, inputs: Mapping[str, Data], backend: Backend, repeats: int
+    model: Model,
+    inputs: Mapping[str, Data],
+    backend: Backend,
+    repeats: int,
+    limits: Limits | None = None,
 ) -> Profile:
     """Time the steps of a model. Blocks; everything that it keeps is its own.
 
@@ -191,6 +196,7 @@ def profile_model(
         inputs: Checked.
         backend: That runs it.
         repeats: Runs that are timed, after one that plans.
+        limits: Of each run.
 
     Returns:
         The profile.
@@ -201,7 +207,7 @@ def profile_model(
     if type(repeats) is not int or repeats < 1:
         raise EngineError(f"repeats={repeats!r} is no whole number from 1")
     watching = _Watching(backend)
-    runner = GraphRunner(model.graph, model.functions, watching)
+    runner = GraphRunner(model.graph, model.functions, watching, limits)
     times_ms = [_timed(runner, inputs)]
     watching.forget_times()
     # plans that a later run makes anew, for what values decide, are of that run

@@ -19,7 +19,7 @@ from walle_stream.engine.operators import (
     UNARY,
     Operator,
 )
-from walle_stream.engine.program import DType, Program, Step, Tensor
+from walle_stream.engine.program import DType, Program, Step, Tensor, is_foreign
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 
@@ -184,7 +184,7 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
         raise DTypeError(f"{operator} takes numbers, not bool")
     if operator in _INTEGER and not is_integer(dtype):
         raise DTypeError(f"{operator} takes integers, not {dtype.name}")
-    if operator in _WHOLE_BYTES and dtype.isbuiltin != 1 and is_integer(dtype):
+    if operator in _WHOLE_BYTES and is_foreign(dtype) and is_integer(dtype):
         raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
 
 

@@ -122,6 +122,10 @@ class Session:
         return owned({name: env[name] for name in graph.outputs}, given)
 
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
+        if not isinstance(shapes, Mapping):
+            raise EngineError(
+                f"shapes are given by name, as {{'name': (1, 3)}}, not as {shapes!r:.100}"
+            )
         graph = self.model.graph
         inputs = {
             name: TensorType(*_type_of(name, graph, shapes))
@@ -176,13 +180,13 @@ def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tu
         what = "has no type" if kind is None else "is no tensor"
         raise EngineError(f"input {name!r} {what}: a session cannot be made of it; use a Module")
     said = kind.shape
-    wanted = shapes.get(name, said)
-    if wanted is None or any(type(each) is not int or each < 0 for each in wanted):
+    wanted: Any = shapes.get(name, said)
+    if not _are_sizes(wanted):
         raise ShapeError(
             f"input {name!r} has shape {_shown(said)}: give the session one of whole numbers,"
-            f" not {_shown(wanted)}"
+            f" not {wanted!r:.100}"
         )
-    shape = tuple(int(each) for each in wanted)  # type: ignore[arg-type]  # looked at above
+    shape = tuple(int(each) for each in wanted)
     fits = said is None or (
         len(said) == len(shape)
         and all(
@@ -193,6 +197,17 @@ def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tu
     if not fits:
         raise ShapeError(f"input {name!r} has shape {_shown(said)}, not {list(shape)}")
     return kind.dtype, check_size(shape)
+
+
+def _are_sizes(wanted: Any) -> bool:
+    if isinstance(wanted, np.ndarray):
+        return wanted.ndim == 1 and wanted.dtype.kind in "iu" and bool(np.all(wanted >= 0))
+    if not isinstance(wanted, Sequence) or isinstance(wanted, str):
+        return False
+    return all(
+        isinstance(each, (int, np.integer)) and not isinstance(each, bool) and each >= 0
+        for each in wanted
+    )
 
 
 def _shown(shape: Sequence[Any] | None) -> str:

@@ -221,8 +221,12 @@ def _verify_overwriting(
     for step in loop.steps:
         for each in step.inputs:
             seen = elision.seen[each]
+            is_cut_alike = not loop.is_cut or (
+                each.shape[: loop.axis + 1] == after.shape[: loop.axis + 1]
+            )
             is_aligned = (
-                each.shape == after.shape
+                each.size == after.size
+                and is_cut_alike
                 and each.dtype.itemsize == after.dtype.itemsize
                 and is_plain(seen.view, each.shape)
                 and not seen.view.offset

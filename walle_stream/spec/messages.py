@@ -44,6 +44,7 @@ _TEMPLATES: Final = {
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
+    "multiple_of": "a multiple of {multiple_of}",
     "literal_error": "{expected}",
     "string_too_long": "at most {max_length} characters",
     "string_too_short": "at least {min_length} characters",

@@ -282,8 +282,9 @@ class ModelReference(Strict):
     )
     batch: StrictInt | None = Field(
         default=None,
-        ge=2,
+        ge=16,
         le=4_096,
+        multiple_of=16,
         description="Rows of each evaluation, put together from many runs; for `onnx`.",
     )
     file: _FunctionFile | None = Field(

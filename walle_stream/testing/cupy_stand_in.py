@@ -13,7 +13,7 @@ import numpy as np
 
 from walle_stream.engine.backends.device import Device
 from walle_stream.engine.backends.kernels import erf
-from walle_stream.engine.program import Array, DType
+from walle_stream.engine.program import Array, DType, is_foreign
 
 _SAME: Final = (
     "abs", "negative", "invert", "isnan", "add", "subtract", "multiply", "minimum", "maximum",
@@ -43,7 +43,7 @@ class DeviceArray:
         Raises:
             TypeError: cupy has no such dtype.
         """
-        if held.dtype.isbuiltin != 1 or held.dtype.kind not in "biufc":
+        if is_foreign(held.dtype) or held.dtype.kind not in "biufc":
             raise TypeError(f"Unsupported dtype {held.dtype}")
         self._held = held
 

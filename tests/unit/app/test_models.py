@@ -156,7 +156,7 @@ def test_a_closed_file_is_not_read_again(file):
 
 
 def test_a_model_with_a_batch_takes_rows_of_many_requests(file):
-    model = models_of(file, batch=4)["twice"]
+    model = models_of(file, batch=16)["twice"]
     found = model.run_many([[np.ones(1, np.float32)], [np.full(6, 2, np.float32)]])
     assert [y.tolist() for (y,) in found] == [[2], [4] * 6]
     assert model(np.ones(1, np.float32))[0].tolist() == [2]
@@ -169,4 +169,4 @@ def test_a_batch_of_what_has_no_rows_is_refused_with_its_place(tmp_path):
     with pytest.raises(
         ModelError, match=r"^spec\.models\.twice: input 'x' always has 3 rows: leave"
     ):
-        onnx_models(models_of(path, batch=4))["twice"].check()
+        onnx_models(models_of(path, batch=16))["twice"].check()

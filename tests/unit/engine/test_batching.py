@@ -110,6 +110,35 @@ def test_a_model_that_mixes_rows_is_refused(model, rows):
             batched(x)
 
 
+def test_a_shape_that_is_refused_stays_so_and_others_are_not(monkeypatch):
+    kinds = {"x": TensorType(FLOAT, ("n", None))}
+    model = hosted(
+        node("CumSum", ("x", "axis"), ("y",)), inputs=kinds, constants={"axis": np.array(0)}
+    )
+    batched = BatchedModel(model, 16, "m")
+    nothing, x = np.zeros((2, 0), FLOAT), np.ones((2, 3), FLOAT)
+    for _ in range(2):
+        assert batched(nothing)[0].shape == (2, 0)
+        with pytest.raises(ModelError, match="other rows"):
+            batched(x)
+    monkeypatch.setattr(batched, "_outputs", None)
+    with pytest.raises(ModelError, match="other rows"):  # without another try
+        batched(x)
+
+
+@pytest.mark.parametrize("batch", [16, 48])
+def test_rows_of_any_small_net_are_the_same_in_every_place(batch):
+    numbers = np.random.default_rng(batch)
+    for width in (3, 7, 20, 300):
+        weights = {"w": numbers.normal(size=(4, width)).astype(FLOAT)}
+        kinds = {"x": TensorType(FLOAT, ("n", 4))}
+        nodes = node("MatMul", ("x", "w"), ("a",)), node("Softmax", ("a",), ("y",), axis=1)
+        model = BatchedModel(hosted(*nodes, inputs=kinds, constants=weights), batch, "m")
+        x = numbers.normal(size=(3 * batch + 5, 4)).astype(FLOAT)
+        (together,) = model(x)
+        assert all(same([together[n : n + 1]], model(x[n : n + 1])) for n in range(len(x)))
+
+
 @pytest.mark.parametrize(
     ("model", "shape"),
     [

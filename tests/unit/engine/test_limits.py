@@ -138,6 +138,13 @@ def test_the_memory_of_the_machine_is_the_limit():
         check_memory(1 << 60, Limits())
 
 
+@pytest.mark.parametrize("name", ["iterations", "nodes", "steps", "work", "nbytes", "seconds"])
+@pytest.mark.parametrize("value", ["x", -1, True, 1j])
+def test_a_limit_is_a_number(name, value):
+    with pytest.raises(EngineError, match=rf"Limits\.{name} is a .*number.*, not"):
+        Limits(**{name: value})
+
+
 def test_time_without_a_limit_is_not_looked_at():
     Budget(Limits()).check_time()
 

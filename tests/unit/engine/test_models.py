@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from walle_stream.engine import Module, load, load_bytes
+from walle_stream.engine import module as engine_module
 from walle_stream.engine.graph import Graph, Model, Node, TensorType
 from walle_stream.errors import EngineError, ModelError
 
@@ -38,6 +39,29 @@ def test_gives_the_outputs_that_are_asked_for(dense):
     assert list(Module(dense).run({"x": rows(2)}, ["w2"])) == ["w2"]
     with pytest.raises(EngineError, match=r"no output 'z'.*'y', 'w2'"):
         Module(dense).run({"x": rows(2)}, ["z"])
+
+
+@pytest.mark.parametrize("given", [[rows(2)], None, rows(2), "x", 5])
+def test_inputs_without_names_are_refused_in_one_line(dense, given):
+    for ask in (Module(dense).run, Module(dense).session({"x": (2, 3)}).run, Module(dense).profile):
+        with pytest.raises(EngineError, match="inputs are given by name") as caught:
+            ask(given)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wanted", ["y", 5, [[]]])
+def test_outputs_that_are_no_names_are_refused(dense, wanted):
+    with pytest.raises(EngineError, match=r"list of names|no output"):
+        Module(dense).run({"x": rows(2)}, wanted)
+
+
+def test_what_was_asked_of_shapes_is_kept_for_as_many_as_plans(dense, monkeypatch):
+    monkeypatch.setattr(engine_module, "PLANS_MAX", 4)
+    module = Module(dense)
+    for count in range(20):
+        module.run({"x": rows(count)})
+    stage = module._runner._first
+    assert (len(stage._pieces), len(stage._asked)) == (4, 4)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

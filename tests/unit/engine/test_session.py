@@ -81,6 +81,17 @@ def test_wrong_shapes_are_refused(dense, shapes, message):
         Session(dense, shapes)
 
 
+@pytest.mark.parametrize("sizes", [np.array([2, 3]), (np.int64(2), 3), [2, 3]])
+def test_sizes_may_be_numbers_of_numpy(dense, sizes):
+    assert Session(dense, {"x": sizes}).inputs["x"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("shapes", [5, ["x"], "x", {"x": 5}, {"x": "ab"}, {"x": (True, 3)}])
+def test_what_is_no_shape_is_refused(dense, shapes):
+    with pytest.raises(EngineError, match=r"shapes are given by name|of whole numbers"):
+        Session(dense, shapes)
+
+
 def test_inputs_that_are_no_tensors_are_refused():
     graph = Graph("g", {"x": SequenceType(TensorType(FLOAT, None))}, {"x": None}, ())
     with pytest.raises(EngineError, match="'x' is no tensor"):

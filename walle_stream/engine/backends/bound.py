@@ -15,7 +15,7 @@ from walle_stream.engine.backends.kernels import check_indices
 from walle_stream.engine.backends.library import Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.program import Array, DType, Step, is_foreign
 from walle_stream.errors import EngineError
 
 _UFUNCS: Final[Mapping[Operator, str]] = {
@@ -236,7 +236,7 @@ def _take(
 
 
 def _is_narrow(dtype: DType) -> bool:
-    return bool(dtype.isbuiltin != 1 or dtype == np.float16)
+    return bool(is_foreign(dtype) or dtype == np.float16)
 
 
 def _filling(output: Array, fill: Any, dtype: DType) -> Run:

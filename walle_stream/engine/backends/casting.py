@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.program import Array, DType
+from walle_stream.engine.program import Array, DType, is_foreign
 
 _TEXT: Final = np.dtype(object)
 _BOOL: Final = np.dtype(np.bool_)
@@ -47,7 +47,7 @@ def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Arr
     given = _parsed(x, dtype) if x.dtype == _TEXT else _widened(x)
     if dtype == _BOOL:
         return np.asarray(given != given.dtype.type(0))
-    if dtype.isbuiltin == 1:
+    if not is_foreign(dtype):
         return given.astype(dtype)
     return _to_narrow(given, dtype, saturate, mode)
 
@@ -66,7 +66,7 @@ def _to_narrow(given: Array, dtype: DType, saturate: bool, mode: str) -> Array:
 
 def _widened(x: Array) -> Array:
     # numpy converts its own dtypes to all; those of ml_dtypes not to each other
-    if x.dtype.isbuiltin == 1:
+    if not is_foreign(x.dtype):
         return x
     if x.dtype.name.startswith("int"):
         return x.astype(np.int8)

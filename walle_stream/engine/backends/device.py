@@ -12,7 +12,7 @@ import numpy as np
 
 from walle_stream.engine.backends.library import Run
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.program import Array, DType, Step, is_foreign
 from walle_stream.errors import EngineError
 
 
@@ -60,7 +60,7 @@ def stored(dtype: DType) -> DType:
     Returns:
         Itself, or unsigned numbers as wide.
     """
-    known = dtype.isbuiltin == 1 and dtype.kind in "biufc"
+    known = not is_foreign(dtype) and dtype.kind in "biufc"
     return dtype if known else np.dtype(f"u{dtype.itemsize}")
 
 
@@ -73,7 +73,7 @@ def is_narrow(dtype: DType) -> bool:
     Returns:
         True for those of ``ml_dtypes``, and for complex numbers.
     """
-    return bool(dtype.isbuiltin != 1 or dtype.kind not in "biuf")
+    return bool(is_foreign(dtype) or dtype.kind not in "biuf")
 
 
 class IndexChecks:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from walle_stream.engine.program import Array, DType
+from walle_stream.engine.program import Array, DType, is_foreign
 from walle_stream.engine.rules import is_integer
 
 
@@ -118,7 +118,7 @@ def argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
         int64 positions.
     """
     (x,) = inputs
-    if x.dtype.isbuiltin != 1:
+    if is_foreign(x.dtype):
         # the order of ml_dtypes stops at a nan
         x = x.astype(np.float32)
     if not parameters.get("descending"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.program import Array, DType, Step, is_foreign
 from walle_stream.engine.region import Region, View
 
 type Run = Callable[[], object]
@@ -64,7 +64,7 @@ def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Arr
     """
     item = array.dtype.itemsize
     # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
-    plain = array if array.dtype.isbuiltin == 1 else array.view(f"u{item}")
+    plain = array if not is_foreign(array.dtype) else array.view(f"u{item}")
     flat = plain.reshape(-1)
     # the step of an axis of one element may be any number, also one that numpy cannot take
     steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]

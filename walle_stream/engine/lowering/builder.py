@@ -13,7 +13,7 @@ import numpy as np
 
 from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
+from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor, is_foreign
 from walle_stream.engine.region import Region, Shape, View, strides_of, whole
 from walle_stream.engine.rules import BOOL, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
@@ -229,7 +229,7 @@ class Builder:
         flat = np.ascontiguousarray(self.value(x)).reshape(-1)
         item = flat.itemsize
         # numpy does not know the names of all dtypes of ml_dtypes, only their bits
-        bits = flat if flat.dtype.isbuiltin == 1 else flat.view(f"u{item}")
+        bits = flat if not is_foreign(flat.dtype) else flat.view(f"u{item}")
         seen = np.lib.stride_tricks.as_strided(
             bits[offset:],
             shape,

@@ -8,7 +8,7 @@ from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.program import DType, Tensor, is_foreign
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import is_floating, is_integer
 from walle_stream.errors import DTypeError, ShapeError
@@ -38,7 +38,7 @@ def _dequantize(call: Call) -> Result:
     dtype = element_type(given) if given else call.tensor(1).dtype
     if dtype != _computed_in(dtype):
         raise DTypeError(f"{dtype.name} is no output: output_dtype must be of floating numbers")
-    wide = np.result_type(dtype, FLOAT32) if dtype.isbuiltin == 1 else FLOAT32
+    wide = np.result_type(dtype, FLOAT32) if not is_foreign(dtype) else FLOAT32
     real = builder.mul(centred(builder, x, zero, wide), builder.cast(scale, wide))
     return builder.cast(real, dtype)
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from onnx import ModelProto
+import numpy as np
+from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend, BackendRep
 
 from walle_stream.engine.backends import backend_named
@@ -12,8 +13,8 @@ from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
-from walle_stream.engine.onnx.importer import import_model, parse_model
-from walle_stream.errors import EngineError
+from walle_stream.engine.onnx.importer import OPSETS, import_model, parse_model
+from walle_stream.errors import EngineError, ModelError
 
 
 class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
@@ -58,9 +59,62 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **_kwargs: Any) -> EngineRep:
-        """Make a model ready."""
-        del device
+        """Make a model ready.
+
+        Raises:
+            EngineError: It cannot be run, or not on that device.
+            ModelError: It is no model.
+        """
+        if not cls.supports_device(device):
+            raise EngineError(f"there is no device {device!r} here: models are run on the CPU")
+        if not isinstance(model, ModelProto):
+            raise ModelError(
+                f"a ModelProto is expected, not {type(model).__name__}: onnx.load makes one"
+            )
         return EngineRep(import_model(model), backend_named("numpy"))
+
+    @classmethod
+    def run_node(  # the arguments are onnx's
+        cls,
+        node: NodeProto,
+        inputs: Sequence[Any],
+        device: str = "CPU",
+        outputs_info: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Run one node, of the newest opset unless ``opset_version`` says another.
+
+        Args:
+            node: Of any operator.
+            inputs: Arrays, one for each name that it reads.
+            device: See ``prepare``.
+            outputs_info: Ignored.
+            kwargs: ``opset_version``.
+
+        Returns:
+            Its outputs, in order.
+
+        Raises:
+            EngineError: It cannot be run, or not with these inputs.
+        """
+        del outputs_info
+        names = [name for name in node.input if name]
+        given = [np.asarray(each) for each in inputs]
+        if len(names) != len(given):
+            raise EngineError(f"{len(given)} inputs are given, the node reads {len(names)}")
+        opsets = {"": OPSETS[""], node.domain: OPSETS.get(node.domain, 1)}
+        opsets[node.domain] = int(kwargs.get("opset_version", opsets[node.domain]))
+        types = [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape
+            )
+            for name, each in zip(names, given, strict=True)
+        ]
+        outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        graph = helper.make_graph([node], "node", types, outputs)
+        imports = [helper.make_opsetid(*each) for each in opsets.items()]
+        model = helper.make_model(graph, opset_imports=imports)
+        return cls.prepare(model, device).run(given)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -76,6 +130,16 @@ def prepare(model: ModelProto, device: str = "CPU", **kwargs: Any) -> EngineRep:
 def run_model(model: ModelProto, inputs: Sequence[Any], device: str = "CPU") -> Any:
     """Run a model once; see ``Backend.run_model`` of onnx."""
     return prepare(model, device).run(inputs)
+
+
+def run_node(node: NodeProto, inputs: Sequence[Any], device: str = "CPU", **kwargs: Any) -> Any:
+    """Run one node; see ``EngineBackendApi.run_node``."""
+    return EngineBackendApi.run_node(node, inputs, device, **kwargs)
+
+
+def supports_device(device: str) -> bool:
+    """Whether a device can be asked for; see ``Backend.supports_device`` of onnx."""
+    return EngineBackendApi.supports_device(device)
 
 
 def prepare_with(model: bytes, backend: EngineBackend, limits: Limits | None = None) -> EngineRep:

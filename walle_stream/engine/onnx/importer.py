@@ -70,6 +70,8 @@ def load_model(path: str | Path) -> Model:
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
     """
+    if not isinstance(path, (str, Path)):
+        raise ModelError(f"a model's path is expected, not {path!r:.100}")
     file = Path(path)
     try:
         data = file.read_bytes()
@@ -93,9 +95,11 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
     """
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise ModelError(f"{name}: bytes of a model are expected, not {type(data).__name__}")
     proto = ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(bytes(data))
     except DecodeError as error:
         raise ModelError(
             f"{name}: no ONNX model, or cut off: {' '.join(str(error).split())}"

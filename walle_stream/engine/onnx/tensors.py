@@ -12,7 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 from walle_stream.engine.limits import Limits, check_memory
 from walle_stream.engine.lowering.element_types import element_type
-from walle_stream.engine.program import Array, DType
+from walle_stream.engine.program import Array, DType, is_foreign, native
 from walle_stream.engine.rules import BOOL, check_size
 from walle_stream.errors import EngineError, ModelError
 
@@ -101,8 +101,8 @@ def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DT
     if dtype == BOOL:
         # a byte that is neither 0 nor 1 is no bool of numpy's
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
-    little = dtype.newbyteorder("<") if dtype.isbuiltin == 1 else dtype
-    return np.frombuffer(data, little).astype(dtype, copy=False).reshape(shape)
+    little = dtype if is_foreign(dtype) else dtype.newbyteorder("<")
+    return native(np.frombuffer(data, little)).reshape(shape)
 
 
 def _text(data: bytes) -> str:

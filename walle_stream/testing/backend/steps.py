@@ -8,7 +8,7 @@ import numpy as np
 
 from walle_stream.engine.module import Backend
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Program, Step, Tensor
+from walle_stream.engine.program import Array, DType, Program, Step, Tensor, is_foreign
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import infer, is_floating, is_integer, verify_program
 
@@ -93,7 +93,7 @@ def elements(dtype: DType, shape: Shape, seed: int, *, special: bool = True) -> 
         return words[draw.integers(0, len(words), count)].reshape(shape)
     if dtype.kind == "b":
         return draw.integers(0, 2, shape).astype(bool)
-    if dtype.isbuiltin != 1 and dtype.itemsize == 1:
+    if is_foreign(dtype) and dtype.itemsize == 1:
         return _narrow(dtype, draw, count).reshape(shape)
     if is_integer(dtype):
         ends = np.iinfo(dtype)

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.program import is_foreign
+
 BFLOAT16_RTOL: Final = 2**-6
 """Two units in the last place of bfloat16, as ONNX allows."""
 
@@ -53,7 +55,7 @@ def _texts(wanted: Any, found: Any) -> str:
 
 
 def _numbers(wanted: Any, found: Any, rtol: float, atol: float) -> str:
-    if wanted.dtype.isbuiltin != 1:
+    if is_foreign(wanted.dtype):
         wanted, found = wanted.astype(np.float32), found.astype(np.float32)
     with np.errstate(all="ignore"):
         close = np.isclose(found, wanted, rtol=rtol, atol=atol, equal_nan=True)

@@ -53,13 +53,16 @@ class Tally:
     seconds: float = 0.0
 
 
-def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
+def run_cases(
+    path: Path, backend: str, words: Sequence[str] = (), *, is_raw: bool = False
+) -> Tally:
     """Run cases.
 
     Args:
         path: Of the cases, see ``testing.onnx.cases``.
         backend: Name of a backend of the engine, toy or cupy-stand-in.
         words: Parts of names; none: all cases.
+        is_raw: Whether constants are stored as bytes first.
 
     Returns:
         What passed.
@@ -70,6 +73,7 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
     from walle_stream.errors import WalleError  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.cases import read_cases  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.comparison import difference  # noqa: PLC0415  # same
+    from walle_stream.testing.onnx.raw_constants import with_raw_constants  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.subsets import subsets_of  # noqa: PLC0415  # same
 
     tally = Tally()
@@ -79,9 +83,10 @@ def run_cases(path: Path, backend: str, words: Sequence[str] = ()) -> Tally:
         if words and not any(each in case.name for each in words):
             continue
         try:
+            model = with_raw_constants(case.model) if is_raw else case.model
             if backend == CHECKED:
-                verify_model(parse_model(case.model))
-            ready = prepare_with(case.model, chosen)
+                verify_model(parse_model(model))
+            ready = prepare_with(model, chosen)
             reason = ""
             for inputs, outputs in case.sets:
                 reason = reason or difference(outputs, ready.run(inputs), case.rtol, case.atol)
@@ -132,6 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--backend", default="numpy", help=known)
     parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
+    parser.add_argument(
+        "--raw", action="store_true", help="store constants as bytes, as exporters do"
+    )
     parser.add_argument("--failed", action="store_true", help="say why each failed")
     given = parser.parse_args(arguments)
     sys.meta_path.insert(0, NoOtherEngine())
@@ -140,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not path.exists():
             made = [sys.executable, "-W", "ignore", "-m", "walle_stream.testing.onnx.cases"]
             subprocess.run([*made, str(path)], check=True, capture_output=True)  # noqa: S603
-        tally = run_cases(path, given.backend, given.words)
+        tally = run_cases(path, given.backend, given.words, is_raw=given.raw)
     for subset, total in tally.total.items():
         print(f"{subset:20} {tally.passed[subset]:5} of {total}")  # noqa: T201  # a command
     if given.failed:

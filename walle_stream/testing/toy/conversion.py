@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.program import DType
+from walle_stream.engine.program import DType, is_foreign
 from walle_stream.engine.rules import BOOL, is_floating, is_integer
 from walle_stream.testing.toy.elements import Elements, Value, fitted, read, written
 
@@ -112,7 +112,7 @@ def _text_of(element: Any, dtype: DType) -> str:
         return "NaN"
     if isinf(element):
         return "INF" if element > 0 else "-INF"
-    plain = f"{_shortest(element, dtype if dtype.isbuiltin == 1 else _SINGLE):f}"
+    plain = f"{_shortest(element, dtype if not is_foreign(dtype) else _SINGLE):f}"
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.program import Array, DType
+from walle_stream.engine.program import Array, DType, is_foreign
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import BOOL, is_floating, is_integer
 
@@ -47,7 +47,7 @@ def read(array: Array) -> Value:
         # one element that is spread: not looked at again and again
         return Value(array.shape, array.dtype, read(array.reshape(-1)[:1]).elements * array.size)
     flat = array.reshape(-1)
-    if array.dtype.isbuiltin == 1:
+    if not is_foreign(array.dtype):
         return Value(array.shape, array.dtype, flat.tolist())
     scalar = float if is_floating(array.dtype) else int
     return Value(array.shape, array.dtype, [scalar(each) for each in flat])
@@ -63,7 +63,7 @@ def written(value: Value) -> Array:
         A new array.
     """
     made = np.empty(len(value.elements), value.dtype)
-    if value.dtype.isbuiltin == 1:
+    if not is_foreign(value.dtype):
         made[:] = value.elements
     else:
         for place, each in enumerate(value.elements):
@@ -93,7 +93,7 @@ def bits_of(dtype: DType) -> tuple[int, bool]:
     Returns:
         Bits, and whether it is signed.
     """
-    if dtype.isbuiltin == 1:
+    if not is_foreign(dtype):
         return dtype.itemsize * 8, dtype.kind == "i"
     return int(dtype.name.removeprefix("u").removeprefix("int")), dtype.name.startswith("int")
 

@@ -317,8 +317,10 @@ class Context:
             output: Which of the model's outputs, from 0.
 
         Raises:
-            TypeError: An input is no tensor and no numbers.
+            TypeError: An input is no tensor and no numbers, or the name no text.
         """
+        if not isinstance(model, str):
+            raise TypeError(f"a model's name is text, not {type(model).__name__}")
         return run_model(self._host_, plain_text(model), inputs, output)
 
     def evaluate(self, *tensors: Tensor) -> None:

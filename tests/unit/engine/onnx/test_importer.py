@@ -53,7 +53,51 @@ def run(proto, **given):
     return GraphRunner(read.graph, read.functions, backend_named("numpy")).run(given)
 
 
+# constants as bytes, as exporters write them
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64", "uint16", "uint32", "uint64"])
+def test_whole_numbers_of_bytes_are_numpys_own(dtype):
+    numbers = np.array([300, 4_000, 257, 7], dtype)
+    read = numpy_helper.from_array(numbers, "c")
+    assert read.raw_data
+    kind = helper.np_dtype_to_tensor_dtype(numbers.dtype)
+    nodes = [
+        helper.make_node("Add", ["c", "x"], ["s"]),
+        helper.make_node("Div", ["s", "c"], ["d"]),
+        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.DOUBLE),
+        helper.make_node("Cast", ["d"], ["z"], to=TensorProto.FLOAT),
+    ]
+    outputs = [value("y", TensorProto.DOUBLE, (4,)), value("z", FLOAT, (4,))]
+    proto = model(nodes, [value("x", kind, (4,))], outputs, initializer=[read])
+    y, z = run(proto, x=np.array([0, 300, 1, 7], dtype))
+    assert y.tolist() == [300, 4_300, 258, 14]
+    assert z.tolist() == [1, 1, 1, 2]
+    assert y.dtype.isbuiltin == 1
+
+
+def test_doubles_of_bytes_stay_doubles():
+    read = numpy_helper.from_array(np.array([123_456_789.0]), "c")
+    nodes = [
+        helper.make_node("Add", ["c", "x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.INT64),
+    ]
+    ends = [value("x", TensorProto.DOUBLE, (1,))], [value("y", TensorProto.INT64, (1,))]
+    assert run(model(nodes, *ends, initializer=[read]), x=np.zeros(1))[0].tolist() == [123_456_789]
+
+
 # files
+
+
+@pytest.mark.parametrize("data", ["abc", None, 5])
+def test_what_is_no_bytes_is_refused(data):
+    with pytest.raises(ModelError, match="bytes of a model are expected"):
+        parse_model(data)
+
+
+def test_what_is_no_path_is_refused():
+    with pytest.raises(ModelError, match="path is expected, not 5"):
+        load_model(5)
 
 
 def test_what_is_no_protobuf_is_refused():

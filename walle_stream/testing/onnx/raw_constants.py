@@ -1,0 +1,44 @@
+"""Models whose constants are bytes, as exporters write them; ONNX's own cases mostly spell them."""
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import numpy_helper
+
+
+def with_raw_constants(model: bytes) -> bytes:
+    """Store every tensor of a model as bytes.
+
+    Args:
+        model: Of a ``ModelProto``.
+
+    Returns:
+        The same model.
+    """
+    proto = onnx.ModelProto.FromString(model)
+    for tensor in _tensors(proto):
+        if tensor.data_type != onnx.TensorProto.STRING and not tensor.HasField("raw_data"):
+            # it knows the packed and narrow dtypes; it keeps the name, not the text about it
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    return bytes(proto.SerializeToString())
+
+
+def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    yield from _of_graph(proto.graph)
+    for function in proto.functions:
+        yield from _of_nodes(function.node)
+
+
+def _of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    yield from _of_nodes(graph.node)
+
+
+def _of_nodes(nodes: "onnx.GraphProto.node") -> Iterator[onnx.TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            yield from attribute.tensors
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _of_graph(graph)
