@@ -44,17 +44,12 @@ def main() -> int:
 
 
 def _walle(model: str, given: Arrays, names: list[str]) -> Run:
-    from walle_stream.engine.backends import backend_named  # noqa: PLC0415  # not for peers
-    from walle_stream.engine.module import GraphRunner  # noqa: PLC0415
-    from walle_stream.engine.onnx.importer import load_model  # noqa: PLC0415
+    from walle_stream.engine import load  # noqa: PLC0415  # not for peers
 
-    loaded = load_model(model)
-    runner = GraphRunner(loaded.graph, loaded.functions, backend_named("numpy"))
-    order = [list(loaded.graph.outputs).index(each) for each in names]
+    module = load(model)
 
     def run() -> Sequence[Any]:
-        made = runner.run(given)
-        return [made[each] for each in order]
+        return list(module.run(given, names).values())
 
     return run
 

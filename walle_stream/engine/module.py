@@ -106,7 +106,16 @@ class Piece:
         if self.plan is not None:
             check_memory(self.plan.nbytes, limits)
         self.work = traced.builder.work
+        self._titles = traced.titles
         self.next = Stage(tuple(traced.remaining)) if traced.remaining else None
+
+    def _titled(self, message: str) -> str:
+        # backends know where a step came from, not what operator of which opset that is
+        for origin, title in self._titles.items():
+            begin = f"node {origin!r}: "
+            if message.startswith(begin):
+                return f"{title}: {message[len(begin) :]}"
+        return message
 
     def run(self, env: dict[str, Data], budget: Budget) -> None:
         """Run it.
@@ -120,7 +129,10 @@ class Piece:
             given: list[Array] = []
             for name in dict.fromkeys(name for name, _ in self.inputs):
                 given.extend(_arrays(env[name]))
-            made = dict(zip(self.outputs, self.plan.run(given), strict=True))
+            try:
+                made = dict(zip(self.outputs, self.plan.run(given), strict=True))
+            except EngineError as error:
+                raise type(error)(self._titled(error.message)) from error
         else:
             made = {}
         for name, value in self.values.items():

@@ -37,6 +37,8 @@ class Traced:
     """Why the first of ``remaining`` was put off."""
     operators: dict[str, str] = field(default_factory=dict)
     """Of the nodes that were lowered, by the origin of their steps."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """What messages call them, by the same."""
 
 
 def trace(
@@ -199,6 +201,7 @@ def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
         raise LoweringError(f"{node.title}: nothing makes its input {error}") from error
     origin = node.name or next((each for each in node.outputs if each), "")
     traced.builder.origin = origin
+    traced.titles[origin] = node.title
     traced.operators[origin] = f"{node.domain}.{node.operator}" if node.domain else node.operator
     try:
         result = rule.lower(Call(traced.builder, node, inputs))
