@@ -11,6 +11,7 @@ import platform
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from models.registry import ARCHITECTURES
 from peers_parts.environments import Environment, Missing
 from peers_parts.options import ROOT
 from vm_parts.measuring import say
+
+from walle_stream.engine import Module
+from walle_stream.engine.loading import read_model
 
 NAMES: Final = list(ARCHITECTURES)
 _CPU_FLAGS: Final = ("avx2", "fma", "avx512f", "amx_tile")
@@ -111,10 +115,12 @@ def _model(name: str, options: argparse.Namespace, runners: Runners) -> dict[str
         onnx.save(drawn.model, files.model)
         np.savez(files.inputs, **drawn.inputs)
         found = measured(files, runners, options.rounds, options.target_s)
+        stages = Module(read_model(files.model)).profile(drawn.inputs, 1).stages
     return {
         "name": name,
         "title": architecture.title,
         "inputs": {key: list(data.shape) for key, data in drawn.inputs.items()},
+        "stages": {stage: asdict(each) for stage, each in stages.items()},
         **found,
     }
 

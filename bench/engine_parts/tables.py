@@ -51,6 +51,9 @@ def _bar(name: str, limit: float, value: float | None, note: str) -> dict[str, A
     return {"name": name, "bar": f"<= {limit:g}", "value": value, "met": is_met, "note": note}
 
 
+_STAGES: Final = ("lowered", "merged", "planned")
+
+
 def tables(result: dict[str, Any]) -> Iterator[Table]:
     """Make the tables.
 
@@ -69,6 +72,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         "The differences are max|a-b| / max|b| of the worst output."
     )
     yield Table("Engines", tuple(head), rows, note)
+    yield _merging(result["models"])
     known = [
         (each["title"], each["version"], each["python"], each["note"])
         for each in result["contenders"]
@@ -83,6 +87,26 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         for name, reason in model["failed"].items()
     ]
     yield Table("Who takes part", ("engine", "version", "Python", "what to know"), known)
+
+
+def _merging(models: list[dict[str, Any]]) -> Table:
+    head = ["model"]
+    for what in ("rasters", "MB moved", "peak, MB"):
+        head += [f"{what}: {stage}" for stage in _STAGES]
+    rows = [
+        (
+            model["title"],
+            *(f"{model['stages'][stage]['rasters']:,}" for stage in _STAGES),
+            *(f"{model['stages'][stage]['moved_bytes'] / 1e6:.1f}" for stage in _STAGES),
+            *(f"{model['stages'][stage]['peak_bytes'] / 1e6:.1f}" for stage in _STAGES),
+        )
+        for model in models
+    ]
+    note = (
+        "Before the passes, after them, and as the model is run: rasters that are only read in "
+        "place move nothing, and tensors share one arena. Memory is without constants."
+    )
+    return Table("What merging saves", tuple(head), rows, note)
 
 
 def _row(model: dict[str, Any], peers: list[str]) -> tuple[str, ...]:

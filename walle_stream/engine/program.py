@@ -7,7 +7,7 @@ steps stand in an order in which each finds its inputs made.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,38 +16,6 @@ from walle_stream.engine.region import Region, Shape
 
 type Array = np.ndarray[Any, Any]
 type DType = np.dtype[Any]
-
-_FOREIGN: Final = 2
-"""What numpy says of a dtype that another package has added: by its own words ``isbuiltin``."""
-
-
-def is_foreign(dtype: DType) -> bool:
-    """Whether a dtype is one of ``ml_dtypes``, which numpy does not compute with as with its own.
-
-    Args:
-        dtype: Any. numpy's own in a stated byte order are its own, though no builtin objects.
-
-    Returns:
-        True for bfloat16, float8, float4, int4, int2 and their like.
-    """
-    return dtype.isbuiltin == _FOREIGN
-
-
-def native(array: Array) -> Array:
-    """Give an array the dtype object that numpy itself makes of its name.
-
-    Args:
-        array: Any; of a stated byte order, perhaps.
-
-    Returns:
-        The same elements in this machine's order: a view, or a copy where that is another.
-    """
-    dtype = array.dtype
-    if dtype.isbuiltin or dtype.hasobject or dtype.fields:
-        return array
-    own = np.dtype(dtype.name) if dtype.kind in "biufc" else dtype.newbyteorder("=")
-    return array.view(own) if dtype.isnative else array.astype(own)
-
 
 type Data = Array | list["Data"] | None
 """A value at run time: a tensor's elements, a sequence, or an empty optional."""

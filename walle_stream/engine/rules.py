@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import (
     ARG_REDUCTION,
     ARITHMETIC,
@@ -19,7 +20,7 @@ from walle_stream.engine.operators import (
     UNARY,
     Operator,
 )
-from walle_stream.engine.program import DType, Program, Step, Tensor, is_foreign
+from walle_stream.engine.program import DType, Program, Step, Tensor
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 

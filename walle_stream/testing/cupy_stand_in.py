@@ -13,7 +13,8 @@ import numpy as np
 
 from walle_stream.engine.backends.device import Device
 from walle_stream.engine.backends.kernels import erf
-from walle_stream.engine.program import Array, DType, is_foreign
+from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.program import Array, DType
 
 _SAME: Final = (
     "abs", "negative", "invert", "isnan", "add", "subtract", "multiply", "minimum", "maximum",

@@ -14,8 +14,9 @@ from walle_stream.engine.backends.fast_erf import erf_into
 from walle_stream.engine.backends.kernels import check_indices
 from walle_stream.engine.backends.library import Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step, is_foreign
+from walle_stream.engine.program import Array, DType, Step
 from walle_stream.errors import EngineError
 
 _UFUNCS: Final[Mapping[Operator, str]] = {

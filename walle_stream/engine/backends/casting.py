@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.program import Array, DType, is_foreign
+from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.program import Array, DType
 
 _TEXT: Final = np.dtype(object)
 _BOOL: Final = np.dtype(np.bool_)

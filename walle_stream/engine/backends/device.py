@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.backends.library import Run
+from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step, is_foreign
+from walle_stream.engine.program import Array, DType, Step
 from walle_stream.errors import EngineError
 
 

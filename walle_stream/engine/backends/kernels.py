@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from walle_stream.engine.program import Array, DType, is_foreign
+from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import is_integer
 
 

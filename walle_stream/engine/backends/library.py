@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step, is_foreign
+from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
 
 type Run = Callable[[], object]

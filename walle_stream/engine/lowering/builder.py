@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor, is_foreign
+from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, whole
 from walle_stream.engine.rules import BOOL, check_size, infer
 from walle_stream.errors import EngineError, ShapeError

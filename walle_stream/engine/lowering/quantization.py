@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import DType, Tensor, is_foreign
+from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import is_floating, is_integer
 from walle_stream.errors import DTypeError, ShapeError
