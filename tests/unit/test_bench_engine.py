@@ -167,6 +167,10 @@ def test_ours_are_measured_where_no_peer_is_there(measured):
         assert list(each["contenders"]) == ["walle"]
         assert each["contenders"]["walle"]["cpu_ms"]["median"] > 0
         assert each["ratios"] == each["difference"] == each["failed"] == {}
+        lowered, merged, planned = (
+            each["stages"][name] for name in ("lowered", "merged", "planned")
+        )
+        assert lowered["moved_bytes"] >= merged["moved_bytes"] >= planned["moved_bytes"] > 0
     assert {"seed", "machine", "versions", "date", "settings"} <= set(result)
     assert "round 1: ms of CPU: walle" in done.stderr
     assert "did not take part" in done.stdout
