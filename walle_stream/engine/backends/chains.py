@@ -40,13 +40,19 @@ def bind_chain(
             calls.append((_clip(step, after, view_of), after))
             number += 2
             continue
-        roots = [elision.seen[each].root.data for each in step.inputs]
+        roots = [_constant(elision.seen[each].root) for each in step.inputs]
         inputs, output = constants.laid_out(
             step.operator, [view_of(each) for each in step.inputs], roots, view_of(step.output)
         )
         calls.append((bind(step, inputs, output), step))
         number += 1
     return calls
+
+
+def _constant(root: Tensor) -> Array | None:
+    # what is read of another layout is read of a copy
+    data = root.data
+    return data if data is not None and data.flags.c_contiguous else None
 
 
 def _is_clip(low: Step, high: Step, elision: Elision) -> bool:
