@@ -89,7 +89,8 @@ def kill_cloud(process, data_dir, killed):
         assert time.monotonic() < deadline_s
         status = json.loads((data_dir / "status.json").read_bytes())
         if status["cloud_pid"] not in {0, *killed}:
-            os.kill(status["cloud_pid"], signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the run has ended by itself since
+                os.kill(status["cloud_pid"], signal.SIGKILL)
             return {status["cloud_pid"], *killed}
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.02)
