@@ -9,9 +9,7 @@ import pytest
 from walle_stream.testing.onnx.conformance import BARS
 
 
-@pytest.mark.parametrize(
-    ("backend", "options"), [("reference", []), ("checked", []), ("numpy", ["--raw"])]
-)
+@pytest.mark.parametrize(("backend", "options"), [("reference", []), ("checked", ["--raw"])])
 def test_as_many_cases_pass_as_the_bars_ask_for(backend, options, onnx_cases, tmp_path):
     counted = tmp_path / "counts.json"
     command = [sys.executable, "-W", "ignore", "-m", "walle_stream.testing.onnx.conformance"]
