@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from walle_stream.engine.backends.numpy import NumpyBackend, NumpyPlan
 from walle_stream.engine.backends.reference import compute
-from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.program import Array, Program, Step
 from walle_stream.engine.rules import verify_program
 from walle_stream.engine.stages import verify_plan
@@ -18,8 +17,7 @@ class CheckedBackend:
     def plan(self, program: Program) -> NumpyPlan:
         """Make a program ready; see ``engine.module.Backend``."""
         verify_program(program)
-        optimised(program, compute, verify_program)
-        plan = NumpyBackend().plan(program)
+        plan = NumpyBackend(verify_program).plan(program)
         verify_program(plan.program)
         verify_plan(plan.program, plan.elision, plan.loops, plan.placement)
         return plan

@@ -1,6 +1,6 @@
 """The numpy backend: passes, one arena, kernels bound to their views when planned."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,12 +25,20 @@ class NumpyBackend:
 
     name = "numpy"
 
+    def __init__(self, check: Callable[[Program], None] | None = None) -> None:
+        """Make plans.
+
+        Args:
+            check: Called with each program after each pass.
+        """
+        self._check = check
+
     def plan(self, program: Program) -> "NumpyPlan":
         """Make a program ready; see ``engine.module.Backend``."""
         kept = {
             id(each.data) for step in program.steps for each in step.inputs if each.data is not None
         }
-        return NumpyPlan(lay_out_weights(optimised(program, compute), kept))
+        return NumpyPlan(lay_out_weights(optimised(program, compute, self._check), kept))
 
     def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
         """Run one step; see ``reference.compute``."""

@@ -54,16 +54,18 @@ def loops_of(elision: Elision) -> list[Loop]:
     """
     loops: list[Loop] = []
     current: Loop | None = None
+    made: set[Tensor] = set()
     for step in elision.steps:
         frame = _frame_of(step)
         if frame is None:
             loops.append(Loop([step]))
             current = None
             continue
-        if current is None or not _joins(current, step, frame, elision):
-            current = Loop([], *frame)
+        if current is None or not _joins(current, made, step, frame, elision):
+            current, made = Loop([], *frame), set()
             loops.append(current)
         current.steps.append(step)
+        made.update(step.outputs)
     number = 0
     for loop in loops:
         first, number = number, number + len(loop.steps)
@@ -90,10 +92,11 @@ def _frame_of(step: Step) -> tuple[int, int] | None:
     return axis, shape[axis]
 
 
-def _joins(loop: Loop, step: Step, frame: tuple[int, int], elision: Elision) -> bool:
+def _joins(
+    loop: Loop, made: set[Tensor], step: Step, frame: tuple[int, int], elision: Elision
+) -> bool:
     if frame != (loop.axis, loop.rows):
         return False
-    made = {output for each in loop.steps for output in each.outputs}
     return all(
         _is_aligned(each, elision, loop.axis, loop.rows)
         for each in step.inputs

@@ -69,11 +69,14 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
             buffers[each] = Buffer(each.nbytes, -1, last_of(each, -1))
             made.append(buffers[each])
     owners = [loop for loop in loops for _ in loop.steps]
+    owner: Loop | None = None
     for number, (step, loop) in enumerate(zip(elision.steps, owners, strict=True)):
+        if loop is not owner:
+            owner, within = loop, _InLoop(loop, elision)
         for each in step.outputs:
             if is_loose(each) or each in inner:
                 continue
-            shared = _overwritten(step, number, loop, elision, buffers)
+            shared = within.overwritten(step, number, buffers)
             if shared is not None:
                 shared.last = last_of(each, spans[number][1])
                 buffers[each] = shared
@@ -81,54 +84,72 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
                 first, last = spans[number]
                 buffers[each] = Buffer(each.nbytes, first, last_of(each, last))
                 made.append(buffers[each])
+        within.passed(step, buffers)
     total = sum(each.nbytes for each in {*buffers, *inner})
     return Placement(buffers, _arrange(made), total)
 
 
-def _overwritten(
-    step: Step, number: int, loop: Loop, elision: Elision, buffers: Mapping[Tensor, Buffer]
-) -> Buffer | None:
-    """Find the buffer of a tensor that a step may write over: it, or one before it read it last.
+class _InLoop:
+    """What is known of a loop while its outputs are placed, step by step."""
 
-    A tile that was just read is in the cache, another buffer's is not.
-    """
-    output = step.output
-    if step.operator not in ELEMENTWISE or any(is_loose(each) for each in step.inputs):
+    def __init__(self, loop: Loop, elision: Elision) -> None:
+        self._loop = loop
+        self._elision = elision
+        self._before: list[Step] = []
+        self._gone: set[int] = set()
+        """Buffers that were written over: what lay in them is not there any more."""
+        # of what is read otherwise than as it lies, a tile would read what one before wrote over
+        self._askew = {
+            elision.seen[each].root
+            for step in loop.steps for each in step.inputs
+            if not is_loose(each) and not _is_whole(each, elision)
+        }  # fmt: skip
+
+    def overwritten(
+        self, step: Step, number: int, buffers: Mapping[Tensor, Buffer]
+    ) -> Buffer | None:
+        """Find the buffer of a tensor that a step may write over: it, or one before read it last.
+
+        A tile that was just read is in the cache, another buffer's is not. Where a loop
+        is not cut a step before has left it long ago.
+        """
+        if step.operator not in ELEMENTWISE or any(is_loose(each) for each in step.inputs):
+            return None
+        for reader in (step, *reversed(self._before)):
+            for tensor in reader.inputs:
+                buffer = self._free(tensor, step.output, number, buffers)
+                if buffer is not None and (reader is step or id(buffer) not in self._gone):
+                    return buffer
         return None
-    before = loop.steps[: loop.steps.index(step)]
-    # what lies in a buffer that was written over already is none of these
-    gone = {id(buffers[each.output]) for each in before if each.output in buffers}
-    for reader in (step, *reversed(before)):
-        for tensor in reader.inputs:
-            root = elision.seen[tensor].root
-            buffer = buffers.get(root)
-            if (
-                buffer is None
-                or buffer.first < 0
-                or tensor.dtype.itemsize != output.dtype.itemsize
-                or tensor.shape != output.shape
-                or tensor.size != root.size
-                or buffer.nbytes != output.nbytes
-                or not is_plain(elision.seen[tensor].view, tensor.shape)
-                or any(user > number for user in elision.users[root])
-                or (reader is not step and id(buffer) in gone)
-                or not all(_is_whole(each, root, elision) for each in loop.steps)
-            ):
-                continue
-            return buffer
-    return None
+
+    def passed(self, step: Step, buffers: Mapping[Tensor, Buffer]) -> None:
+        """Go on behind a step whose outputs were placed."""
+        if self._loop.is_cut:
+            self._before.append(step)
+            self._gone.update(id(buffers[each]) for each in step.outputs if each in buffers)
+
+    def _free(
+        self, tensor: Tensor, output: Tensor, number: int, buffers: Mapping[Tensor, Buffer]
+    ) -> Buffer | None:
+        root = self._elision.seen[tensor].root
+        buffer = buffers.get(root)
+        if (
+            buffer is None
+            or buffer.first < 0
+            or tensor.dtype.itemsize != output.dtype.itemsize
+            or tensor.shape != output.shape
+            or buffer.nbytes != output.nbytes
+            or root in self._askew
+            or any(user > number for user in self._elision.users[root])
+        ):
+            return None
+        return buffer
 
 
-def _is_whole(step: Step, root: Tensor, elision: Elision) -> bool:
-    """Whether a step of the loop reads a root, if at all, place by place as it lies.
-
-    Otherwise a tile would read what an earlier one has written over.
-    """
-    return all(
-        each.size == root.size and is_plain(elision.seen[each].view, each.shape)
-        for each in step.inputs
-        if elision.seen[each].root is root
-    )
+def _is_whole(tensor: Tensor, elision: Elision) -> bool:
+    """Whether a tensor is its root, place by place as it lies."""
+    seen = elision.seen[tensor]
+    return tensor.size == seen.root.size and is_plain(seen.view, tensor.shape)
 
 
 def _arrange(buffers: Sequence[Buffer]) -> int:
