@@ -6,6 +6,8 @@ Laid out some dozen times side by side it is read as the image is.
 """
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from itertools import chain
 from math import prod
 from typing import Final
 
@@ -56,7 +58,7 @@ class SpreadConstants:
             number for number, root in enumerate(roots)
             if root is not None and _is_spread(operator, given[number])
         ]  # fmt: skip
-        if operator not in _TAKEN or len(spread) != 1:
+        if operator not in _TAKEN or len(spread) != 1 or not output.size:
             return given, output
         (number,) = spread
         root = roots[number]
@@ -118,11 +120,13 @@ def _dense_from(view: Array) -> int:
     return axis
 
 
+@lru_cache(1 << 10)
 def _times(repeats: int, period: int, itemsize: int) -> int:
     """Give how many periods a row has: it divides all of them, the fewest that are long enough."""
-    longest = max(1, BLOCK_MAX_BYTES // max(1, period * itemsize))
-    found = [each for each in range(1, min(repeats, longest) + 1) if repeats % each == 0]
-    return next((each for each in found if each * period >= RUN_MIN), found[-1] if found else 1)
+    most = min(repeats, max(1, BLOCK_MAX_BYTES // (period * itemsize)))
+    enough = -(-RUN_MIN // period)
+    rows = chain(range(enough, most + 1), range(min(enough - 1, most), 0, -1))
+    return next((each for each in rows if repeats % each == 0), 1)
 
 
 def _place(view: Array, root: Array, axis: int) -> tuple[Hashable, ...]:
