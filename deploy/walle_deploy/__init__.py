@@ -1,1 +1,1 @@
-"""The task deployment platform; for now only its place."""
+"""The task deployment platform: from git to a fleet of running devices, safely."""

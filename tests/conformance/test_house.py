@@ -19,6 +19,7 @@ BANNED_NAMES = {"common", "data", "helper", "helpers", "manager", "managers", "u
 # vocabularies that belong in one file each: the errors, the seams, the YAML kinds, the keys on disk
 MANY_NAMES = {
     "walle_stream/errors/__init__.py",
+    "walle_stream/errors/deploy.py",
     "walle_stream/errors/vm.py",
     "walle_stream/errors/base.py",
     "walle_stream/engine/operators.py",

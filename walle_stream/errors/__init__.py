@@ -20,6 +20,14 @@ against the classes)::
     │  └─ MailboxFullError
     ├─ BrokerError
     │  └─ BrokerMissingError
+    ├─ DeployError
+    │  ├─ ConflictError
+    │  ├─ GitError
+    │  ├─ IntegrityError
+    │  ├─ ProfileError(ValueError)
+    │  ├─ RefNotFoundError(LookupError)
+    │  ├─ ReleaseStateError
+    │  └─ ServiceUnreachableError(ConnectionError)
     ├─ EngineError
     │  ├─ DTypeError(TypeError)
     │  ├─ LoweringError
@@ -84,6 +92,16 @@ from walle_stream.errors.brokers import (
     BrokerMissingError,
     BrokerUnreachableError,
 )
+from walle_stream.errors.deploy import (
+    ConflictError,
+    DeployError,
+    GitError,
+    IntegrityError,
+    ProfileError,
+    RefNotFoundError,
+    ReleaseStateError,
+    ServiceUnreachableError,
+)
 from walle_stream.errors.engine import (
     DTypeError,
     EngineError,
@@ -139,20 +157,28 @@ __all__ = [
     "ChaosError",
     "CloudStalledError",
     "ClusterError",
+    "ConflictError",
     "DTypeError",
+    "DeployError",
     "EngineError",
     "EnvelopeError",
     "EpochOverError",
     "FormatVersionError",
     "FrameError",
     "FunctionError",
+    "GitError",
+    "IntegrityError",
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",
     "MetricsAddressError",
     "ModelError",
     "PackageError",
+    "ProfileError",
+    "RefNotFoundError",
+    "ReleaseStateError",
     "ScriptError",
+    "ServiceUnreachableError",
     "ShapeError",
     "SourceChangedError",
     "SourceError",

@@ -1,0 +1,67 @@
+"""Names of tasks and their versions across the platform.
+
+A group is a folder (or a host) of git repositories; a scenario is a repository, a task a
+branch in it, a version an annotated tag (Walle, section 4.1). ``shop/ipv@v2`` is version
+``v2`` of the task ``ipv`` of the scenario ``shop``; in git its tag is ``ipv/v2``, as a
+scenario's tags are shared by its tasks.
+"""
+
+import re
+from typing import Final, Self
+
+import msgspec
+
+from walle_stream.errors import RefNotFoundError
+
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_VERSION: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,98}[A-Za-z0-9])?")
+
+
+class TaskRef(msgspec.Struct, frozen=True, order=True):
+    """A task, or one version of it."""
+
+    scenario: str
+    """Name of a repository; letters, digits and ``-``, as all names here."""
+    task: str
+    """Name of a branch, and of the task that its definition holds."""
+    version: str = ""
+    """Name of a tag without the task's; empty for the task itself."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``SCENARIO/TASK`` or ``SCENARIO/TASK@VERSION``.
+
+        Args:
+            text: As a user or a device gives it.
+
+        Raises:
+            RefNotFoundError: It is of another form, so there is none.
+        """
+        name, at, version = text.partition("@")
+        scenario, _, task = name.partition("/")
+        is_named = _NAME.fullmatch(scenario) and _NAME.fullmatch(task)
+        if not is_named or (at and not _is_version(version)):
+            raise RefNotFoundError(
+                f"{text[:200]!r} names no task: expected SCENARIO/TASK or SCENARIO/TASK@VERSION, "
+                "such as shop/ipv@v2; names are of lower-case letters, digits and '-'"
+            )
+        return cls(scenario, task, version)
+
+    @property
+    def name(self) -> str:
+        """``SCENARIO/TASK``."""
+        return f"{self.scenario}/{self.task}"
+
+    @property
+    def tag(self) -> str:
+        """Name of the version's tag in the scenario's repository."""
+        return f"{self.task}/{self.version}"
+
+    def __str__(self) -> str:
+        """Return what ``parse`` reads."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+
+def _is_version(text: str) -> bool:
+    # what git check-ref-format refuses besides
+    return bool(_VERSION.fullmatch(text)) and ".." not in text and not text.endswith(".lock")

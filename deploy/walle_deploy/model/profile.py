@@ -1,0 +1,117 @@
+"""A device's task profile, as it travels in the header of its ordinary requests.
+
+Walle, section 4.2: push-then-pull needs no connection of its own, as devices send business
+requests anyway. The header ``walle-profile`` is base64url (without padding) of a JSON object
+with short keys; a device says what it is and which versions it has, nothing about its user
+but an id.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from walle_stream.errors import ProfileError
+
+PROFILE_HEADER: Final = "walle-profile"
+"""Name of the request's header."""
+
+PROFILE_MAX_BYTES: Final = 8_192
+"""Longest value of the header: what servers take by default."""
+
+_Text = Annotated[str, msgspec.Meta(max_length=128)]
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+_TASKS_MAX: Final = 256
+
+
+_SHORT: Final = {"app_version": "appv", "os_version": "osv"}
+
+
+class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHORT):
+    """What a device says of itself.
+
+    All of it may be a lie: policies decide who gets what, never who may read what.
+    """
+
+    device: _Id
+    """Its id."""
+    app: _Text = ""
+    """Name of the app that hosts the tasks."""
+    app_version: _Text = ""
+    """Such as ``7.12.0``."""
+    os: _Text = ""
+    """Such as ``android``."""
+    os_version: _Text = ""
+    interpreter: _Text = ""
+    """Bytecode that it can run, such as ``cpython-314``."""
+    performance: Literal["", "low", "middle", "high"] = ""
+    """Its class; empty when it does not know."""
+    model: _Text = ""
+    """Of the hardware."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    """0 when it does not know."""
+    user: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    """Key into the service's attribute sources; empty when nobody is signed in."""
+    tasks: dict[_Text, _Text] = {}
+    """The version that is installed of each task ``SCENARIO/TASK``."""
+
+
+_decoder: Final = msgspec.json.Decoder(DeviceProfile)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_profile(profile: DeviceProfile) -> str:
+    """Return the header's value.
+
+    Args:
+        profile: Of this device.
+
+    Raises:
+        ProfileError: It is too long for a header.
+    """
+    value = urlsafe_b64encode(_encode(profile)).rstrip(b"=").decode("ascii")
+    if len(value) > PROFILE_MAX_BYTES or len(profile.tasks) > _TASKS_MAX:
+        raise ProfileError(
+            f"device {profile.device!r}: its profile has {len(value)} bytes and "
+            f"{len(profile.tasks)} tasks, a header holds {PROFILE_MAX_BYTES} and {_TASKS_MAX}: "
+            "uninstall tasks that are not used"
+        )
+    return value
+
+
+def decode_profile(value: bytes | str) -> DeviceProfile:
+    """Read the header's value.
+
+    Args:
+        value: As received; nothing of it is trusted.
+
+    Raises:
+        ProfileError: It is no profile.
+    """
+    if len(value) > PROFILE_MAX_BYTES:
+        raise ProfileError(
+            f"a profile of {len(value)} bytes: expected at most {PROFILE_MAX_BYTES} in "
+            f"{PROFILE_HEADER}"
+        )
+    try:
+        text = value.encode("ascii") if isinstance(value, str) else value
+        profile = _decoder.decode(urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
+    except (Base64Error, UnicodeEncodeError, msgspec.MsgspecError, ValueError) as error:
+        raise ProfileError(
+            f"{PROFILE_HEADER}: not base64url of a profile: {str(error)[:200]}"
+        ) from error
+    if len(profile.tasks) > _TASKS_MAX:
+        raise ProfileError(f"{PROFILE_HEADER}: {len(profile.tasks)} tasks, at most {_TASKS_MAX}")
+    return profile
+
+
+def with_versions(profile: DeviceProfile, versions: Mapping[str, str]) -> DeviceProfile:
+    """Return the profile after an installation.
+
+    Args:
+        profile: Before it.
+        versions: All that are installed now.
+    """
+    return msgspec.structs.replace(profile, tasks=dict(versions))

@@ -1,0 +1,58 @@
+"""What the check of a device needs to know of a release, and of what stands behind them all."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from walle_deploy.model.pushes import PushedFile
+
+
+class ActiveRelease(msgspec.Struct, frozen=True):
+    """A release that gives its version to some devices now.
+
+    The versions of several releases of a task are told apart by priority, then by age: the
+    first one that takes the device in decides. A device that none takes in gets the task's
+    stable version, see ``ReleaseTable``.
+    """
+
+    release_id: str
+    task: str
+    """``SCENARIO/TASK``."""
+    version: str
+    stage: Literal["beta", "gray", "full"]
+    policy: Mapping[str, Any] = {}
+    """Who may get it at all, as plain JSON of the YAML's ``spec.policy``; {} for everybody."""
+    devices: frozenset[str] = frozenset()
+    """In stage ``beta``: these alone."""
+    percent: float = 100.0
+    """In stage ``gray``: this share, 0 to 100, by a stable hash of salt and device id. A device
+    that is in at 5 % is in at 20 %."""
+    salt: str = ""
+    """Of the hash: the release's id, so that not always the same devices come first."""
+    priority: int = 0
+    """Higher ones first."""
+    created_ms: int = 0
+    """Of equal priority the newest first."""
+
+
+class VersionFiles(msgspec.Struct, frozen=True):
+    """Where the files of one version are."""
+
+    shared: tuple[PushedFile, ...]
+    """The package first. Their ``url`` is relative to the CDN's address."""
+    exclusive: Mapping[str, tuple[PushedFile, ...]] = {}
+    """By device id or ``user:ID``: files of its own; ``url`` is relative to the CEN's."""
+
+
+class ReleaseTable(msgspec.Struct, frozen=True):
+    """All that a check needs; made anew when a release changes, never changed."""
+
+    generation: int
+    """Grows with every change."""
+    releases: tuple[ActiveRelease, ...] = ()
+    stable: Mapping[str, str] = {}
+    """For each task the version of devices that no release takes in; not named: none of their
+    business, they keep what they have."""
+    files: Mapping[str, VersionFiles] = {}
+    """By ``SCENARIO/TASK@VERSION``."""

@@ -1,0 +1,69 @@
+"""Errors of the deployment platform."""
+
+from typing import ClassVar
+
+from walle_stream.errors.base import WalleError
+
+
+class DeployError(WalleError):
+    """Base of the errors of the task deployment platform."""
+
+    exit_code: ClassVar[int] = 16
+
+
+class ConflictError(DeployError):
+    """Somebody else changed it first: a branch, a tag, or a release.
+
+    Nothing was changed. Look at what they did, then do yours again on top of it.
+    """
+
+    exit_code: ClassVar[int] = 18
+    is_retryable: ClassVar[bool] = True
+
+
+class GitError(DeployError):
+    """git refused, or cannot be run.
+
+    The message ends with git's own line; nothing was changed.
+    """
+
+
+class IntegrityError(DeployError):
+    """What was received, or is stored, is not what was signed: altered, old, or of another.
+
+    It was not used, what was there before stays. Get it again; where it happens again, look
+    at who serves it.
+    """
+
+    exit_code: ClassVar[int] = 17
+
+
+class ProfileError(DeployError, ValueError):
+    """A device's profile cannot be read: too long, not of its form, or without an id.
+
+    Correct what the device sends; docs/deploy has the form.
+    """
+
+
+class RefNotFoundError(DeployError, LookupError):
+    """There is no such group, scenario, task, version or release.
+
+    The message names what there is.
+    """
+
+
+class ReleaseStateError(DeployError):
+    """A release cannot do that where it stands, such as to resume one that was rolled back.
+
+    ``walle release status`` says where it stands, and what can be done.
+    """
+
+
+class ServiceUnreachableError(DeployError, ConnectionError):
+    """A release service, a file server or a database does not answer.
+
+    Nothing that runs is touched by that; start it, or correct the address.
+    """
+
+    exit_code: ClassVar[int] = 19
+    is_retryable: ClassVar[bool] = True
