@@ -9,7 +9,7 @@ import msgspec
 from walle_stream.actors.places import origin_of
 from walle_stream.events import Event
 from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, Origins, SourceBatch
-from walle_stream.stream.machine import RunTask
+from walle_stream.stream.commands import RunTask
 from walle_stream.vm.pool import RunResult
 
 RAW_MAX_CHARACTERS: Final = 1_024

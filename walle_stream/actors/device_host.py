@@ -14,7 +14,9 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.partition import PartitionHost, PartitionStatus
+from walle_stream.actors.installing import Installed, Installs
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
@@ -163,6 +165,9 @@ class DeviceHost(Actor):
             self._pull(message)
             return None
         self._commit_all()
+        return self._answer(message)
+
+    def _answer(self, message: Any) -> Any:
         if isinstance(message, GetOffsets):
             return {
                 number: offset
@@ -173,6 +178,8 @@ class DeviceHost(Actor):
             return [partition.status() for partition in self._partitions.values()]
         if isinstance(message, Settle):
             return self._settle(monotonic_ms() + message.timeout_s * 1000.0)
+        if isinstance(message, Installs):
+            return self._install(message)
         if isinstance(message, Close):
             return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
@@ -348,6 +355,23 @@ class DeviceHost(Actor):
     def _commit_all(self) -> None:
         for number in list(self._waiting):
             self._commit(number)
+
+    def _install(self, message: Installs) -> Installed:
+        answer = Installed()
+        for number, devices in message.devices.items():
+            partition = self._partitions.get(number)
+            if partition is None:
+                gone = f"partition {number} is not on host {self.name} any more: install again"
+                answer.refused.update((device_id, gone) for device_id, _ in devices)
+                continue
+
+            def turn(to: PartitionHost = partition, what: Any = devices) -> None:
+                answer.refused.update(to.install(message.sets, what))
+
+            self._supervisors[number].run(turn)
+        for partition in self._partitions.values():
+            answer.programs |= partition.programs
+        return answer
 
     def _settle(self, deadline_ms: float) -> int:
         while True:

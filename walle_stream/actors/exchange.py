@@ -15,7 +15,7 @@ import msgspec
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, Downlink, HasLog
-from walle_stream.stream.machine import Reply, RunTask
+from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink
 from walle_stream.wire.replies import REPLY_KIND, decode_reply
@@ -126,7 +126,7 @@ class CloudExchange:
 
         Args:
             calls: Numbered by the machine.
-            task_version: By task.
+            task_version: By program.
 
         Returns:
             The same, as they travel.
@@ -134,7 +134,7 @@ class CloudExchange:
         for run, number, name, (service, _) in calls:
             self._rows.put_call(run.device_id, number, (run.task, name, service))
         return [
-            CloudCall(run.device_id, number, run.task, task_version[run.task], service, question)
+            CloudCall(run.device_id, number, run.task, task_version[run.program], service, question)
             for run, number, _, (service, question) in calls
         ]
 

@@ -12,21 +12,22 @@ Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
-from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT, JournalDefinition, JournalWindow
+from walle_stream.actors.installing import PartitionSets, TasksBySet
+from walle_stream.actors.journal import JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
+from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.places import origin_of
 from walle_stream.actors.recovery import recover
-from walle_stream.actors.runs import Done, FailurePolicy, TaskRuns
+from walle_stream.actors.runs import Done, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.actors.turn import Delivery, Turn
@@ -34,66 +35,17 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.events import Event
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetterSink, Downlink, SourceBatch
-from walle_stream.store.in_hand import InHand
-from walle_stream.stream.machine import PartitionMachine, Reply, RunTask
-from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.ports import Downlink, SourceBatch
+from walle_stream.stream.commands import Reply, RunTask
+from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.task_sets import DEFAULT_SET
 from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.journal import decode_events, encode_batch, encode_events
-from walle_stream.wire.ledger import Ledger
-from walle_stream.wire.rows import Counters, PartitionHead
-
-ACTIVE_DEVICES_DEFAULT: Final = 10_000
-"""Devices of a partition kept in memory when the pipeline does not say."""
-
-
-class PartitionPlan(msgspec.Struct, frozen=True):
-    """What all partitions of a run share."""
-
-    triggers: Mapping[str, tuple[tuple[str, ...], ...]]
-    """For each task its trigger conditions."""
-    versions: Mapping[str, str]
-    """For each task its version."""
-    policy: SequencePolicy
-    in_hand: InHand
-    """Where partitions note that they call a VM."""
-    batch_events: int
-    """Most events of a batch."""
-    compression: str = "zstd"
-    active_devices: int = ACTIVE_DEVICES_DEFAULT
-    incarnation: str = ""
-    """Of the data directory, for partitions that begin in it."""
-    journal_events: int = JOURNAL_EVENTS_DEFAULT
-    """Events that the journal holds before dirty devices are written."""
-    pages: Mapping[str, frozenset[str]] = {}
-    """For tasks that only events on certain pages wake: these."""
-    only_device: str = ""
-    """The one device of the run, where there is one: messages of others are passed over."""
-    is_measured: bool = False
-    """Whether the ledger also has what would have travelled otherwise."""
-    on_error: Mapping[str, FailurePolicy] = {}
-    """For tasks that say what becomes of failed runs: this."""
-    sink: DeadLetterSink | None = None
-    """Where dead letters go besides the data directory."""
-    pipeline: str = ""
-    """Name of the pipeline, for the sink."""
-
-
-class PartitionStatus(msgspec.Struct):
-    """Figures of one partition, for reports and metrics."""
-
-    number: int
-    counters: Counters
-    latencies: Latencies
-    active_devices: int
-    outbox_bytes: int
-    watermark_ms: int
-    run_events: int
-    ledger: Ledger
+from walle_stream.wire.rows import PartitionHead
 
 
 class PartitionHost:
@@ -147,12 +99,15 @@ class PartitionHost:
         self._doubt.begin(self._head)
         self.offset = rows.offset()
         plan = self._plan
-        machine = self._machine = PartitionMachine(plan.triggers, plan.policy, plan.pages)
+        sets = self._sets = PartitionSets(rows, plan.policy, plan.tasks(), plan.programs)
+        machine = self._machine = PartitionMachine(
+            plan.triggers, plan.policy, plan.pages, sets.find
+        )
         machine.watermark_ms = self._head.watermark_ms
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        self._runs = TaskRuns(self._pool, rows, self._states, plan.on_error)
+        self._runs = TaskRuns(self._pool, rows, self._states, sets.on_error)
         incarnation = rows.incarnation(plan.incarnation)
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
@@ -207,7 +162,7 @@ class PartitionHost:
         """
         turn = self._turn
         if turn is not None:
-            inbound = self._exchange.take(turn.head, self._plan.triggers)
+            inbound = self._exchange.take(turn.head, self._sets.names)
             self._complete(turn, inbound)
 
     def _begin(self) -> Turn:
@@ -249,7 +204,7 @@ class PartitionHost:
             FeatureRecord(
                 run.device_id,
                 run.task,
-                self._plan.versions[run.task],
+                self._sets.versions[run.program],
                 number,
                 feature,
                 encoding,
@@ -262,7 +217,7 @@ class PartitionHost:
         asked: list[CloudCall] = []
         if done.calls:
             calls = machine.complete_calls(done.calls)
-            asked = self._exchange.put_calls(calls, self._plan.versions)
+            asked = self._exchange.put_calls(calls, self._sets.versions)
             head.counters.calls += len(asked)
             bodies.extend(encode_calls(asked, self._plan.compression))
         sent = book_sent(records, asked, bodies)
@@ -313,10 +268,14 @@ class PartitionHost:
         # the batches into the journal; devices that are dirty for long, or must leave memory
         machine, rows, journal = self._machine, self._opened(), self._journal
         numbers = machine.numbers()
-        if turn.taken or numbers:
+        if turn.taken or numbers or turn.installs:
             turn.head.next_batch += 1
             row = encode_batch(
-                turn.parts, turn.watermark_ms, is_end=turn.head.is_ended, numbers=numbers
+                turn.parts,
+                turn.watermark_ms,
+                is_end=turn.head.is_ended,
+                numbers=numbers,
+                installs=turn.installs,
             )
             journal.add(machine.number, turn.events, len(row))
             rows.put_journal(machine.number, row)
@@ -364,6 +323,46 @@ class PartitionHost:
 
     # Between turns
 
+    def install(self, sets: TasksBySet, devices: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Give devices other tasks, each from its next event on, in ONE commit; blocks.
+
+        Args:
+            sets: Those that may be new here.
+            devices: (device id, id of its set); such as have it already stay as they are.
+
+        Returns:
+            The devices that stay as they were, and why.
+
+        Raises:
+            WalleError: Nothing was installed: restart, install again.
+        """
+        machine, rows, turn = self._machine, self._opened(), self._begin()
+        self._sets.put(sets)
+        counts, refused = dict(turn.head.task_sets), {}
+        for device_id, set_id in devices:
+            if not machine.is_active(device_id):
+                machine.activate(device_id, *rows.device(device_id))
+            old = machine.task_set(device_id)
+            if old == set_id:
+                continue
+            problem = self._sets.move_states(device_id, set_id, self._states)
+            if problem:
+                refused[device_id] = problem
+                continue
+            machine.install(device_id, set_id)
+            turn.installs.append((device_id, set_id))
+            counts[old] = counts.get(old, 0) - 1
+            counts[set_id] = counts.get(set_id, 0) + 1
+        turn.head.task_sets = {name: n for name, n in counts.items() if name and n > 0}
+        if turn.installs:
+            self._complete(turn, Inbound([], []))
+        return refused
+
+    @property
+    def programs(self) -> set[str]:
+        """All that its devices have, and those of the definition."""
+        return self._sets.programs_of([DEFAULT_SET, *self._head.task_sets])
+
     def idle(self) -> None:
         """Take acknowledgements, and with nothing else at hand what came down meanwhile."""
         self._session.pump()
@@ -371,7 +370,7 @@ class PartitionHost:
             self._letters.pump(self._last_letter)
         if self._turn is None:
             turn = self._begin()
-            inbound = self._exchange.take(turn.head, self._plan.triggers)
+            inbound = self._exchange.take(turn.head, self._sets.names)
             if inbound.count:
                 self._complete(turn, inbound)
 

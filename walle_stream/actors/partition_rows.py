@@ -20,6 +20,7 @@ from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
 from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
+from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.journal import JournalBatch, decode_batch
 from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
@@ -29,6 +30,7 @@ _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, str, str], "call").decode
 _decode_definition = RowDecoder(JournalDefinition, "journal").decode
+_decode_task_set = RowDecoder(dict[str, InstalledTask], "task set").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
@@ -129,6 +131,17 @@ class PartitionRows:
         row = self._store.get(keys.JOURNAL_KEY)
         return None if row is None else _decode_definition(row)
 
+    def task_set(self, set_id: str) -> dict[str, InstalledTask] | None:
+        """Return the tasks of a stored set by name, None when there is none."""
+        row = self._store.get(keys.task_set_key(set_id))
+        return None if row is None else _decode_task_set(row)
+
+    def kept_state(self, device_id: str, task: str, layout: int) -> dict[str, bytes]:
+        """Return a state of an earlier layout by key; empty when none was kept."""
+        prefix = DeviceKeys(device_id).kept_states(task, layout)
+        skip = len(prefix)
+        return {key[skip:].decode(): value for key, value in self._store.scan(prefix)}
+
     def timers(self) -> Iterator[tuple[str, int]]:
         """Iterate over the devices at rest that have a deadline."""
         for key, value in self._store.scan(keys.DEADLINE_PREFIX):
@@ -180,6 +193,24 @@ class PartitionRows:
     def put_journal_definition(self, definition: JournalDefinition) -> None:
         """Write what the journal's batches are handled with."""
         self._begun().put(keys.JOURNAL_KEY, encode_row(definition))
+
+    def put_task_set(self, set_id: str, tasks: Mapping[str, InstalledTask]) -> None:
+        """Write a set of tasks."""
+        self._begun().put(keys.task_set_key(set_id), encode_row(tasks))
+
+    def keep_state(
+        self, device_id: str, task: str, layout: int, state: Mapping[str, bytes]
+    ) -> None:
+        """Write a copy of a state before it goes over to a later layout."""
+        transaction, prefix = self._begun(), DeviceKeys(device_id).kept_states(task, layout)
+        for key, value in state.items():
+            transaction.put(prefix + key.encode(), value)
+
+    def drop_kept_states(self, device_id: str, task: str) -> None:
+        """Delete what was kept of a task, of any layout."""
+        transaction = self._begun()
+        for key, _ in self._store.scan(DeviceKeys(device_id).kept_states(task)):
+            transaction.delete(key)
 
     def put_task_states(
         self, task: str, changes_by_device: Mapping[str, Mapping[str, bytes | None]]

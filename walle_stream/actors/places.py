@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from walle_stream.events import Event
 from walle_stream.ports import Origins
-from walle_stream.stream.machine import RunTask
+from walle_stream.stream.commands import RunTask
 from walle_stream.wire.journal import decode_events
 
 

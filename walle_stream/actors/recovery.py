@@ -7,10 +7,14 @@ journal is empty, in ONE commit: a death before it changes nothing, one after it
 leaves nothing to do.
 """
 
+from collections.abc import Callable
+
+from walle_stream.actors.installing import stored_set
 from walle_stream.actors.journal import JournalDefinition
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.faults import crash_point
 from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.task_sets import TaskSet
 
 
 def recover(rows: PartitionRows, definition: JournalDefinition) -> None:
@@ -41,24 +45,44 @@ def _replay(rows: PartitionRows, definition: JournalDefinition) -> PartitionMach
     replayed = []
     for number, batch in rows.journal():
         if machine is None:
-            machine = PartitionMachine(definition.triggers, definition.policy)
+            machine = PartitionMachine(
+                definition.triggers, definition.policy, find_set=_finder(rows, definition)
+            )
             for device_id, deadline_ms in rows.timers():
                 machine.arm(device_id, deadline_ms)
         machine.number, machine.watermark_ms = number, batch.watermark_ms
+        for device_id, task_set in batch.installs:
+            if _is_behind(machine, rows, device_id, ahead, number):
+                machine.install(device_id, task_set)
         for device_id in machine.absent(batch.events, is_end=batch.is_end):
             _activate(machine, rows, device_id, ahead)
         ahead = {device_id: last for device_id, last in ahead.items() if last >= number}
         machine.handle(batch.events, is_end=batch.is_end, skipping=ahead)
         for device_id, *numbers in batch.numbers:
-            if not machine.is_active(device_id):  # a reply came, and no event
-                _activate(machine, rows, device_id, ahead)
-            if ahead.get(device_id, 0) < number:
+            if _is_behind(machine, rows, device_id, ahead, number):  # a reply came, and no event
                 machine.set_numbers(device_id, *numbers)
         machine.mark_committed()
         replayed.append(number)
     if replayed:
         rows.drop_journal(replayed)
     return machine
+
+
+def _is_behind(
+    machine: PartitionMachine,
+    rows: PartitionRows,
+    device_id: str,
+    ahead: dict[str, int],
+    number: int,
+) -> bool:
+    if not machine.is_active(device_id):
+        _activate(machine, rows, device_id, ahead)
+    return ahead.get(device_id, 0) < number
+
+
+def _finder(rows: PartitionRows, definition: JournalDefinition) -> Callable[[str], TaskSet]:
+    # nothing is run, so no program is needed
+    return lambda set_id: TaskSet.of(set_id, stored_set(rows, set_id), definition.policy)
 
 
 def _activate(

@@ -20,7 +20,7 @@ from walle_stream.actors.places import Places
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter
-from walle_stream.stream.machine import RunTask
+from walle_stream.stream.commands import RunTask
 from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult, VmPool
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class TaskRuns:
             pool: Where scripts run.
             rows: Get what runs changed.
             states: Of the partition's devices.
-            on_error: By task; ``FailurePolicy()`` for any other.
+            on_error: By program; ``FailurePolicy()`` for any other.
             wait: Waits for seconds; in tests another.
         """
         self._pool = pool
@@ -104,8 +104,8 @@ class TaskRuns:
         failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
         doubt.take()
-        for task, by_device in _by_task(runs).items():
-            failed += self._run_task(task, by_device, done, is_doubtful=doubt.is_doubtful)
+        for program, by_device in _by_program(runs).items():
+            failed += self._run_program(program, by_device, done, is_doubtful=doubt.is_doubtful)
         crash_point("vm.after")
         if failed:
             indices = {id(run): index for index, run in enumerate(runs)}
@@ -117,11 +117,12 @@ class TaskRuns:
             ]
         return done
 
-    def _run_task(
-        self, task: str, by_device: dict[str, list[RunTask]], done: Done, *, is_doubtful: bool
+    def _run_program(
+        self, program: str, by_device: dict[str, list[RunTask]], done: Done, *, is_doubtful: bool
     ) -> list[tuple[RunTask, RunResult, int]]:
-        """Run one task; returns the runs that leave a letter, with how often they were tried."""
-        on_error = self._on_error.get(task) or FailurePolicy()
+        """Run one program; returns the runs that leave a letter, with how often they were tried."""
+        on_error = self._on_error.get(program) or FailurePolicy()
+        task = next(iter(by_device.values()))[0].task
         states_of = self._states.of_task(task)
         groups: list[DeviceGroup] = [
             (
@@ -131,10 +132,10 @@ class TaskRuns:
             )
             for device_id, device_runs in by_device.items()
         ]
-        found = self._pool.run(task, groups, is_doubtful=is_doubtful)
+        found = self._pool.run(program, groups, is_doubtful=is_doubtful)
         attempts: dict[tuple[str, int], int] = {}
         if on_error.attempts > 1:
-            again = _Again(self._pool, task, on_error, self._wait, is_doubtful=is_doubtful)
+            again = _Again(self._pool, program, on_error, self._wait, is_doubtful=is_doubtful)
             found = again.run(groups, found, attempts)
         changed: dict[str, dict[str, bytes | None]] = {}
         failed = []
@@ -268,18 +269,18 @@ def _first_failed(runs: Sequence[RunResult]) -> int | None:
     return None
 
 
-def _by_task(runs: Sequence[RunTask]) -> dict[str, dict[str, list[RunTask]]]:
-    by_task: dict[str, dict[str, list[RunTask]]] = {}
+def _by_program(runs: Sequence[RunTask]) -> dict[str, dict[str, list[RunTask]]]:
+    by_program: dict[str, dict[str, list[RunTask]]] = {}
     for run in runs:
-        by_device = by_task.get(run.task)
+        by_device = by_program.get(run.program)
         if by_device is None:
-            by_device = by_task[run.task] = {}
+            by_device = by_program[run.program] = {}
         device_runs = by_device.get(run.device_id)
         if device_runs is None:
             by_device[run.device_id] = [run]
         else:
             device_runs.append(run)
-    return by_task
+    return by_program
 
 
 def _log_failure(run: RunTask, result: RunResult, attempts: int) -> None:

@@ -11,7 +11,7 @@ from walle_stream.ports import DeadLetter, SourceBatch
 from walle_stream.wire.rows import PartitionHead
 
 if TYPE_CHECKING:
-    from walle_stream.stream.machine import RunTask
+    from walle_stream.stream.commands import RunTask
 
 
 class Delivery(msgspec.Struct):
@@ -44,6 +44,7 @@ class Turn:
         "events",
         "exits",
         "head",
+        "installs",
         "offset",
         "parts",
         "places",
@@ -70,6 +71,7 @@ class Turn:
         self.taken = self.events = 0
         self.parts: list[bytes] = []
         self.places = Places(place)
+        self.installs: list[tuple[str, str]] = []
         self.runs: list[RunTask] = []
         self.dead_letters: list[DeadLetter] = []
         self.exits: list[tuple[float, int]] = []

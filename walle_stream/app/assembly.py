@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
 from walle_stream.actors.cloud import CloudActor
-from walle_stream.actors.partition import PartitionHost, PartitionPlan
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.models import load_models, onnx_models

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from walle_stream.actors.partition import PartitionStatus
+from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.metrics_server import MetricsServer
 from walle_stream.app.observability import Metrics
 from walle_stream.vm.pool import VmCounts, VmStatus

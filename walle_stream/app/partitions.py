@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.actors.partition import PartitionHost, PartitionPlan
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.errors import SourceMovedError

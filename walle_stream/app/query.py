@@ -150,6 +150,7 @@ def full_state(data_dir: Path) -> Iterator[bytes]:
 
 # of batches, and of kills: a reply may be sent again
 _CANONICAL_FIELDS = 6  # of a device row
+_TASK_SET_FIELD = 7
 _CHANCE_COUNTERS = (
     "commits",
     "uplink_bytes",
@@ -196,7 +197,10 @@ def _device_line(key: bytes, value: bytes) -> bytes:
     line: dict[str, Any] = {"device_id": device_id}
     if table == keys.TABLE_DEVICE:
         # not which batch wrote it: that is left to chance
-        line["row"] = _decode_row(value)[:_CANONICAL_FIELDS]
+        row = _decode_row(value)
+        line["row"] = row[:_CANONICAL_FIELDS]
+        if any(row[_TASK_SET_FIELD:]):
+            line["task_set"] = row[_TASK_SET_FIELD]
     elif table == keys.TABLE_PAGE:
         ordinal, index = keys.parse_page_row(key)
         line |= {"page": ordinal, "index": index, "event": _decode_any(value)}
@@ -213,6 +217,10 @@ def _device_line(key: bytes, value: bytes) -> bytes:
             "feature": msgspec.Raw(feature),
             "encoding": encoding,
         }
+    elif table == keys.TABLE_KEPT_STATE:
+        task, rest = keys.parse_task(rest)
+        layout, key_of_state = int.from_bytes(rest[:4], "big"), rest[4:].decode()
+        line |= {"task": task, "kept": layout, "key": key_of_state, "value": msgspec.Raw(value)}
     elif table == keys.TABLE_CALL:
         line |= {"call": int.from_bytes(rest, "big"), "waits": _decode_any(value)}
     else:

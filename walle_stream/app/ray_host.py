@@ -28,7 +28,8 @@ from walle_stream.actors.device_host import (
     Pull,
     Settle,
 )
-from walle_stream.actors.partition import PartitionHost, PartitionStatus
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.remote_tunnel import RemoteDownlink, RemoteUplink
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition import PartitionStatus
+from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.local import OnProgress

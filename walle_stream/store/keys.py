@@ -11,12 +11,16 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x04 u64 number                              batch of the journal
     \x05 u64 number                              record of a dead letter, as it came
     \x06 u64 number                              dead letter that the sink has not, empty
+    \x07 SET                                     task set that devices have, by its id
     \x10 DEVICE \x00 \x01                        device row
     \x10 DEVICE \x00 \x02 u64 ordinal u32 index  event row of an open page, append-only
     \x10 DEVICE \x00 \x03 u16 len TASK KEY       task state, JSON made by the guest
     \x10 DEVICE \x00 \x04 u16 len TASK u64 seq   feature row
     \x10 DEVICE \x00 \x05 u64 seq                downlink message, JSON
     \x10 DEVICE \x00 \x06 u64 number             call of the cloud without a reply
+    \x10 DEVICE \x00 \x07 u16 len TASK u32 layout KEY
+                                                task state of an earlier layout, kept for a
+                                                rollback
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
@@ -48,6 +52,8 @@ page            MessagePack ``[1, row]``; never written again, because pages
 state           JSON, never looked into by the host
 feature         MessagePack ``[1, [task version, feature, encoding]]``
 call            MessagePack ``[1, [task, name of the call, service]]``
+task set        MessagePack ``[1, {task: InstalledTask}]``, never changed
+kept state      as state
 ==============  ==============================================================
 
 Why two kinds of version: ``FORMAT_VERSION`` changes with this page (keys move,
@@ -74,11 +80,13 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "feature": 1,
     "head": 1,
     "journal": 1,
+    "kept_state": 1,
     "letter_record": 1,
     "message": 1,
     "outbox": 1,
     "page": 1,
     "state": 1,
+    "task_set": 1,
     "unsent_letter": 1,
 }
 """Version of each table's values; a database with others is refused."""
@@ -97,6 +105,7 @@ DEADLINE_PREFIX: Final = b"\x03"
 JOURNAL_PREFIX: Final = b"\x04"
 LETTER_RECORD_PREFIX: Final = b"\x05"
 UNSENT_LETTER_PREFIX: Final = b"\x06"
+TASK_SET_PREFIX: Final = b"\x07"
 DEVICE_PREFIX: Final = b"\x10"
 
 TABLE_DEVICE: Final = 1
@@ -105,9 +114,11 @@ TABLE_STATE: Final = 3
 TABLE_FEATURE: Final = 4
 TABLE_MESSAGE: Final = 5
 TABLE_CALL: Final = 6
+TABLE_KEPT_STATE: Final = 7
 
 _U64: Final = Struct(">Q")
 _PAGE_ROW: Final = Struct(">QI")
+_U32: Final = Struct(">I")
 _U16: Final = Struct(">H")
 
 
@@ -199,6 +210,21 @@ class DeviceKeys:
             number: 0 to 2**64 - 1.
         """
         return self.base + b"\x06" + _number(number)
+
+    def kept_states(self, task: str, layout: int | None = None) -> bytes:
+        """Return the prefix of a task's kept states.
+
+        Args:
+            task: The task.
+            layout: Of one layout, 1 to 2**32 - 1; None for any.
+        """
+        prefix = self.base + b"\x07" + _task(task)
+        return prefix if layout is None else prefix + _U32.pack(layout)
+
+
+def task_set_key(set_id: str) -> bytes:
+    """Return the key of a task set."""
+    return TASK_SET_PREFIX + set_id.encode()
 
 
 def batch_key(number: int) -> bytes:

@@ -14,60 +14,20 @@ batches in between (``oldest_dirty`` tells since when) and gives them again
 after a death (``skipping``).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-import msgspec
-
+from walle_stream.errors import StoreCorruptedError
 from walle_stream.events import Event
+from walle_stream.stream.commands import REPLY_POSITION, Reply, RunTask, StreamCounts
 from walle_stream.stream.ordering import NEVER_MS
-from walle_stream.stream.pages import OpenPage, PageInput, ReplyInput, page_input
+from walle_stream.stream.pages import OpenPage, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
 from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
-from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor, TriggerTrie
-
-REPLY_POSITION: Final = 1 << 40
-"""Replies have their calls' numbers behind this as positions: when one arrives is
-left to chance, and must not be seen in the positions of events."""
-
-
-class RunTask(msgspec.Struct, gc=False):
-    """A command: run this task for this device over this page."""
-
-    device_id: str
-    task: str
-    position: int
-    """Trigger position: which released event of the device woke the task,
-    from 1; orders the device's features and seeds the guest's random."""
-    clock_ms: int
-    """The guest's clock: event time of the waking event."""
-    page: PageInput | ReplyInput
-
-
-class Reply(NamedTuple):
-    """An answer of the cloud: an event of its device that wakes one task."""
-
-    device_id: str
-    task: str
-    number: int
-    """Of the call."""
-    given: ReplyInput
-
-
-class StreamCounts(msgspec.Struct):
-    """What a batch did to the event sequences, for the counters."""
-
-    events: int = 0
-    new_devices: int = 0
-    page_sequences: int = 0
-    timed_out_pages: int = 0
-    reentered_pages: int = 0
-    overflowed_pages: int = 0
-    missing_enters: int = 0
-    duplicate_events: int = 0
-    late_events: int = 0
+from walle_stream.stream.task_sets import DEFAULT_SET, TaskSet
+from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor
 
 
 class _Device:
@@ -79,11 +39,13 @@ class _Device:
         "next_number",
         "position",
         "sequence",
+        "tasks",
     )
 
-    def __init__(self, device_id: str, sequence: DeviceSequence) -> None:
+    def __init__(self, device_id: str, sequence: DeviceSequence, tasks: TaskSet) -> None:
         self.device_id = device_id
         self.sequence = sequence
+        self.tasks = tasks
         self.accept = sequence.accept
         self.cursor: Cursor = EMPTY_CURSOR
         self.next_number = 1
@@ -98,6 +60,7 @@ class PartitionMachine:
         triggers: Mapping[str, Sequence[Sequence[str]]],
         policy: SequencePolicy,
         pages: Mapping[str, Collection[str]] | None = None,
+        find_set: Callable[[str], TaskSet] | None = None,
     ) -> None:
         """Make an empty partition.
 
@@ -106,18 +69,19 @@ class PartitionMachine:
                 ids (event or page ids).
             policy: How page sequences are built.
             pages: For tasks that only events on certain pages wake, these.
+            find_set: Gives the task sets that were installed on devices, by id; without,
+                all devices have the definition's tasks.
         """
-        self._pages = pages or {}
         self.number = 0
         """Of the batch at hand, set by the caller; ascending."""
-        self.trie = TriggerTrie()
-        for task, conditions in triggers.items():
-            for condition in conditions:
-                self.trie.insert(task, condition)
+        self._find_set = find_set
+        default = TaskSet(DEFAULT_SET, triggers, policy, pages)
+        self._sets = {DEFAULT_SET: default}
+        self.trie = default.trie
+        """Of the definition's tasks."""
         self.counts = StreamCounts()
         self.late_events: list[Event] = []
         self.watermark_ms = -1
-        self._policy = policy
         self._devices: dict[str, _Device] = {}
         self._touched: dict[str, _Device] = {}  # by the events at hand
         self._dirty: dict[str, int] = {}  # since which batch, ascending
@@ -126,7 +90,7 @@ class PartitionMachine:
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
         self._runs: list[RunTask] = []
-        self._device: _Device = _Device("", DeviceSequence(policy))
+        self._device: _Device = _Device("", DeviceSequence(policy), default)
 
     @property
     def active_count(self) -> int:
@@ -178,13 +142,16 @@ class PartitionMachine:
         """
         if snapshot is None:
             self.counts.new_devices += 1
-            device = _Device(device_id, DeviceSequence(self._policy, device_id, self.trie.ids))
+            tasks = self._sets[DEFAULT_SET]
+            sequence = DeviceSequence(tasks.policy, device_id, tasks.trie.ids)
+            device = _Device(device_id, sequence, tasks)
         else:
+            tasks = self._tasks(snapshot.task_set)
             sequence = DeviceSequence.restore(
-                self._policy, snapshot.sequence, rows, device_id, self.trie.ids
+                tasks.policy, snapshot.sequence, rows, device_id, tasks.trie.ids
             )
-            device = _Device(device_id, sequence)
-            device.cursor = self.trie.import_cursor(snapshot.cursor)
+            device = _Device(device_id, sequence, tasks)
+            device.cursor = tasks.trie.import_cursor(snapshot.cursor)
             sequence.position = snapshot.position
             device.next_number = snapshot.next_number
             device.next_call = snapshot.next_call
@@ -262,6 +229,24 @@ class PartitionMachine:
             self._fire_timers(watermark)
         return self._runs
 
+    def install(self, device_id: str, task_set: str) -> None:
+        """Give a device other tasks, from its next event on.
+
+        Its open pages stay, and so do its ongoing matches: one whose path stands in the
+        new conditions, too, goes on where it is.
+
+        Args:
+            device_id: In memory (see ``activate``).
+            task_set: Id of a set.
+        """
+        device, tasks = self._touch(device_id), self._tasks(task_set)
+        device.tasks = tasks
+        device.sequence.change(tasks.policy.fields, tasks.trie.ids)
+
+    def task_set(self, device_id: str) -> str:
+        """Return the id of the tasks that a device in memory has."""
+        return self._devices[device_id].tasks.set_id
+
     def answer(self, replies: Iterable[Reply]) -> list[RunTask]:
         """Take replies of the cloud, behind the events so far.
 
@@ -273,8 +258,10 @@ class PartitionMachine:
         """
         runs, clock_ms = [], max(self.watermark_ms, 0)
         for device_id, task, number, given in replies:
-            self._touch(device_id)
-            runs.append(RunTask(device_id, task, REPLY_POSITION + number, clock_ms, given))
+            program = self._touch(device_id).tasks.programs.get(task)
+            if program is not None:  # else it was uninstalled since it called
+                position = REPLY_POSITION + number
+                runs.append(RunTask(device_id, task, position, clock_ms, given, program))
         return runs
 
     def complete(
@@ -381,17 +368,19 @@ class PartitionMachine:
     def event(self, event: Event, page: OpenPage | None) -> bool:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
-        device.cursor, fired = self.trie.advance(device.cursor, event.id, event.page_id)
-        pages = self._pages
+        tasks = device.tasks
+        device.cursor, fired = tasks.advance(device.cursor, event.id, event.page_id)
+        pages = tasks.pages
         if fired and pages:
             page_id = event.page_id
             fired = tuple(name for name in fired if name not in pages or page_id in pages[name])
         if fired:
-            given = page_input(event, page, self._policy.fields)
-            position = device.sequence.position
+            given = page_input(event, page, tasks.policy.fields)
+            position, programs = device.sequence.position, tasks.programs
+            device_id, clock_ms = device.device_id, event.event_time_ms
             for task in fired:
                 self._runs.append(
-                    RunTask(device.device_id, task, position, event.event_time_ms, given)
+                    RunTask(device_id, task, position, clock_ms, given, programs[task])
                 )
         return device.cursor != EMPTY_CURSOR
 
@@ -422,17 +411,29 @@ class PartitionMachine:
 
     # Inside
 
+    def _tasks(self, set_id: str) -> TaskSet:
+        tasks = self._sets.get(set_id)
+        if tasks is None:
+            if self._find_set is None:
+                raise StoreCorruptedError(
+                    f"a device has the task set {set_id!r}, which is not stored: restore the data "
+                    "directory from a copy"
+                )
+            tasks = self._sets[set_id] = self._find_set(set_id)
+        return tasks
+
     def _delta(self, device: _Device) -> DeviceDelta:
         sequence = device.sequence
         new_rows, closed_pages = sequence.take_changes()
         snapshot = DeviceSnapshot(
             sequence.position,
             device.next_number,
-            self.trie.export_cursor(device.cursor) if device.cursor else [],
+            device.tasks.trie.export_cursor(device.cursor) if device.cursor else [],
             sequence.settle(),
             sequence.export(),
             device.next_call,
             self.number,
+            device.tasks.set_id,
         )
         return DeviceDelta(device.device_id, snapshot, new_rows, closed_pages)
 

@@ -115,6 +115,15 @@ class OpenPages:
         self.due_ms = NEVER_MS
         """Ingest watermark before which no page times out; exact after ``settle``."""
 
+    def change(self, fields: frozenset[str] | None, ids: Container[str]) -> None:
+        """Keep other contents, and let other events matter, from the next event on.
+
+        Args:
+            fields: As in the constructor.
+            ids: The same.
+        """
+        self._fields, self._ids = fields, ids
+
     def take(self, event: Event, sink: PageSink) -> None:
         """Put the next event into its page and hand both to the sink.
 

@@ -80,7 +80,8 @@ class DeviceSequence:
         """Start a device that was never seen.
 
         Args:
-            policy: How sequences are built; the same for the device's life.
+            policy: How sequences are built; all but its fields is the same for the
+                device's life.
             device_id: The device, for the exits made by time-outs.
             ids: See ``OpenPages``.
         """
@@ -259,6 +260,15 @@ class DeviceSequence:
             with stored rows that are closed, as (ordinal, stored row count).
         """
         return self._pages.take_changes()
+
+    def change(self, fields: frozenset[str] | None, ids: Container[str]) -> None:
+        """Go on for other tasks: open pages keep what they have of events.
+
+        Args:
+            fields: As in the policy, from the next event on.
+            ids: As in the constructor.
+        """
+        self._pages.change(fields, ids)
 
     # Inside
 

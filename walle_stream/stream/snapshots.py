@@ -21,6 +21,8 @@ class DeviceSnapshot(msgspec.Struct, array_like=True):
     next_call: int = 1
     as_of: int = 0
     """Number of the last batch that it includes."""
+    task_set: str = ""
+    """Id of the tasks that it has; empty for the definition's."""
 
 
 class DeviceDelta(msgspec.Struct, gc=False):

@@ -140,18 +140,18 @@ class TriggerTrie:
             cursor: A device's ongoing matches.
 
         Returns:
-            The paths that (still) exist, in order.
+            The paths, in order. Those that no condition has any more are kept: they
+            end at the device's next event, and when that comes is not ours to decide.
         """
-        return [list(path) for path in cursor if self._node(path) is not None]
+        return [list(path) for path in cursor]
 
     def import_cursor(self, paths: Iterable[Sequence[str]]) -> Cursor:
-        """Return the cursor of stored paths; those that are gone are dropped.
+        """Return the cursor of stored paths.
 
         Args:
-            paths: What ``export_cursor`` gave.
+            paths: What ``export_cursor`` gave, of this trie or of another one.
         """
-        found = {tuple(path) for path in paths}
-        return tuple(sorted(path for path in found if path and self._node(path) is not None))
+        return tuple(sorted({tuple(path) for path in paths if path}))
 
     def _learn(self, cursor: Cursor, event_id: str, page_id: str) -> _Transition:
         if self._cached_count >= _CACHE_MAX:

@@ -2,8 +2,9 @@
 
 A row is MessagePack, ``[1, [watermark before, is_end, [part, ...], [numbers, ...]]]``;
 a part is an array of events, each a map of the fields of ``Event`` by name, numbers
-are ``[device id, next sequence number, next number of a call]``. Events are written
-whole: projecting them to what tasks read costs more than the bytes do.
+are ``[device id, next sequence number, next number of a call]``. Behind them stand, where
+there are any, ``[[device id, task set], ...]`` that were installed before the events. Events
+are written whole: projecting them to what tasks read costs more than the bytes do.
 """
 
 from collections.abc import Sequence
@@ -17,9 +18,19 @@ from walle_stream.wire.rows import RowDecoder, encode_row
 type DeviceNumbers = tuple[str, int, int]
 """(device id, next sequence number, next number of a call)."""
 
-_decode: Final = RowDecoder(
-    tuple[int, bool, list[list[Event]], list[DeviceNumbers]], "journal"
-).decode
+type Installs = Sequence[tuple[str, str]]
+"""(device id, id of the task set that it has from now on), in order."""
+
+
+class _Row(msgspec.Struct, array_like=True, frozen=True):
+    watermark_ms: int
+    is_end: bool
+    parts: list[list[Event]]
+    numbers: list[DeviceNumbers]
+    installs: list[tuple[str, str]] = []
+
+
+_decode: Final = RowDecoder(_Row, "journal").decode
 _decode_part: Final = msgspec.msgpack.Decoder(list[Event]).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -36,6 +47,8 @@ class JournalBatch(msgspec.Struct, frozen=True):
     numbers: list[DeviceNumbers]
     """Of the devices whose scripts emitted or called, behind the commit: giving them the
     events again does not tell."""
+    installs: Installs = ()
+    """Before the events."""
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
@@ -58,6 +71,7 @@ def encode_batch(
     *,
     is_end: bool,
     numbers: Sequence[DeviceNumbers],
+    installs: Installs = (),
 ) -> bytes:
     """Encode what a commit takes.
 
@@ -66,8 +80,10 @@ def encode_batch(
         watermark_ms: Of the partition, before it.
         is_end: Whether the source's natural end follows.
         numbers: See ``JournalBatch``.
+        installs: The same.
     """
-    return encode_row((watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers))
+    row = (watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers)
+    return encode_row((*row, installs) if installs else row)
 
 
 def decode_batch(row: bytes) -> JournalBatch:
@@ -77,6 +93,6 @@ def decode_batch(row: bytes) -> JournalBatch:
         FormatVersionError: Its layout is of another version.
         StoreCorruptedError: It is damaged.
     """
-    watermark_ms, is_end, parts, numbers = _decode(row)
-    events = [event for part in parts for event in part]
-    return JournalBatch(watermark_ms, is_end, events, numbers)
+    found = _decode(row)
+    events = [event for part in found.parts for event in part]
+    return JournalBatch(found.watermark_ms, found.is_end, events, found.numbers, found.installs)

@@ -86,6 +86,8 @@ class PartitionHead(msgspec.Struct):
     """Whether the last batch was the source's natural end."""
     ledger: Ledger = Ledger()
     """What each task sent; empty in data directories that had none yet."""
+    task_sets: dict[str, int] = {}
+    """How many devices have each set of tasks that was installed, by its id."""
 
 
 _encoder = msgspec.msgpack.Encoder()

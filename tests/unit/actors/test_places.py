@@ -4,7 +4,7 @@ from walle_stream.actors.dead_letters import set_large_numbers_aside
 from walle_stream.actors.places import Places, origin_of
 from walle_stream.events import Event
 from walle_stream.ports import Origins, SourceBatch, SourceCounts
-from walle_stream.stream.machine import RunTask
+from walle_stream.stream.commands import RunTask
 from walle_stream.wire.journal import encode_events
 
 
@@ -13,7 +13,7 @@ def event(device, time_ms, **contents):
 
 
 def run(device, clock_ms):
-    return RunTask(device, "t", 1, clock_ms, None)
+    return RunTask(device, "t", 1, clock_ms, None, "t")
 
 
 def places(events, first_run=0, runs=3):

@@ -4,7 +4,7 @@ import pytest
 
 from walle_stream.actors.runs import PAUSE_MAX_MS, FailurePolicy, TaskRuns
 from walle_stream.actors.task_states import TaskStates
-from walle_stream.stream.machine import RunTask
+from walle_stream.stream.commands import RunTask
 from walle_stream.vm.results import GroupResult, RunResult
 
 pytestmark = pytest.mark.actors
@@ -59,7 +59,7 @@ def run(pool, on_error, runs):
     states = TaskStates(lambda _device, _task: {})
     task_runs = TaskRuns(pool, rows, states, {"t": on_error}, pauses.append)
     done = task_runs.run(
-        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, [])) for d, n in runs], Doubt()
+        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs], Doubt()
     )
     return done, rows.changed, pauses
 

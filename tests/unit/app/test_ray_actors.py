@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition import PartitionStatus
+from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.options import RunOptions
 from walle_stream.app.ray_actors import DEATHS_MAX, Worker
 from walle_stream.app.ray_host import HostState

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.events import Event
-from walle_stream.stream.machine import PartitionMachine, StreamCounts
+from walle_stream.stream.commands import StreamCounts
+from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.snapshots import DeviceSnapshot
 
