@@ -13,7 +13,6 @@ from tests.property.test_recovery_property import CountingPool, Life
 from walle_connectors.kafka.source.fetching import Record, columns
 from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.actors.letter_rows import read_letters
-from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.turn import Delivery
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
@@ -85,9 +84,12 @@ def made(steps):
 def run(folder, records, cuts, deaths, attempts):
     life = Life(folder, 30, 10**6, SequencePolicy(page_timeout_ms=10**9))
     sink, life.pool = Sink(), FailingPool()
-    on_error = {task: FailurePolicy(attempts, 0) for task in life.plan.triggers}
+    tasks = {
+        name: msgspec.structs.replace(task, on_error=(attempts, 0, True))
+        for name, task in life.plan.tasks.items()
+    }
     life.plan = msgspec.structs.replace(
-        life.plan, sink=sink, pipeline="p", incarnation="ab", on_error=on_error
+        life.plan, sink=sink, pipeline="p", incarnation="ab", tasks=tasks
     )
     host, maker = life.open(), BatchMaker("raw", MAX_BYTES)
     bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})

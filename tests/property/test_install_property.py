@@ -44,11 +44,11 @@ def task(name, layout, conditions):
 
 
 def sets_of(draws):
-    """Sets with some of the tasks, of some layout, under their own or each other's conditions."""
+    """Sets with some tasks, of some layout, under their own or each other's conditions; no others."""
     sets = []
     for names, layout, shift in draws:
         chosen = sorted(names)
-        tasks = {
+        tasks = dict.fromkeys(TRIGGERS) | {
             name: task(name, layout, TRIGGERS[NAMES[(NAMES.index(name) + shift) % len(NAMES)]])
             for name in chosen
         }
@@ -131,7 +131,7 @@ def test_what_is_woken_is_woken_by_the_tasks_that_the_device_has(seed, at, shift
     [(set_id, tasks)] = sets_of([(set(NAMES), 1, shift)])
     policy = SequencePolicy()
     machine = PartitionMachine(
-        TRIGGERS, policy, find_set=lambda found: TaskSet.of(found, tasks, policy)
+        TRIGGERS, policy, find_set=lambda found: TaskSet.of(found, tasks, {}, policy)
     )
     before = PartitionMachine(TRIGGERS, policy)
     conditions = {name: each.triggers for name, each in tasks.items()}

@@ -18,10 +18,9 @@ from walle_stream.store import keys
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.results import GroupResult, RunResult
-
-VERSIONS = dict.fromkeys(TRIGGERS, "1")
 
 
 class CountingPool:
@@ -68,8 +67,10 @@ class Life:
         self.folder = folder
         self.tunnel, self.pool = Tunnel(), CountingPool()
         self.plan = PartitionPlan(
-            triggers={task: tuple(map(tuple, found)) for task, found in TRIGGERS.items()},
-            versions=VERSIONS,
+            tasks={
+                task: InstalledTask("1", tuple(map(tuple, found)), task)
+                for task, found in TRIGGERS.items()
+            },
             policy=policy,
             in_hand=InHand.open(folder / "in-hand", 1),
             batch_events=100,

@@ -14,7 +14,7 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.installing import Installed, Installs
+from walle_stream.actors.installing import GetTasks, Installed, Installs
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
@@ -180,6 +180,13 @@ class DeviceHost(Actor):
             return self._settle(monotonic_ms() + message.timeout_s * 1000.0)
         if isinstance(message, Installs):
             return self._install(message)
+        if isinstance(message, GetTasks):
+            return {
+                device_id: self._partitions[number].changes_of(device_id)
+                for number, device_ids in message.devices.items()
+                if number in self._partitions
+                for device_id in device_ids
+            }
         if isinstance(message, Close):
             return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")

@@ -19,11 +19,11 @@ from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.errors import StoreCorruptedError
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import DEFAULT_SET, InstalledTask, TaskSet
+from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask, TaskSet, changed
 from walle_stream.vm.guest.migration import VERSION_KEY
 
-type TasksBySet = Mapping[str, Mapping[str, InstalledTask]]
-"""Tasks by name by the id of their set."""
+type ChangesBySet = Mapping[str, Changes]
+"""What sets change of the definition's tasks, by their ids."""
 
 
 class ProgramSource(Protocol):
@@ -46,10 +46,17 @@ class ProgramSource(Protocol):
 class Installs(msgspec.Struct, frozen=True):
     """Question to a device host: give devices other tasks, each from its next event on."""
 
-    sets: TasksBySet
+    sets: ChangesBySet
     """Those that may be new here."""
     devices: Mapping[int, Sequence[tuple[str, str]]]
     """By partition: (device id, id of its set)."""
+
+
+class GetTasks(msgspec.Struct, frozen=True):
+    """Question to a device host: what devices have other than the definition's, by their ids."""
+
+    devices: Mapping[int, Sequence[str]]
+    """Ids by partition; other hosts' partitions are passed over."""
 
 
 class Installed(msgspec.Struct):
@@ -76,20 +83,21 @@ class PartitionSets:
         Args:
             rows: The partition's rows.
             policy: How page sequences are built.
-            default: The definition's tasks.
+            default: The definition's tasks, by name.
             programs: Loads others; None where nothing is installed ever.
         """
         self._rows = rows
         self._policy = policy
         self._programs = programs
-        self._tasks: dict[str, Mapping[str, InstalledTask]] = {}
+        self._definition = default
+        self._changes: dict[str, Changes] = {}
         self.versions: dict[str, str] = {}
         """By program."""
         self.on_error: dict[str, FailurePolicy] = {}
         """By program."""
         self.names: set[str] = set()
         """Of all tasks that some device may have."""
-        self._learn(DEFAULT_SET, default)
+        self._learn(DEFAULT_SET, {})
 
     def find(self, set_id: str) -> TaskSet:
         """Return a set, ready to run; blocks where its programs must be loaded.
@@ -101,14 +109,15 @@ class PartitionSets:
             StoreCorruptedError: There is none.
             PackageError: A package of it is not stored here any more.
         """
-        tasks = self.tasks(set_id)
+        changes = self.changes(set_id)
         if self._programs is not None:
-            for name, task in tasks.items():
-                self._programs.ensure(name, task)
-        return TaskSet.of(set_id, tasks, self._policy)
+            for name, task in changes.items():
+                if task is not None:
+                    self._programs.ensure(name, task)
+        return TaskSet.of(set_id, changes, self._definition, self._policy)
 
-    def tasks(self, set_id: str) -> Mapping[str, InstalledTask]:
-        """Return the tasks of a set by name.
+    def changes(self, set_id: str) -> Changes:
+        """Return what a set changes of the definition's tasks.
 
         Args:
             set_id: As for ``find``.
@@ -116,21 +125,21 @@ class PartitionSets:
         Raises:
             StoreCorruptedError: There is none.
         """
-        if set_id not in self._tasks:
-            self._learn(set_id, stored_set(self._rows, set_id))
-        return self._tasks[set_id]
+        if set_id not in self._changes:
+            self._learn(set_id, stored_changes(self._rows, set_id))
+        return self._changes[set_id]
 
-    def put(self, sets: TasksBySet) -> None:
+    def put(self, sets: ChangesBySet) -> None:
         """Write sets into the commit at hand, those that are new here.
 
         Args:
             sets: By id.
         """
-        for set_id, tasks in sets.items():
-            if set_id not in self._tasks:
+        for set_id, changes in sets.items():
+            if set_id not in self._changes:
                 if self._rows.task_set(set_id) is None:
-                    self._rows.put_task_set(set_id, tasks)
-                self._learn(set_id, tasks)
+                    self._rows.put_task_set(set_id, changes)
+                self._learn(set_id, changes)
 
     def programs_of(self, set_ids: Collection[str]) -> set[str]:
         """Return the programs of sets.
@@ -138,7 +147,7 @@ class PartitionSets:
         Args:
             set_ids: Stored ones.
         """
-        return {task.program for set_id in set_ids for task in self.tasks(set_id).values()}
+        return {task.program for set_id in set_ids for task in self._tasks(set_id).values()}
 
     def move_states(self, device_id: str, set_id: str, states: TaskStates) -> str:
         """Let a device's states follow the layouts of its next tasks, in the commit at hand.
@@ -152,7 +161,7 @@ class PartitionSets:
             Why it cannot be; nothing has changed then. Empty when it is done.
         """
         going = []
-        for name, task in self.tasks(set_id).items():
+        for name, task in self._tasks(set_id).items():
             state = states.of_task(name)(device_id)
             layout = _layout_of(state)
             if not state or layout == task.state_version:
@@ -178,16 +187,20 @@ class PartitionSets:
             self._rows.put_task_states(name, {device_id: changes})
         return ""
 
-    def _learn(self, set_id: str, tasks: Mapping[str, InstalledTask]) -> None:
-        self._tasks[set_id] = tasks
+    def _tasks(self, set_id: str) -> Mapping[str, InstalledTask]:
+        return changed(self._definition, self.changes(set_id))
+
+    def _learn(self, set_id: str, changes: Changes) -> None:
+        self._changes[set_id] = changes
+        tasks = changed(self._definition, changes)
         self.names |= tasks.keys()
         for task in tasks.values():
             self.versions[task.program] = task.version
             self.on_error[task.program] = FailurePolicy(*task.on_error)
 
 
-def stored_set(rows: PartitionRows, set_id: str) -> Mapping[str, InstalledTask]:
-    """Return the tasks of a stored set.
+def stored_changes(rows: PartitionRows, set_id: str) -> Changes:
+    """Return what a stored set changes of the definition's tasks.
 
     Args:
         rows: The partition's.
@@ -196,13 +209,13 @@ def stored_set(rows: PartitionRows, set_id: str) -> Mapping[str, InstalledTask]:
     Raises:
         StoreCorruptedError: There is none.
     """
-    tasks = rows.task_set(set_id)
-    if tasks is None:
+    changes = rows.task_set(set_id)
+    if changes is None:
         raise StoreCorruptedError(
             f"a device has the task set {set_id!r}, which is not stored: restore the data "
             "directory from a copy"
         )
-    return tasks
+    return changes
 
 
 def _layout_of(state: Mapping[str, bytes]) -> int:

@@ -19,7 +19,7 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
-from walle_stream.actors.installing import PartitionSets, TasksBySet
+from walle_stream.actors.installing import ChangesBySet, PartitionSets
 from walle_stream.actors.journal import JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
@@ -38,7 +38,7 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import Downlink, SourceBatch
 from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.stream.machine import PartitionMachine
-from walle_stream.stream.task_sets import DEFAULT_SET
+from walle_stream.stream.task_sets import DEFAULT_SET, Changes
 from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
@@ -99,7 +99,7 @@ class PartitionHost:
         self._doubt.begin(self._head)
         self.offset = rows.offset()
         plan = self._plan
-        sets = self._sets = PartitionSets(rows, plan.policy, plan.tasks(), plan.programs)
+        sets = self._sets = PartitionSets(rows, plan.policy, plan.tasks, plan.programs)
         machine = self._machine = PartitionMachine(
             plan.triggers, plan.policy, plan.pages, sets.find
         )
@@ -323,7 +323,7 @@ class PartitionHost:
 
     # Between turns
 
-    def install(self, sets: TasksBySet, devices: Iterable[tuple[str, str]]) -> dict[str, str]:
+    def install(self, sets: ChangesBySet, devices: Iterable[tuple[str, str]]) -> dict[str, str]:
         """Give devices other tasks, each from its next event on, in ONE commit; blocks.
 
         Args:
@@ -357,6 +357,13 @@ class PartitionHost:
         if turn.installs:
             self._complete(turn, Inbound([], []))
         return refused
+
+    def changes_of(self, device_id: str) -> Changes:
+        """Return what a device has other than the definition's tasks."""
+        if self._machine.is_active(device_id):
+            return self._sets.changes(self._machine.task_set(device_id))
+        snapshot, _ = self._opened().device(device_id)
+        return {} if snapshot is None else self._sets.changes(snapshot.task_set)
 
     @property
     def programs(self) -> set[str]:

@@ -8,7 +8,6 @@ import msgspec
 from walle_stream.actors.installing import ProgramSource
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.latency import Latencies
-from walle_stream.actors.runs import FailurePolicy
 from walle_stream.ports import DeadLetterSink
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
@@ -23,10 +22,8 @@ ACTIVE_DEVICES_DEFAULT: Final = 10_000
 class PartitionPlan(msgspec.Struct, frozen=True):
     """What all partitions of a run share."""
 
-    triggers: Mapping[str, tuple[tuple[str, ...], ...]]
-    """For each task its trigger conditions."""
-    versions: Mapping[str, str]
-    """For each task its version."""
+    tasks: Mapping[str, InstalledTask]
+    """Of the definition, by name."""
     policy: SequencePolicy
     in_hand: InHand
     """Where partitions note that they call a VM."""
@@ -38,36 +35,29 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Of the data directory, for partitions that begin in it."""
     journal_events: int = JOURNAL_EVENTS_DEFAULT
     """Events that the journal holds before dirty devices are written."""
-    pages: Mapping[str, frozenset[str]] = {}
-    """For tasks that only events on certain pages wake: these."""
     only_device: str = ""
     """The one device of the run, where there is one: messages of others are passed over."""
     is_measured: bool = False
     """Whether the ledger also has what would have travelled otherwise."""
-    on_error: Mapping[str, FailurePolicy] = {}
-    """For tasks that say what becomes of failed runs: this."""
     sink: DeadLetterSink | None = None
     """Where dead letters go besides the data directory."""
     pipeline: str = ""
     """Name of the pipeline, for the sink."""
-    state_versions: Mapping[str, int] = {}
-    """Layouts of the tasks' states; 1 where it is not named."""
     programs: ProgramSource | None = None
     """Loads what is installed while the host runs; None: nothing is."""
 
-    def tasks(self) -> dict[str, InstalledTask]:
-        """Return the definition's tasks by name, as devices have them."""
-        on_error = {name: msgspec.structs.astuple(each) for name, each in self.on_error.items()}
-        default = msgspec.structs.astuple(FailurePolicy())
+    @property
+    def triggers(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """For each task its trigger conditions."""
+        return {name: task.triggers for name, task in self.tasks.items()}
+
+    @property
+    def pages(self) -> dict[str, frozenset[str]]:
+        """For tasks that only events on certain pages wake: these."""
         return {
-            name: InstalledTask(
-                self.versions[name],
-                triggers,
-                name,
-                self.state_versions.get(name, 1),
-                on_error=on_error.get(name, default),
-            )
-            for name, triggers in self.triggers.items()
+            name: frozenset(task.pages)
+            for name, task in self.tasks.items()
+            if task.pages is not None
         }
 
 

@@ -20,7 +20,7 @@ from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
 from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
-from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.stream.task_sets import Changes, InstalledTask
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.journal import JournalBatch, decode_batch
 from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
@@ -30,7 +30,7 @@ _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, str, str], "call").decode
 _decode_definition = RowDecoder(JournalDefinition, "journal").decode
-_decode_task_set = RowDecoder(dict[str, InstalledTask], "task set").decode
+_decode_task_set = RowDecoder(dict[str, InstalledTask | None], "task set").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
@@ -131,8 +131,8 @@ class PartitionRows:
         row = self._store.get(keys.JOURNAL_KEY)
         return None if row is None else _decode_definition(row)
 
-    def task_set(self, set_id: str) -> dict[str, InstalledTask] | None:
-        """Return the tasks of a stored set by name, None when there is none."""
+    def task_set(self, set_id: str) -> Changes | None:
+        """Return what a stored set changes, None when there is none."""
         row = self._store.get(keys.task_set_key(set_id))
         return None if row is None else _decode_task_set(row)
 
@@ -194,9 +194,9 @@ class PartitionRows:
         """Write what the journal's batches are handled with."""
         self._begun().put(keys.JOURNAL_KEY, encode_row(definition))
 
-    def put_task_set(self, set_id: str, tasks: Mapping[str, InstalledTask]) -> None:
+    def put_task_set(self, set_id: str, changes: Changes) -> None:
         """Write a set of tasks."""
-        self._begun().put(keys.task_set_key(set_id), encode_row(tasks))
+        self._begun().put(keys.task_set_key(set_id), encode_row(changes))
 
     def keep_state(
         self, device_id: str, task: str, layout: int, state: Mapping[str, bytes]

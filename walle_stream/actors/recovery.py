@@ -9,12 +9,12 @@ leaves nothing to do.
 
 from collections.abc import Callable
 
-from walle_stream.actors.installing import stored_set
+from walle_stream.actors.installing import stored_changes
 from walle_stream.actors.journal import JournalDefinition
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.faults import crash_point
 from walle_stream.stream.machine import PartitionMachine
-from walle_stream.stream.task_sets import TaskSet
+from walle_stream.stream.task_sets import InstalledTask, TaskSet
 
 
 def recover(rows: PartitionRows, definition: JournalDefinition) -> None:
@@ -81,8 +81,15 @@ def _is_behind(
 
 
 def _finder(rows: PartitionRows, definition: JournalDefinition) -> Callable[[str], TaskSet]:
-    # nothing is run, so no program is needed
-    return lambda set_id: TaskSet.of(set_id, stored_set(rows, set_id), definition.policy)
+    # nothing is run: of the definition's tasks only what wakes them matters
+    tasks = {
+        name: InstalledTask("", triggers, name) for name, triggers in definition.triggers.items()
+    }
+
+    def find(set_id: str) -> TaskSet:
+        return TaskSet.of(set_id, stored_changes(rows, set_id), tasks, definition.policy)
+
+    return find
 
 
 def _activate(

@@ -16,6 +16,7 @@ from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
+from walle_stream.app.installed import InstalledPrograms
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -32,7 +33,9 @@ from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.stream.task_sets import fields_of
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
+from walle_stream.types import partition_of
 from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
@@ -105,6 +108,8 @@ class Assembly:
         self.has_snapshots = self._spec.state.snapshots is not None
         """Whether state follows its partition to other machines."""
         self.runtime = self._spec.runtime.kind
+        self.installed: InstalledPrograms
+        """What is installed while the run goes; there once it is opened."""
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -309,6 +314,9 @@ class Assembly:
             stack.callback(model.close)
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
+        self.installed = InstalledPrograms(
+            self._data_dir.packages_path, self.pool, self._data_dir.quarantined
+        )
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)
         self._plan = self._make_plan(sink, is_measured=options.is_measured)
@@ -362,6 +370,16 @@ class Assembly:
             end_process(task, device_id)
 
         return on_stuck
+
+    def partition_of(self, device_id: str) -> int:
+        """Return the partition that a device is in.
+
+        Args:
+            device_id: The device.
+        """
+        place = getattr(self._source, "device_partition", None) or partition_of
+        number: int = place(device_id, self.partition_count)
+        return number
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
@@ -420,23 +438,14 @@ class Assembly:
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec
-        wanted = [task.fields for task in self.tasks]
-        fields = (
-            None
-            if any(names is None for names in wanted)
-            else frozenset(name for names in wanted for name in names or ())
-        )
+        tasks = {task.name: task.installed() for task in self.tasks}
         return PartitionPlan(
-            triggers={task.name: task.triggers for task in self.tasks},
-            pages={
-                task.name: frozenset(task.pages) for task in self.tasks if task.pages is not None
-            },
-            versions={task.name: task.version for task in self.tasks},
+            tasks=tasks,
             policy=SequencePolicy(
                 page_timeout_ms=spec.sequence.page_timeout_ms,
                 out_of_order_ms=spec.sequence.out_of_order_ms,
                 page_max_events=spec.sequence.page_max_events,
-                fields=fields,
+                fields=fields_of(tasks),
             ),
             in_hand=self._in_hand,
             batch_events=self.batch_events,
@@ -445,7 +454,7 @@ class Assembly:
             incarnation=self._data_dir.meta.incarnation,
             journal_events=spec.state.journal_events,
             is_measured=is_measured,
-            on_error={task.name: task.on_error for task in self.tasks},
             sink=sink,
             pipeline=self.name,
+            programs=self.installed,
         )

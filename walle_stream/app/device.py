@@ -72,6 +72,11 @@ class DeviceAssembly(Assembly):
         self.is_placed = False
 
     @override
+    def partition_of(self, device_id: str) -> int:
+        """Return the one partition that there is."""
+        return self.partitions[0]
+
+    @override
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         plan = super()._make_plan(sink, is_measured=is_measured)
         return msgspec.structs.replace(plan, only_device=self.device_id)

@@ -33,6 +33,7 @@ from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.installation import Installation
 from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.options import RunOptions
 from walle_stream.app.report import CloudReport, RunReport
@@ -102,6 +103,7 @@ class LocalRun:
         self._devices: list[DeviceHost] = []
         self._sizers: list[BatchSizer] = []
         self._cloud: ActorRef | None = None
+        self._installation: Installation | None = None
         self.run_events = 0
         self.is_ready = False
         self._is_ended = False
@@ -181,6 +183,20 @@ class LocalRun:
         """Return what the pool has done, and its VMs, for metrics."""
         pool = self._assembly.pool
         return pool.counts, pool.machines
+
+    @property
+    def installation(self) -> Installation:
+        """Installs tasks on the run's devices; usable while ``is_ready``, in any thread."""
+        if self._installation is None:
+            assembly = self._assembly
+            self._installation = Installation(
+                self._hosts,
+                self._ask,
+                assembly.installed,
+                {task.name: task.installed() for task in assembly.tasks},
+                assembly.partition_of,
+            )
+        return self._installation
 
     def _start_actors(self, stack: ExitStack) -> None:
         assembly = self._assembly

@@ -4,6 +4,7 @@ Place in the flow: ``assembly`` asks for tasks that are ready to run. Whether on
 came as source or as a package is known here, and nowhere after.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from walle_stream.actors.runs import FailurePolicy
 from walle_stream.errors import ScriptError
 from walle_stream.spec.models import OnErrorSpec, Task
+from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
 from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
 
@@ -30,6 +32,26 @@ class ReadyTask(msgspec.Struct, frozen=True):
     program: CompiledProgram
     on_error: FailurePolicy = FailurePolicy()
     """What becomes of a run that fails."""
+    state_version: int = 1
+    """Layout of its states."""
+
+    def installed(self, program: str = "", package: str = "") -> InstalledTask:
+        """Return it as devices have it.
+
+        Args:
+            program: What the pool of VMs knows it by; its name by default.
+            package: SHA-256 of the package that it came in; empty for one of a definition.
+        """
+        return InstalledTask(
+            self.version,
+            self.triggers,
+            program or self.name,
+            self.state_version,
+            self.fields,
+            self.pages,
+            (self.on_error.attempts, self.on_error.backoff_ms, self.on_error.leaves_letter),
+            package,
+        )
 
 
 def compile_task(task: Task) -> ReadyTask:
@@ -50,6 +72,7 @@ def compile_task(task: Task) -> ReadyTask:
         pages=spec.pages,
         program=compile_program(load_program(task)),
         on_error=FailurePolicy(*on_error_values(spec.on_error)),
+        state_version=spec.state_version,
     )
 
 
@@ -62,21 +85,29 @@ def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
     return spec.retry.attempts, spec.retry.backoff_ms, spec.dead_letter
 
 
-def unpack_task(file: Path) -> ReadyTask:
+def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
     """Read a package for this interpreter and check every byte of it; compiles nothing.
 
     Args:
-        file: Where it lies.
+        file: Where it lies, or its bytes.
+        beside: Resources that the package has not; of one name these.
 
     Raises:
         PackageError: It is no package, altered, cut, or not for this interpreter.
     """
     package = read_package(file)
     task = package.manifest.task
-    program = package.program()
+    program = package.program(beside)
     on_error = FailurePolicy() if task.on_error is msgspec.UNSET else FailurePolicy(*task.on_error)
     return ReadyTask(
-        task.name, task.version, task.triggers, task.fields, task.pages, program, on_error
+        task.name,
+        task.version,
+        task.triggers,
+        task.fields,
+        task.pages,
+        program,
+        on_error,
+        task.state_version,
     )
 
 

@@ -8,6 +8,7 @@
     partitions/NN   a database per partition
     tunnel/         the embedded tunnel's log
     cloud/          the cloud side's feature table; both not where it is another program's
+    packages/       of tasks that were installed while a host ran, by their SHA-256
     status.json     of the last run, for people; replaced atomically
 
 ``meta.json`` comes before every database, so a directory that was killed while
@@ -52,8 +53,9 @@ _COMPLETE: Final = "complete"
 """Empty file: every database was made."""
 
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE})
+_PACKAGES: Final = "packages"
 _MADE: Final = frozenset(
-    {"partitions", "tunnel", "cloud", _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
+    {"partitions", "tunnel", "cloud", _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
@@ -193,6 +195,11 @@ class DataDir:
     def cloud_path(self) -> Path:
         """The folder of the cloud side's feature table."""
         return self.path / "cloud"
+
+    @property
+    def packages_path(self) -> Path:
+        """Folder of the packages that were installed while a host ran."""
+        return self.path / _PACKAGES
 
     @property
     def status_path(self) -> Path:

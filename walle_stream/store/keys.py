@@ -52,7 +52,8 @@ page            MessagePack ``[1, row]``; never written again, because pages
 state           JSON, never looked into by the host
 feature         MessagePack ``[1, [task version, feature, encoding]]``
 call            MessagePack ``[1, [task, name of the call, service]]``
-task set        MessagePack ``[1, {task: InstalledTask}]``, never changed
+task set        MessagePack ``[1, {task: InstalledTask or nil}]``: what it changes of
+                the definition's tasks; never written again
 kept state      as state
 ==============  ==============================================================
 

@@ -1,8 +1,10 @@
 """Which tasks a device has: a set of versions, shared by all devices that have the same.
 
 Most devices have the definition's tasks. Where versions are installed while a host runs,
-devices differ: each has a set, and devices of one set share its trie. A set never changes;
-its id follows from what is in it, so that the same set has the same id on every host.
+devices differ: each has a set, and devices of one set share its trie. A set is kept as what
+it changes of the definition's tasks, so that a task that a definition adds comes to all
+devices. It never changes; its id follows from what is in it, so that the same set has the same
+id on every host.
 
 In the data flow: ``PartitionMachine`` asks the device's set what an event wakes.
 """
@@ -45,6 +47,11 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """SHA-256 of files that only this device has, by the name that the script uses."""
 
 
+type Changes = Mapping[str, InstalledTask | None]
+"""What a set changes of the definition's tasks, by name: another version, a further task, or
+None for a task that is not there."""
+
+
 class TaskSet:
     """The tasks of some devices of a partition. One thread."""
 
@@ -79,22 +86,41 @@ class TaskSet:
 
     @classmethod
     def of(
-        cls, set_id: str, tasks: Mapping[str, InstalledTask], policy: SequencePolicy
+        cls,
+        set_id: str,
+        changes: Changes,
+        definition: Mapping[str, InstalledTask],
+        policy: SequencePolicy,
     ) -> "TaskSet":
-        """Make the set of installed tasks.
+        """Make a set.
 
         Args:
             set_id: Its id.
-            tasks: By name.
-            policy: Of the partition; its fields become those that these tasks read.
+            changes: What is in it.
+            definition: The definition's tasks, by name.
+            policy: Of the partition, with the fields that the definition's tasks read;
+                those of its own come to them.
         """
+        own = fields_of({name: task for name, task in changes.items() if task is not None})
+        fields = None if own is None or policy.fields is None else policy.fields | own
+        tasks = changed(definition, changes)
         return cls(
             set_id,
             {name: task.triggers for name, task in tasks.items()},
-            msgspec.structs.replace(policy, fields=fields_of(tasks)),
+            msgspec.structs.replace(policy, fields=fields),
             {name: frozenset(task.pages) for name, task in tasks.items() if task.pages is not None},
             {name: task.program for name, task in tasks.items()},
         )
+
+
+def changed(definition: Mapping[str, InstalledTask], changes: Changes) -> dict[str, InstalledTask]:
+    """Return the tasks of a set, by name.
+
+    Args:
+        definition: The definition's tasks.
+        changes: What the set changes of them.
+    """
+    return {name: task for name, task in {**definition, **changes}.items() if task is not None}
 
 
 def fields_of(tasks: Mapping[str, InstalledTask]) -> frozenset[str] | None:
@@ -111,11 +137,13 @@ def fields_of(tasks: Mapping[str, InstalledTask]) -> frozenset[str] | None:
     return frozenset(fields)
 
 
-def set_id_of(tasks: Mapping[str, InstalledTask]) -> str:
-    """Return the id of a set: a digest of what is in it, never ``DEFAULT_SET``.
+def set_id_of(changes: Changes) -> str:
+    """Return the id of a set: a digest of what is in it.
 
     Args:
-        tasks: By name, in any order.
+        changes: In any order; none are ``DEFAULT_SET``.
     """
-    text = msgspec.json.encode(tasks, order="sorted")
+    if not changes:
+        return DEFAULT_SET
+    text = msgspec.json.encode(changes, order="sorted")
     return blake2b(text, digest_size=_ID_BYTES).hexdigest()

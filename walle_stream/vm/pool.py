@@ -264,7 +264,9 @@ class VmPool:
                 if is_out and self._on_quarantined is not None:
                     self._on_quarantined(task, device_id)
 
-    def install(self, program: TaskProgram | CompiledProgram) -> None:
+    def install(
+        self, program: TaskProgram | CompiledProgram, quarantined: Iterable[str] = ()
+    ) -> None:
         """Add a task, or put a new version in an old one's place; blocks.
 
         Calls of the old version that are running come back as they were; its
@@ -272,6 +274,7 @@ class VmPool:
 
         Args:
             program: The task's.
+            quarantined: Devices that are out from the start.
 
         Raises:
             ScriptError: The script cannot be loaded; nothing has changed.
@@ -280,6 +283,8 @@ class VmPool:
         """
         compiled = _compiled(program)
         shelf = self._make_shelf(compiled)
+        for device_id in quarantined:
+            shelf.quarantine.strike(device_id, compiled.strikes)
         try:
             shelf.fill()
         except BaseException:

@@ -236,8 +236,11 @@ class TaskPackage(msgspec.Struct, frozen=True):
             )
         return found
 
-    def program(self) -> CompiledProgram:
+    def program(self, beside: Mapping[str, bytes] | None = None) -> CompiledProgram:
         """Return the program for this interpreter, as ``compile_program`` makes it.
+
+        Args:
+            beside: Resources that the package has not; of one name these.
 
         Raises:
             PackageError: The package is not for this interpreter, or its code
@@ -257,6 +260,7 @@ class TaskPackage(msgspec.Struct, frozen=True):
         if findings:
             _refuse(self.file, f"its code may not run: {findings[0]}", member)
         resources = {name: self.resource(name) for name in self.manifest.resources}
+        resources.update(beside or {})
         program = TaskProgram(
             task.name,
             task.version,

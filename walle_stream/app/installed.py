@@ -1,0 +1,170 @@
+"""Packages that are installed while a host runs: stored in the data directory, in the pool.
+
+A package lies there under its SHA-256 before anything names it, and goes when no device has it
+any more: whatever dies in between, each set that a partition holds finds its packages.
+
+Place in the flow: ``LocalRun.install`` stores packages and tells the hosts; a partition that
+meets a set asks for its programs (``actors.installing.ProgramSource``).
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from walle_stream.app.programs import unpack_task
+from walle_stream.errors import PackageError, StoreError, StoreFullError
+from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.vm.pool import VmPool
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DIGITS: Final = 12
+
+
+class NewVersion(msgspec.Struct, frozen=True):
+    """A version of a task that devices shall have."""
+
+    package: bytes
+    """Its package. What is in it runs here: who sent it was checked."""
+    resources: Mapping[str, bytes] = {}
+    """Files that only these devices have, by the name that the script uses; they stand before
+    those of the package."""
+
+
+class InstalledPrograms:
+    """Programs of one process. Thread-safe."""
+
+    def __init__(
+        self, folder: Path, pool: VmPool, quarantined: Callable[[], Iterable[tuple[str, str]]]
+    ) -> None:
+        """Begin with what is stored; loads nothing.
+
+        Args:
+            folder: Made when it is needed.
+            pool: Gets the programs.
+            quarantined: Gives (program, device id) pairs that are out.
+        """
+        self._folder = folder
+        self._pool = pool
+        self._quarantined = quarantined
+        self._lock = Lock()
+        self._loaded: set[str] = set()
+        self._tasks: dict[str, InstalledTask] = {}
+
+    def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
+        """Store a package and what belongs to it, durably; blocks.
+
+        Args:
+            version: What to install.
+
+        Returns:
+            The task's name, and the task for sets.
+
+        Raises:
+            PackageError: It is no package, or not for this interpreter.
+            StoreFullError: The disk is full; nothing has changed.
+            StoreError: The folder cannot be written.
+        """
+        package, own = _digest(version.package), version.resources
+        ready = unpack_task(version.package)
+        digests = {name: _digest(data) for name, data in own.items()}
+        self._write(package, version.package)
+        for name, data in own.items():
+            self._write(digests[name], data)
+        text = "".join([package, *(f"{name}={digests[name]}" for name in sorted(own))])
+        mark = (_digest(text.encode()) if own else package)[:_DIGITS]
+        program = f"{ready.name}@{ready.version}#{mark}"
+        task = ready.installed(program, package)
+        return ready.name, msgspec.structs.replace(task, resources=digests)
+
+    def ensure(self, task: str, installed: InstalledTask) -> None:
+        """Load a program into the pool; see ``ProgramSource``.
+
+        Raises:
+            PackageError: Its package is not stored, altered, or not for this interpreter.
+            VmStartError: No VM can be made.
+        """
+        if not installed.package or installed.program in self._loaded:
+            return
+        with self._lock:
+            if installed.program in self._loaded:
+                return
+            own = {name: self._read(it, task) for name, it in installed.resources.items()}
+            ready = unpack_task(self._read(installed.package, task), own)
+            # scripts are told the task's name, the pool tells versions apart
+            program = msgspec.structs.replace(ready.program, task=installed.program)
+            out = [device for name, device in self._quarantined() if name == installed.program]
+            self._pool.install(program, out)
+            self._loaded.add(installed.program)
+            self._tasks[installed.program] = installed
+
+    def retain(self, programs: Collection[str]) -> None:
+        """Take all other installed programs out of the pool, and delete their packages.
+
+        Args:
+            programs: All that some device has, or that is being installed.
+        """
+        with self._lock:
+            for name in self._loaded.difference(programs):
+                self._pool.uninstall(name)
+                self._loaded.discard(name)
+                del self._tasks[name]
+            kept = {
+                digest
+                for task in self._tasks.values()
+                for digest in (task.package, *task.resources.values())
+            }
+            with suppress(OSError):  # what stays is deleted another time
+                for path in self._folder.iterdir():
+                    if path.name not in kept and path.name[:1] != ".":
+                        path.unlink()
+
+    def _write(self, digest: str, data: bytes) -> None:
+        path = self._folder / digest
+        part = self._folder / f".{digest}.{os.getpid()}"
+        try:
+            if path.exists():
+                return
+            self._folder.mkdir(exist_ok=True)
+            try:
+                with part.open("wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            kind = StoreFullError if error.errno in _FULL else StoreError
+            raise kind(
+                f"{path}: cannot be written: {error.strerror or error}: nothing was installed; "
+                "make room and install again"
+            ) from error
+
+    def _read(self, digest: str, task: str) -> bytes:
+        path = self._folder / digest
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise PackageError(
+                f"{path}: task {task!r} is installed, but its file cannot be read: "
+                f"{error.strerror or error}: install it again",
+                str(path),
+            ) from error
+        if _digest(data) != digest:
+            raise PackageError(
+                f"{path}: task {task!r} is installed, but its file was altered: delete it, and "
+                "install the task again",
+                str(path),
+            )
+        return data
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
