@@ -368,14 +368,13 @@ class DeviceHost(Actor):
         for number, devices in message.devices.items():
             partition = self._partitions.get(number)
             if partition is None:
-                gone = f"partition {number} is not on host {self.name} any more: install again"
-                answer.refused.update((device_id, gone) for device_id, _ in devices)
-                continue
+                continue  # another host's
 
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
                 answer.refused.update(to.install(message.sets, what))
 
             self._supervisors[number].run(turn)
+            answer.devices.update(device_id for device_id, _ in devices)
         for partition in self._partitions.values():
             answer.programs |= partition.programs
         return answer

@@ -62,8 +62,10 @@ class GetTasks(msgspec.Struct, frozen=True):
 class Installed(msgspec.Struct):
     """The answer."""
 
+    devices: set[str] = set()
+    """Those whose partitions the host has."""
     refused: dict[str, str] = {}
-    """Devices that stay as they were, and why."""
+    """Those among them that stay as they were, and why."""
     programs: set[str] = set()
     """All that devices of the host have now; others can go."""
 

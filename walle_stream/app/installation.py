@@ -88,10 +88,12 @@ class Installation:
                     sets[set_id] = after
                 devices[device_id] = (device_id, set_id)
             question = Installs(sets, self._by_partition(devices))
-            refused = dict.fromkeys(changes.keys() - devices, "no host of this run has it")
+            refused = dict.fromkeys(changes, "no host of this run has its partition: install again")
             programs: set[str] = set()
             for host in self._hosts:
                 answer: Installed = self._ask(host, question)
+                for device_id in answer.devices:
+                    del refused[device_id]
                 refused |= answer.refused
                 programs |= answer.programs
             self._programs.retain(programs)
