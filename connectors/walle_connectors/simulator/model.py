@@ -37,4 +37,9 @@ class SimulatorModel(Strict):
     lost_order_events: Rate = Field(
         default=0.001, description="Events that arrive a minute behind: too late for any order."
     )
+    rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="Events a second, of all devices; left out: as fast as they are taken.",
+    )
     duplicates: Rate = Field(default=0.01, description="Events that arrive twice.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from walle_connectors.simulator.pace import Pace
 from walle_connectors.simulator.timeline import Line, Timeline
 from walle_stream.errors import SourceError
 from walle_stream.events import Event
@@ -37,6 +38,7 @@ class SimulatorReader:
         partition_count: int,
         batch_events: int,
         limit: int | None,
+        pace: Pace | None = None,
     ) -> None:
         """Begin.
 
@@ -46,6 +48,7 @@ class SimulatorReader:
             partition_count: Number of partitions.
             batch_events: Most events in a batch.
             limit: Most events to read.
+            pace: How fast; None for as fast as they are taken.
 
         Raises:
             SourceError: An offset is not of this source.
@@ -56,6 +59,7 @@ class SimulatorReader:
         """Whether batches carry their raw rows."""
         self._timeline = timeline
         self._left = limit
+        self._pace = pace
         self._partition_count = partition_count
         self._windows: dict[int, list[list[Line]]] = {}
         self._positions = [
@@ -72,8 +76,14 @@ class SimulatorReader:
         ]
         if not behind or self._left == 0:
             return ()
+        most = self.batch_events if self._pace is None else self._pace.allow(self.batch_events)
+        if not most:
+            return ()
         partition = min(behind)[2]
-        return (self._batch(partition, self._positions[partition]),)
+        batch = self._batch(partition, self._positions[partition], most)
+        if self._pace is not None:
+            self._pace.take(len(batch.events))
+        return (batch,)
 
     def drain(self) -> Sequence[SourceBatch]:
         """Return nothing: no event is held back."""
@@ -95,13 +105,13 @@ class SimulatorReader:
         """Forget the windows."""
         self._windows.clear()
 
-    def _batch(self, partition: int, at: _Position) -> SourceBatch:
+    def _batch(self, partition: int, at: _Position, most: int) -> SourceBatch:
         # of one window, so that a batch's lines are made together
         last = self._timeline.windows
         lines: Sequence[Line] = ()
         if at.window < last:
             lines = self._lines(at.window)[partition][at.line :]
-        count = min(len(lines), self.batch_events, len(lines) if self._left is None else self._left)
+        count = min(len(lines), most, len(lines) if self._left is None else self._left)
         taken = lines[:count]
         if self._left is not None:
             self._left -= count

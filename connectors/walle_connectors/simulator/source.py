@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.pace import Pace
 from walle_connectors.simulator.reader import SimulatorReader
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.errors import SourceChangedError
@@ -23,7 +24,7 @@ class SimulatorSource:
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
         """What the events follow from."""
-        text = self._model.model_dump_json(exclude={"connector", "sessions"})
+        text = self._model.model_dump_json(exclude={"connector", "sessions", "rate"})
         return {"simulator": blake2b(text.encode(), digest_size=16).hexdigest()}
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
@@ -59,5 +60,6 @@ class SimulatorSource:
         Raises:
             SourceError: An offset is not of this source.
         """
+        pace = None if self._model.rate is None else Pace(self._model.rate)
         timeline = Timeline(self._model)
-        return SimulatorReader(timeline, offsets, partition_count, batch_events, limit)
+        return SimulatorReader(timeline, offsets, partition_count, batch_events, limit, pace)
