@@ -110,6 +110,13 @@ def running(folder, *, is_last=True):
     assert ended, "the run failed"
 
 
+def await_ready(run):
+    ready, polls = threading.Event(), iter(range(6_000))
+    while not run.is_ready and next(polls, None) is not None:
+        ready.wait(0.01)
+    assert run.is_ready
+
+
 def features(folder):
     found = {}
     for line in features_lines(folder / "data"):
@@ -172,17 +179,21 @@ def test_a_new_process_goes_on_with_what_was_installed(folder):
     before = {line for line in canonical_state(folder / "data") if b"task_set" in line}
     assert len(before) == 2
     with running(folder) as (run, gates):
+        await_ready(run)
+        packages = folder / "data" / "packages"
+        assert len(list(packages.iterdir())) == 4  # two packages of one content are one
+        # no event came yet, so no program was loaded: what phone-1 has must stay
+        assert run.installation.install({"phone-2": {"visits": None}}) == {}
+        assert len(list(packages.iterdir())) == 4
         gates.release("second")
         assert gates.await_reached("third", WAIT_S)
-        packages = {path.name for path in (folder / "data" / "packages").iterdir()}
-        assert len(packages) == 4  # two packages of one content are one; two resources
         assert run.installation.install({"phone-2": {"other": None}}) == {}
-        assert len(list((folder / "data" / "packages").iterdir())) == 3
+        assert len(list(packages.iterdir())) == 3
     found = features(folder)
     assert [v for v, _ in found["phone-1", "visits"]] == ["1"] * 2 + ["v2"] * 7
     assert [f["other"] for _, f in found["phone-1", "other"]] == ["a"] * 7
     assert [f["other"] for _, f in found["phone-2", "other"]] == ["b"] * 5
-    assert [f["visit"] for _, f in found["phone-2", "visits"]] == list(range(1, 10))
+    assert [f["visit"] for _, f in found["phone-2", "visits"]] == list(range(1, 6))
 
 
 def test_what_cannot_be_installed_changes_nothing(folder):

@@ -66,8 +66,8 @@ class Installed(msgspec.Struct):
     """Those whose partitions the host has."""
     refused: dict[str, str] = {}
     """Those among them that stay as they were, and why."""
-    programs: set[str] = set()
-    """All that devices of the host have now; others can go."""
+    programs: dict[str, InstalledTask] = {}
+    """All that devices of the host have now, by program; others can go."""
 
 
 class PartitionSets:
@@ -143,13 +143,14 @@ class PartitionSets:
                     self._rows.put_task_set(set_id, changes)
                 self._learn(set_id, changes)
 
-    def programs_of(self, set_ids: Collection[str]) -> set[str]:
-        """Return the programs of sets.
+    def programs_of(self, set_ids: Collection[str]) -> dict[str, InstalledTask]:
+        """Return the tasks of sets by program.
 
         Args:
             set_ids: Stored ones.
         """
-        return {task.program for set_id in set_ids for task in self._tasks(set_id).values()}
+        found = [task for set_id in set_ids for task in self._tasks(set_id).values()]
+        return {task.program: task for task in found}
 
     def move_states(self, device_id: str, set_id: str, states: TaskStates) -> str:
         """Let a device's states follow the layouts of its next tasks, in the commit at hand.

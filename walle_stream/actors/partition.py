@@ -38,7 +38,7 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import Downlink, SourceBatch
 from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.stream.machine import PartitionMachine
-from walle_stream.stream.task_sets import DEFAULT_SET, Changes
+from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
 from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
@@ -366,8 +366,8 @@ class PartitionHost:
         return {} if snapshot is None else self._sets.changes(snapshot.task_set)
 
     @property
-    def programs(self) -> set[str]:
-        """All that its devices have, and those of the definition."""
+    def programs(self) -> dict[str, InstalledTask]:
+        """All that its devices have, and those of the definition, by program."""
         return self._sets.programs_of([DEFAULT_SET, *self._head.task_sets])
 
     def idle(self) -> None:

@@ -89,7 +89,7 @@ class Installation:
                 devices[device_id] = (device_id, set_id)
             question = Installs(sets, self._by_partition(devices))
             refused = dict.fromkeys(changes, "no host of this run has its partition: install again")
-            programs: set[str] = set()
+            programs: dict[str, InstalledTask] = {}
             for host in self._hosts:
                 answer: Installed = self._ask(host, question)
                 for device_id in answer.devices:

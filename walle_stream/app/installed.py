@@ -10,7 +10,7 @@ meets a set asks for its programs (``actors.installing.ProgramSource``).
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -35,6 +35,8 @@ class NewVersion(msgspec.Struct, frozen=True):
     resources: Mapping[str, bytes] = {}
     """Files that only these devices have, by the name that the script uses; they stand before
     those of the package."""
+    origin: str = ""
+    """What the caller calls it, such as ``shop/ipv@v2``: kept beside the task."""
 
 
 class InstalledPrograms:
@@ -55,7 +57,6 @@ class InstalledPrograms:
         self._quarantined = quarantined
         self._lock = Lock()
         self._loaded: set[str] = set()
-        self._tasks: dict[str, InstalledTask] = {}
 
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
         """Store a package and what belongs to it, durably; blocks.
@@ -81,7 +82,7 @@ class InstalledPrograms:
         mark = (_digest(text.encode()) if own else package)[:_DIGITS]
         program = f"{ready.name}@{ready.version}#{mark}"
         task = ready.installed(program, package)
-        return ready.name, msgspec.structs.replace(task, resources=digests)
+        return ready.name, msgspec.structs.replace(task, resources=digests, origin=version.origin)
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
         """Load a program into the pool; see ``ProgramSource``.
@@ -102,24 +103,22 @@ class InstalledPrograms:
             out = [device for name, device in self._quarantined() if name == installed.program]
             self._pool.install(program, out)
             self._loaded.add(installed.program)
-            self._tasks[installed.program] = installed
 
-    def retain(self, programs: Collection[str]) -> None:
+    def retain(self, programs: Mapping[str, InstalledTask]) -> None:
         """Take all other installed programs out of the pool, and delete their packages.
 
         Args:
-            programs: All that some device has, or that is being installed.
+            programs: All that some device has, by program.
         """
+        kept = {
+            digest
+            for task in programs.values()
+            for digest in (task.package, *task.resources.values())
+        }
         with self._lock:
             for name in self._loaded.difference(programs):
                 self._pool.uninstall(name)
                 self._loaded.discard(name)
-                del self._tasks[name]
-            kept = {
-                digest
-                for task in self._tasks.values()
-                for digest in (task.package, *task.resources.values())
-            }
             with suppress(OSError):  # what stays is deleted another time
                 for path in self._folder.iterdir():
                     if path.name not in kept and path.name[:1] != ".":

@@ -28,6 +28,7 @@ against the classes)::
     │  ├─ RefNotFoundError(LookupError)
     │  ├─ ReleaseStateError
     │  └─ ServiceUnreachableError(ConnectionError)
+    │     └─ ServiceBusyError
     ├─ EngineError
     │  ├─ DTypeError(TypeError)
     │  ├─ LoweringError
@@ -100,6 +101,7 @@ from walle_stream.errors.deploy import (
     ProfileError,
     RefNotFoundError,
     ReleaseStateError,
+    ServiceBusyError,
     ServiceUnreachableError,
 )
 from walle_stream.errors.engine import (
@@ -178,6 +180,7 @@ __all__ = [
     "RefNotFoundError",
     "ReleaseStateError",
     "ScriptError",
+    "ServiceBusyError",
     "ServiceUnreachableError",
     "ShapeError",
     "SourceChangedError",

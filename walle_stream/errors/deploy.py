@@ -67,3 +67,21 @@ class ServiceUnreachableError(DeployError, ConnectionError):
 
     exit_code: ClassVar[int] = 19
     is_retryable: ClassVar[bool] = True
+
+
+class ServiceBusyError(ServiceUnreachableError):
+    """A release service has too much to do, and says when to ask again.
+
+    Devices do so by themselves; where it lasts, start more workers.
+    """
+
+    def __init__(self, message: str = "", after_s: float = 5.0) -> None:
+        """Keep when to ask again.
+
+        Args:
+            message: The whole line.
+            after_s: Seconds.
+        """
+        super().__init__(message)
+        self.args = (message, after_s)
+        self.after_s = after_s

@@ -45,6 +45,8 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """SHA-256 of its package; empty for a task of the definition."""
     resources: Mapping[str, str] = {}
     """SHA-256 of files that only this device has, by the name that the script uses."""
+    origin: str = ""
+    """What installed it calls it; empty for a task of the definition."""
 
 
 type Changes = Mapping[str, InstalledTask | None]

@@ -1,0 +1,195 @@
+"""A device's side of push-then-pull: ask, pull what is new, install it, keep what works.
+
+The truth about what a device has is in its host (a task's ``origin``), so that no death in
+between makes the profile lie. A version that could not be pulled or installed is tried again
+after a pause that doubles; what was installed before goes on meanwhile.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from walle_deploy.device.client import ReleaseClient
+from walle_deploy.model.names import TaskRef
+from walle_deploy.model.profile import DeviceProfile, with_versions
+from walle_deploy.model.pushes import PushedTask
+from walle_stream.app.installation import Change
+from walle_stream.app.installed import NewVersion
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import DeployError, PackageError, StoreError, VmError
+from walle_stream.stream.task_sets import InstalledTask
+
+_log = logging.getLogger(__name__)
+
+AGAIN_MS: Final = 2_000.0
+"""Pause after a version could not be installed; twice as long each time."""
+
+AGAIN_MAX_MS: Final = 600_000.0
+"""Longest pause."""
+
+_REFUSALS: Final = (DeployError, PackageError, StoreError, VmError)
+
+
+class Installer(Protocol):
+    """The host of devices, as ``app.installation.Installation`` is. Any thread."""
+
+    def tasks_of(self, device_ids: Iterable[str]) -> Mapping[str, Mapping[str, InstalledTask]]:
+        """Return which tasks devices have, by name."""
+        ...
+
+    def install(self, changes: Mapping[str, Mapping[str, Change]]) -> Mapping[str, str]:
+        """Change tasks of devices; returns those that stay as they were, and why."""
+        ...
+
+
+class FileSource(Protocol):
+    """Verified files, as ``device.files.VerifiedFiles`` gives them. Any thread."""
+
+    def pull(
+        self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
+    ) -> Mapping[str, Path]:
+        """Return where a version's verified files lie, by resource; the package under ""."""
+        ...
+
+
+class Outcome(Enum):
+    """What became of a check."""
+
+    NOTHING_NEW = "nothing new"
+    INSTALLED = "installed"
+    REFUSED = "refused"
+    """Something could not be pulled or installed; it is tried again later."""
+
+
+class _Failed(msgspec.Struct):
+    pause_ms: float
+    until_ms: float
+
+
+class DeviceAgent:
+    """The agent of one device. One thread at a time."""
+
+    def __init__(
+        self,
+        profile: DeviceProfile,
+        client: ReleaseClient,
+        files: FileSource,
+        installer: Installer,
+        scenario: str = "",
+    ) -> None:
+        """Begin; asks nothing yet.
+
+        Args:
+            profile: What the device is; its tasks are filled in.
+            client: To the release service.
+            files: Where verified files come from.
+            installer: Of the device's host.
+            scenario: Of the definition's tasks, which are reported under it; empty: they
+                are not reported.
+        """
+        self.profile = profile
+        self._client = client
+        self._files = files
+        self._installer = installer
+        self._scenario = scenario
+        self._failed: dict[tuple[str, str], _Failed] = {}
+
+    @property
+    def device(self) -> str:
+        """Its id."""
+        return self.profile.device
+
+    def learn(self) -> None:
+        """Ask the host which versions the device has; blocks until its next commit."""
+        tasks = self._installer.tasks_of([self.device])[self.device]
+        self.profile = with_versions(self.profile, self._versions(tasks))
+
+    def check(self) -> Outcome:
+        """Send one request, and install what is new; blocks.
+
+        Raises:
+            ServiceBusyError: Ask again later.
+            ServiceUnreachableError: The service does not answer.
+            IntegrityError: Its answer is none.
+        """
+        answer = self._client.check(self.profile)
+        if answer.push is None:
+            return Outcome.NOTHING_NEW
+        now_ms, changes, taken = monotonic_ms(), dict[str, Change](), []
+        is_refused = False
+        for task in answer.push.tasks:
+            key = task.task, task.version
+            failed = self._failed.get(key)
+            if failed is not None and now_ms < failed.until_ms:
+                is_refused = True
+                continue
+            try:
+                name, change = self._change(task, answer.push.metadata_url, answer.told_ms)
+            except _REFUSALS as error:
+                self._refuse(task, str(error))
+                is_refused = True
+                continue
+            changes[name] = change
+            taken.append(task)
+        if changes:
+            is_refused |= not self._install(changes, taken)
+        return Outcome.REFUSED if is_refused else Outcome.INSTALLED
+
+    def _change(
+        self, task: PushedTask, metadata_url: str, told_ms: int | None
+    ) -> tuple[str, Change]:
+        ref = TaskRef.parse(f"{task.task}@{task.version}" if task.version else task.task)
+        if not task.version:
+            return ref.task, None
+        paths = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
+        package = paths.pop("").read_bytes()
+        resources = {name: path.read_bytes() for name, path in paths.items()}
+        return ref.task, NewVersion(package, resources, str(ref))
+
+    def _install(self, changes: Mapping[str, Change], taken: list[PushedTask]) -> bool:
+        try:
+            refused = self._installer.install({self.device: changes}).get(self.device, "")
+        except _REFUSALS as error:
+            refused = str(error)
+        if refused:
+            for task in taken:
+                self._refuse(task, refused)
+        else:
+            for task in taken:
+                self._failed.pop((task.task, task.version), None)
+                _log.info(
+                    "%s",
+                    f"installed {task.task}@{task.version}"
+                    if task.version
+                    else f"uninstalled {task.task}",
+                    extra={"device_id": self.device, "task": task.task},
+                )
+        self.learn()
+        return not refused
+
+    def _refuse(self, task: PushedTask, reason: str) -> None:
+        before = self._failed.get((task.task, task.version))
+        pause_ms = AGAIN_MS if before is None else min(2 * before.pause_ms, AGAIN_MAX_MS)
+        self._failed[task.task, task.version] = _Failed(pause_ms, monotonic_ms() + pause_ms)
+        _log.warning(
+            "%s@%s is not installed: %s; tried again in %g s",
+            task.task,
+            task.version,
+            reason,
+            pause_ms / 1_000,
+            extra={"device_id": self.device, "task": task.task},
+        )
+
+    def _versions(self, tasks: Mapping[str, InstalledTask]) -> dict[str, str]:
+        found = {}
+        for name, task in tasks.items():
+            if task.origin:
+                ref = TaskRef.parse(task.origin)
+                found[ref.name] = ref.version
+            elif self._scenario:
+                found[f"{self._scenario}/{name}"] = task.version
+        return found
