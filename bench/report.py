@@ -171,6 +171,12 @@ def latency_lines(result: dict) -> list[str]:
     )
 
 
+def install_lines(result: dict) -> list[str]:
+    """Return the tables of installations under load."""
+    title = "Installing into a running host"
+    return _section(title, f"{_where(result)}.", install_tables(result))
+
+
 def tunnel_lines(result: dict) -> list[str]:
     """Return the tables and the figure of the tunnel over Kafka."""
     settings, versions = result["settings"], result["versions"]
@@ -289,6 +295,7 @@ def _row(cells: Iterable[str]) -> str:
 RENDERERS = {
     "pipeline.json": pipeline_lines,
     "latency.json": latency_lines,
+    "install.json": install_lines,
     "growth.json": growth_lines,
     "peers.json": peers_lines,
     "ipv.json": ipv_lines,

@@ -1,0 +1,80 @@
+"""Bars and tables of installations under load: for the terminal and ``bench/results``."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, Final
+
+from vm_parts.tables import Table, bars_table
+
+_INSTALL_MAX_MS: Final = 100.0
+_KINDS: Final = (("one", "one device"), ("all", "all devices"))
+
+
+def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Compare with what was asked for.
+
+    Args:
+        result: Of a whole run, see ``bench/install.py``.
+
+    Returns:
+        For each bar ``name``, ``bar``, ``value``, ``met`` and ``note``.
+    """
+    note = "a quick look" if result["quick"] else ""
+    found = []
+    for kind, title in _KINDS:
+        value = median(each["installing"]["install_ms"][kind]["p99"] for each in result["rounds"])
+        found.append(
+            {
+                "name": f"installed on {title} under load, ms (p99)",
+                "bar": f"< {_INSTALL_MAX_MS:g}",
+                "value": value,
+                "met": value < _INSTALL_MAX_MS,
+                "note": note,
+            }
+        )
+    lost = sum(each["is_any_page_missing_or_doubled"] for each in result["rounds"])
+    found.append(
+        {
+            "name": "rounds with a page view that has no feature, or two",
+            "bar": "0",
+            "value": lost,
+            "met": lost == 0,
+            "note": "",
+        }
+    )
+    return found
+
+
+def tables(result: dict[str, Any]) -> Iterator[Table]:
+    """Make the tables.
+
+    Args:
+        result: With its ``bars``.
+    """
+    yield bars_table(result["bars"])
+    rounds = result["rounds"]
+    restart = median(median(each["restart_ms"]) for each in rounds)
+    rows = []
+    for kind, title in _KINDS:
+        each = [a["installing"]["install_ms"][kind] for a in rounds]
+        p50, p99 = (median(a[name] for a in each) for name in ("p50", "p99"))
+        most = max(a["max"] for a in each)
+        count = sum(a["count"] for a in each)
+        rows.append(
+            (title, f"{count:,}", f"{p50:.1f}", f"{p99:.1f}", f"{most:.1f}", f"{restart / p50:.0f}")
+        )
+    rows.append(("a restart instead", str(3 * len(rounds)), f"{restart:.0f}", "", "", "1"))
+    load = median(each["installing"]["events_per_s"] for each in rounds)
+    alone, busy = (
+        median(each[name]["exit_to_commit_p99_ms"] for each in rounds)
+        for name in ("alone", "installing")
+    )
+    yield Table(
+        "A version installed into a running host",
+        ("", "how often", "p50, ms", "p99, ms", "longest, ms", "times as fast as a restart"),
+        rows,
+        f"Half of the maximum rate, {load:,.0f} events a second, {result['settings']['devices']:,} "
+        f"devices; exit to commit p99 {alone:.1f} ms without installations, {busy:.1f} ms with "
+        f"them; median of {result['settings']['rounds']} rounds. From the call to the commit, "
+        "storing the package, making its VM and taking the old one's down included.",
+    )
