@@ -107,7 +107,7 @@ def _round(number: int, options: argparse.Namespace, source: Path, events: int) 
     taken = min(events, int(rate * options.seconds))
     alone = _apart(options, source, rate, taken)
     found = _apart(options, source, rate, taken, "--installs")
-    restarts = [_restart() for _ in range(3)]
+    restarts = [_restart() for _ in range(1 if options.quick else 3)]
     missing = sorted(map(tuple, alone.pop("pages"))) != sorted(map(tuple, found.pop("pages")))
     del fastest["pages"]
     say(

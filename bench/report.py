@@ -11,6 +11,7 @@ from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
 from growth_parts.tables import tables as growth_tables
+from install_parts.tables import tables as install_tables
 from ipv_parts.tables import figure as ipv_figure
 from ipv_parts.tables import tables as ipv_tables
 from latency_parts.tables import figure as latency_figure
