@@ -53,7 +53,7 @@ class RunReports:
         self._since_ms = now_ms
         self._counts: dict[_Label, _Counts] = {}
         self._turn: list[tuple[_Label, Sequence[GroupResult], int]] = []
-        self._is_taken = False
+        self._taken_ms: int | None = None  # when the bodies of the commit at hand were made
 
     def relabel(self, labels: Mapping[str, _Label]) -> None:
         """Report tasks by other names from now on: others were installed.
@@ -88,14 +88,13 @@ class RunReports:
         """
         if not self.is_due(now_ms, is_last=is_last):
             return []
-        self._is_taken = True
+        self._taken_ms = now_ms
         from_ms = min(self._since_ms, now_ms)  # a wall clock may be set back
         reports = [
             TaskReport(*label, from_ms, now_ms, devices, latency, output)
             for label, counts in self._counts.items()
             for devices, latency, output in counts.parts()
         ]
-        self._since_ms = now_ms
         return list(encode_reports(reports, self._compression))
 
     def is_due(self, now_ms: int, *, is_last: bool = False) -> bool:
@@ -113,8 +112,8 @@ class RunReports:
 
     def committed(self) -> None:
         """Count the turn's runs: it is in the store, with the bodies that were taken."""
-        if self._is_taken:
-            self._counts, self._is_taken = {}, False
+        if self._taken_ms is not None:
+            self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None
         for label, found, bucket in self._turn:
             counts = self._counts.get(label)
             if counts is None:
@@ -124,7 +123,7 @@ class RunReports:
 
     def restart(self) -> None:
         """Forget the turn: nothing of it was committed."""
-        self._turn, self._is_taken = [], False
+        self._turn, self._taken_ms = [], None
 
 
 class _Counts:

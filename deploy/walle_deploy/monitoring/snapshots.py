@@ -27,6 +27,7 @@ from walle_stream.errors import StoreError
 _SCHEMA = "CREATE TABLE IF NOT EXISTS snapshots (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID"
 _PUT = "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _AFTER = "\U0010ffff"
+_BUSY_S = 10.0
 
 
 class SnapshotStore(Protocol):
@@ -70,11 +71,17 @@ class SqliteSnapshots:
         self._path = path
         self._lock = threading.Lock()
         try:
-            self._database = sqlite3.connect(path, 10.0, check_same_thread=False, autocommit=True)
+            self._database = sqlite3.connect(
+                path, timeout=_BUSY_S, check_same_thread=False, autocommit=True
+            )
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        try:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=FULL")
             self._database.execute(_SCHEMA)
         except sqlite3.Error as error:
+            self._database.close()
             raise self._failed(error) from error
 
     def __enter__(self) -> Self:
