@@ -79,6 +79,7 @@ class PartitionSets:
         policy: SequencePolicy,
         default: Mapping[str, InstalledTask],
         programs: ProgramSource | None = None,
+        reported_as: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         """Take over what an opened partition has.
 
@@ -87,6 +88,7 @@ class PartitionSets:
             policy: How page sequences are built.
             default: The definition's tasks, by name.
             programs: Loads others; None where nothing is installed ever.
+            reported_as: Names and versions in reports, for tasks of the definition.
         """
         self._rows = rows
         self._policy = policy
@@ -97,6 +99,8 @@ class PartitionSets:
         """By program."""
         self.on_error: dict[str, FailurePolicy] = {}
         """By program."""
+        self.labels: dict[str, tuple[str, str]] = dict(reported_as or {})
+        """Name and version in reports, by program; installed ones are called as they came."""
         self.names: set[str] = set()
         """Of all tasks that some device may have."""
         self._learn(DEFAULT_SET, {})
@@ -200,6 +204,9 @@ class PartitionSets:
         for task in tasks.values():
             self.versions[task.program] = task.version
             self.on_error[task.program] = FailurePolicy(*task.on_error)
+            if task.origin:
+                name, _, version = task.origin.rpartition("@")
+                self.labels[task.program] = (name, version)
 
 
 def stored_changes(rows: PartitionRows, set_id: str) -> Changes:

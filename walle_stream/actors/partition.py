@@ -27,11 +27,12 @@ from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.places import origin_of
 from walle_stream.actors.recovery import recover
+from walle_stream.actors.reports import RunReports
 from walle_stream.actors.runs import Done, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.actors.turn import Delivery, Turn
-from walle_stream.clock import monotonic_ms
+from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.events import Event
 from walle_stream.faults import crash_point
@@ -85,6 +86,9 @@ class PartitionHost:
         self._keeper = keeper
         self._rows: PartitionRows | None = None
         self._leaving: list[str] = []
+        self.reports: RunReports | None = None
+        if plan.report_ms:
+            self.reports = RunReports(plan.reported_as, plan.report_ms, wall_ms(), plan.compression)
         self._doubt = Doubt(plan.in_hand, number, plan.batch_events)
         self.restart()
 
@@ -99,7 +103,12 @@ class PartitionHost:
         self._doubt.begin(self._head)
         self.offset = rows.offset()
         plan = self._plan
-        sets = self._sets = PartitionSets(rows, plan.policy, plan.tasks, plan.programs)
+        sets = self._sets = PartitionSets(
+            rows, plan.policy, plan.tasks, plan.programs, plan.reported_as
+        )
+        if self.reports is not None:
+            self.reports.restart()
+            self.reports.relabel(sets.labels)
         machine = self._machine = PartitionMachine(
             plan.triggers, plan.policy, plan.pages, sets.find
         )
@@ -107,7 +116,7 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        self._runs = TaskRuns(self._pool, rows, self._states, sets.on_error)
+        self._runs = TaskRuns(self._pool, rows, self._states, sets.on_error, reports=self.reports)
         incarnation = rows.incarnation(plan.incarnation)
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
@@ -192,7 +201,7 @@ class PartitionHost:
             for event in machine.late_events[late:]
         ]
 
-    def _complete(self, turn: Turn, inbound: Inbound) -> None:
+    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> None:
         machine, head = self._machine, turn.head
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
@@ -224,8 +233,13 @@ class PartitionHost:
         if self._plan.is_measured:
             sent = sent.plus(book_measured(sent, turn.raw, records, self._plan.compression))
         head.ledger = head.ledger.plus(sent)
+        if self.reports is not None:
+            # not in the ledger, which is of what tasks sent
+            bodies += self.reports.take(wall_ms(), is_last=is_last)
         self._put_devices(turn)
         frames = self._commit(turn, records, bodies)
+        if self.reports is not None:
+            self.reports.committed()
         self._doubt.commit(turn.events, head)
         self._last_place = turn.places.last
         for frame in frames:
@@ -378,7 +392,8 @@ class PartitionHost:
         if self._turn is None:
             turn = self._begin()
             inbound = self._exchange.take(turn.head, self._sets.names)
-            if inbound.count:
+            is_due = self.reports is not None and self.reports.is_due(wall_ms())
+            if inbound.count or is_due:
                 self._complete(turn, inbound)
 
     @property
@@ -398,6 +413,8 @@ class PartitionHost:
                 acknowledgement stay in the outbox and are sent again.
         """
         rows = self._opened()
+        if self.reports is not None and self._turn is None and self.reports.is_due(0, is_last=True):
+            self._complete(self._begin(), Inbound([], []), is_last=True)
         self._session.flush(deadline_ms)
         arrived = []
         if self._letters is not None:

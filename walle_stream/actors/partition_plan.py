@@ -43,6 +43,10 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Where dead letters go besides the data directory."""
     pipeline: str = ""
     """Name of the pipeline, for the sink."""
+    report_ms: int = 0
+    """Shortest time between two reports of how tasks do; 0 for none."""
+    reported_as: Mapping[str, tuple[str, str]] = {}
+    """For tasks of the definition that are reported: name and version as the cloud knows them."""
     programs: ProgramSource | None = None
     """Loads what is installed while the host runs; None: nothing is."""
 

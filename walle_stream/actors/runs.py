@@ -17,7 +17,9 @@ from walle_stream.actors.dead_letters import run_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.places import Places
+from walle_stream.actors.reports import QUARANTINED, RunReports
 from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter
 from walle_stream.stream.commands import RunTask
@@ -29,7 +31,7 @@ _script_log = logging.getLogger("walle_stream.script")
 PAUSE_MAX_MS: Final = 2_000
 """Longest pause between two attempts: the partition waits for it."""
 
-_NO_RUN: Final = "Quarantined"  # the error of a run that was not let begin
+_NO_RUN: Final = QUARANTINED
 
 
 class FailurePolicy(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class TaskRuns:
         states: TaskStates,
         on_error: Mapping[str, FailurePolicy],
         wait: Callable[[float], object] | None = None,
+        reports: RunReports | None = None,
     ) -> None:
         """Take over what an opened partition has.
 
@@ -82,7 +85,9 @@ class TaskRuns:
             states: Of the partition's devices.
             on_error: By program; ``FailurePolicy()`` for any other.
             wait: Waits for seconds; in tests another.
+            reports: Told what runs did; nobody where None.
         """
+        self._reports = reports
         self._pool = pool
         self._rows = rows
         self._states = states
@@ -132,11 +137,15 @@ class TaskRuns:
             )
             for device_id, device_runs in by_device.items()
         ]
+        began_ms = monotonic_ms()
         found = self._pool.run(program, groups, is_doubtful=is_doubtful)
+        took_ms = monotonic_ms() - began_ms
         attempts: dict[tuple[str, int], int] = {}
         if on_error.attempts > 1:
             again = _Again(self._pool, program, on_error, self._wait, is_doubtful=is_doubtful)
             found = again.run(groups, found, attempts)
+        if self._reports is not None:
+            self._reports.add(program, found, took_ms)
         changed: dict[str, dict[str, bytes | None]] = {}
         failed = []
         for given, group in zip(groups, found, strict=True):

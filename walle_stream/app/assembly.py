@@ -27,6 +27,7 @@ from walle_stream.ports import (
     DeviceTunnel,
     ModelRunner,
     Placement,
+    ReportSink,
     SourceReader,
 )
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
@@ -92,6 +93,9 @@ class Assembly:
         self._loaded = loaded
         self._spec = loaded.pipeline.spec
         self.tasks = tasks
+        self.report_sink: ReportSink | None = None
+        """Gets the reports of devices (``spec.reports``), where the cloud side is here; set
+        before anything is opened."""
         self._services = load_functions("services", self._spec.services)
         self.engine = self._spec.engine
         """Which actors of Ray run the ONNX models; None: hosts do."""
@@ -257,6 +261,7 @@ class Assembly:
             self._data_dir = stack.enter_context(DataDir.open_read_only(path))
         set_block_cache_bytes(spec.state.cache_size_bytes)
         self.cloud_store = self._connector.open_features(self._data_dir.cloud_path)
+        self.cloud_store.report_sink = self.report_sink
         stack.callback(self.cloud_store.close)
         self._tunnel = self._connector.open_tunnel(
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
@@ -457,4 +462,11 @@ class Assembly:
             sink=sink,
             pipeline=self.name,
             programs=self.installed,
+            report_ms=0 if spec.reports is None else spec.reports.every,
+            reported_as={}
+            if spec.reports is None
+            else {
+                task.name: (f"{spec.reports.scenario}/{task.name}", task.version)
+                for task in self.tasks
+            },
         )

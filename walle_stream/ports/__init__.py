@@ -12,6 +12,7 @@ from walle_stream.ports.letters import (
     KeptLetter,
 )
 from walle_stream.ports.models import ModelRunner
+from walle_stream.ports.reports import ReportFrame, ReportSink
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
 from walle_stream.ports.source import (
     Origins,
@@ -49,6 +50,8 @@ __all__ = [
     "Placement",
     "PlacingSource",
     "RecordReturn",
+    "ReportFrame",
+    "ReportSink",
     "Source",
     "SourceBatch",
     "SourceCounts",

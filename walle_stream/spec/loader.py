@@ -365,7 +365,7 @@ class _Loading:
             try:
                 found = model.model_validate(data, by_alias=True, by_name=False)
             except ValidationError as error:
-                if not _restore_texts(refused, error, folder):
+                if not restore_texts(refused, error, folder):
                     self._problems += explain(refused, error)
                     return None
             else:
@@ -435,8 +435,17 @@ def _missing(document: Document, key: str) -> SpecFileError:
     return document.error((other,), message, is_key=True)
 
 
-def _restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
-    """Put texts back that ``${VAR}`` gave and that were read as numbers."""
+def restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
+    """Put texts back that ``${VAR}`` gave and that were read as numbers.
+
+    Args:
+        refused: What a model refused; changed in place.
+        error: Why.
+        folder: What the file's paths are relative to.
+
+    Returns:
+        Whether there was one, and validating again is worth it.
+    """
     is_changed = False
     for detail in error.errors(include_url=False):
         key: Key = (*refused.base, *detail["loc"])

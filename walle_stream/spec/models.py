@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.engine import EngineSpec
+from walle_stream.spec.reports import ReportsSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
 from walle_stream.spec.strict import Strict
 from walle_stream.types import HOSTS_MAX
@@ -39,7 +40,6 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
 
 TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 """An event id or a page id."""
-
 
 RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 """Of ``ResourceName``: relative, no part of it begins with a dot."""
@@ -480,6 +480,7 @@ class PipelineSpec(Strict):
         description="Actors that run the ONNX models for all hosts, with `runtime.kind: ray`; the "
         "hosts do it when left out.",
     )
+    reports: ReportsSpec | None = Field(default=None, description="How tasks do, for the cloud.")
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec, description="How it runs.")
     state: StateSpec = Field(default_factory=StateSpec, description="How state is kept.")
 

@@ -21,6 +21,7 @@ from walle_stream.ports import DeviceTunnel, Downlink
 from walle_stream.wire.calls import CALLS_VERSION
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
+from walle_stream.wire.reports import is_reports
 
 _log = logging.getLogger(__name__)
 
@@ -250,7 +251,7 @@ def _read(frame: bytes, number: int) -> _Frame:
     features, newest_ms = 0, -1
     try:
         body = decode_uplink(frame).body
-        if body[:1] != bytes((CALLS_VERSION,)):
+        if body[:1] != bytes((CALLS_VERSION,)) and not is_reports(body):
             records = decode_body(body)
             features = len(records)
             times = [record.event_time_ms for record in records]

@@ -24,11 +24,13 @@ from rocksdict import Rdict, WriteBatch
 
 from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
+from walle_stream.ports import ReportFrame, ReportSink
 from walle_stream.store.rocks import map_rocks_errors, open_rocks
 from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
+from walle_stream.wire.reports import is_reports
 
 FORMAT_VERSION: Final = b"1"
 """Version of the layout above."""
@@ -63,6 +65,8 @@ class FeatureStore:
         if not read_only:
             path.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self.report_sink: ReportSink | None = None
+        """Gets frames of reports before they are merged; they are let go where None."""
         self._database: Rdict = open_rocks(path, read_only=read_only)
         self._seen: dict[str, DeviceSeen] = {}
         with map_rocks_errors(path):
@@ -96,13 +100,13 @@ class FeatureStore:
         touched: dict[str, DeviceSeen] = {}
         callers: dict[str, DeviceSeen] = {}
         positions: dict[int, int] = {}
+        reports: list[ReportFrame] = []
         for lane, position, data in frames:
             positions[lane] = position
             counts.frames += 1
             try:
                 envelope = decode_uplink(data)
-                calls = decode_calls(envelope.body)
-                records = decode_body(envelope.body) if calls is None else []
+                calls, records = _decoded(envelope.body)
             except EnvelopeError:
                 counts.frames_refused += 1
                 continue
@@ -113,6 +117,7 @@ class FeatureStore:
                 b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
                 _U64.pack(envelope.epoch),
             )
+            reports += _reports_in(envelope)
             if calls is None:
                 self._merge_records(batch, records, envelope.incarnation, touched, counts)
             else:
@@ -124,6 +129,7 @@ class FeatureStore:
         for lane, position in positions.items():
             batch.put(_lane_key(lane), _U64.pack(position))
         batch.put(b"\x00counts", _encode(counts))
+        self._hand_over(reports)
         crash_point("cloud.before")
         with map_rocks_errors(self._path):
             self._database.write(batch)
@@ -187,6 +193,11 @@ class FeatureStore:
         """
         with map_rocks_errors(self._path):
             self._database.close()
+
+    def _hand_over(self, reports: list[ReportFrame]) -> None:
+        # before the write batch: after a death they come again, and the sink has seen them
+        if reports and self.report_sink is not None:
+            self.report_sink.take(reports)
 
     def _merge_records(
         self,
@@ -285,3 +296,14 @@ class FeatureStore:
 def _lane_key(lane: int) -> bytes:
     # lane 0 has the place of the only position that there was before
     return _LANE + _U32.pack(lane) if lane else b"\x00position"
+
+
+def _decoded(body: bytes) -> tuple[list[CloudCall] | None, list[FeatureRecord]]:
+    calls = decode_calls(body)
+    return calls, [] if calls is not None or is_reports(body) else decode_body(body)
+
+
+def _reports_in(envelope: UplinkEnvelope) -> list[ReportFrame]:
+    if not is_reports(envelope.body):
+        return []
+    return [ReportFrame(envelope.incarnation, envelope.partition, envelope.number, envelope.body)]

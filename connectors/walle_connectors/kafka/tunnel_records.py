@@ -21,6 +21,7 @@ from walle_stream.wire.record import (
     decode_record,
     encode_record,
 )
+from walle_stream.wire.reports import is_reports
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +48,15 @@ def frame_to_records(
         has_trace: Whether records get a trace context.
 
     Returns:
-        One per feature or call, in the frame's order.
+        One per feature or call, in the frame's order; none for reports, which do not
+        travel over topics.
 
     Raises:
         EnvelopeError: It is none.
     """
     envelope = decode_uplink(frame)
+    if is_reports(envelope.body):
+        return []
     calls = decode_calls(envelope.body)
     if calls is not None:
         return [

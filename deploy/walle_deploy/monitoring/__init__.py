@@ -1,0 +1,1 @@
+"""How versions of tasks do on the fleet: counted from reports, watched by alarms."""

@@ -1,0 +1,170 @@
+"""Decides which alarms there are: pure, from health to messages.
+
+An alarm is of one rule and one version of one task. It is told once when it begins and once
+when it is over, however often somebody looks.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from typing import Final, Literal
+
+import msgspec
+
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.monitoring.counts import percentile
+
+type Measure = Literal["failureRate", "failingDevices", "crashingDevices", "latencyP99", "silence"]
+"""What a rule looks at: failed of all runs, devices with a failed run, devices where the task
+crashed, the 99th percentile of runs' times in milliseconds, milliseconds without a report."""
+
+ALARM_VERSION: Final = 1
+"""Of the JSON that a receiver gets."""
+
+_US: Final = 1_000.0
+_P99: Final = 0.99
+
+
+class AlarmRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When there is an alarm."""
+
+    name: str
+    measure: Measure
+    above: float
+    """There is one while the measure is above this: a share of 0 to 1, or milliseconds."""
+    tasks: str = "*"
+    """Which ones, as a pattern of ``SCENARIO/TASK``."""
+    min_runs: int = 100
+    """With fewer runs in the window nothing is said, but of silence."""
+    min_devices: int = 1
+    """Same, with fewer devices."""
+
+
+class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receiver gets."""
+
+    id: str
+    """Of this message: of the same alarm ``firing`` and ``resolved`` have different ones."""
+    alarm: str
+    """Of the alarm, from its beginning to its end."""
+    state: Literal["firing", "resolved"]
+    rule: str
+    task: str
+    version: str
+    measure: str
+    value: float | None
+    """None where nothing is there to measure any more."""
+    above: float
+    since_ms: int
+    """When it began."""
+    at_ms: int
+    runs: int = 0
+    """In the window."""
+    devices: int = 0
+    text: str = ""
+    """For people."""
+    format: int = ALARM_VERSION
+
+
+class AlarmBoard:
+    """Which alarms there are now. One thread."""
+
+    def __init__(self, rules: Iterable[AlarmRule]) -> None:
+        """Start without alarms.
+
+        Args:
+            rules: Their names differ.
+        """
+        self._rules = tuple(rules)
+        self.firing: dict[tuple[str, str, str], int] = {}
+        """By rule, task and version: since when, epoch ms."""
+
+    def look(
+        self,
+        seen_ms: Mapping[tuple[str, str], int],
+        health: Callable[[str, str], VersionHealth],
+        now_ms: int,
+        is_active: Callable[[str, str], bool] = lambda _task, _version: True,
+    ) -> list[AlarmMessage]:
+        """Return what is new.
+
+        Args:
+            seen_ms: When each version was last reported, by task and version.
+            health: Of the window, of a task's version.
+            now_ms: Epoch milliseconds.
+            is_active: Whether a version should be on devices: others may be silent.
+        """
+        messages = []
+        for (task, version), last_ms in seen_ms.items():
+            found: VersionHealth | None = None
+            for rule in self._rules:
+                if not fnmatchcase(task, rule.tasks):
+                    continue
+                found = found or health(task, version)
+                value: float | None
+                if rule.measure == "silence":
+                    value = now_ms - last_ms if is_active(task, version) else None
+                else:
+                    value = _measured(rule, found)
+                message = self._judge(rule, found, value, now_ms)
+                if message is not None:
+                    messages.append(message)
+        return messages
+
+    def _judge(
+        self, rule: AlarmRule, health: VersionHealth, value: float | None, now_ms: int
+    ) -> AlarmMessage | None:
+        key = rule.name, health.task, health.version
+        is_firing = value is not None and value > rule.above
+        if is_firing == (key in self.firing):
+            return None
+        if is_firing:
+            since_ms = self.firing[key] = now_ms
+        else:
+            since_ms = self.firing.pop(key)
+        state: Literal["firing", "resolved"] = "firing" if is_firing else "resolved"
+        alarm = blake2b(repr((*key, since_ms)).encode(), digest_size=8).hexdigest()
+        return AlarmMessage(
+            id=f"{alarm}-{state}",
+            alarm=alarm,
+            state=state,
+            rule=rule.name,
+            task=health.task,
+            version=health.version,
+            measure=rule.measure,
+            value=value,
+            above=rule.above,
+            since_ms=since_ms,
+            at_ms=now_ms,
+            runs=health.runs,
+            devices=health.devices,
+            text=_text(rule, health, value, state),
+        )
+
+
+def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:
+    runs, devices = health.runs, health.devices
+    if not runs or not devices or runs < rule.min_runs or devices < rule.min_devices:
+        return None
+    match rule.measure:
+        case "failureRate":
+            return health.failures / runs
+        case "failingDevices":
+            return health.failing_devices / devices
+        case "crashingDevices":
+            return health.crashing_devices / devices
+        case _:
+            found = percentile(health.latency_us, _P99)
+            return None if found is None else found / _US
+
+
+def _text(rule: AlarmRule, health: VersionHealth, value: float | None, state: str) -> str:
+    name = f"{health.task}@{health.version}"
+    if value is None:
+        return f"{name}: {rule.name} {state}: there is nothing to measure any more"
+    unit = " ms" if rule.measure in {"latencyP99", "silence"} else ""
+    counted = f"{health.runs} runs on {health.devices} devices"
+    return (
+        f"{name}: {rule.name} {state}: {rule.measure} {value:.4g}{unit}, limit {rule.above:g}"
+        f"{unit}, {counted}"
+    )

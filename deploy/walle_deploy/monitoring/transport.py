@@ -1,0 +1,166 @@
+"""Reports on their way to a monitor in another process: batches of frames over HTTP.
+
+For cloud sides that are not the monitor's own process: ``HttpReportSink`` there,
+``take_batch`` behind a path of the release service. A batch is a MessagePack array of
+(incarnation, partition, number, body).
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from walle_deploy.monitoring.monitor import Monitor
+from walle_stream.errors import EnvelopeError
+from walle_stream.ports import ReportFrame
+
+_log = logging.getLogger(__name__)
+
+BATCH_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Largest batch; a server should read no more of a request."""
+
+REPORTS_PATH: Final = "/v1/reports"
+"""Where a service takes batches by POST; any answer of 2xx means that they are stored."""
+
+_WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
+_SEND_BYTES: Final = 1024 * 1024
+_BACKOFF_S: Final = 0.2
+_BACKOFF_MAX_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
+_FAILED: Final = 300
+
+_Frame = tuple[
+    Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")],
+    Annotated[int, msgspec.Meta(ge=0, le=2**31)],
+    Annotated[int, msgspec.Meta(ge=0, le=2**62)],
+    bytes,
+]
+_decoder: Final = msgspec.msgpack.Decoder(list[_Frame])
+
+
+def encode_batch(frames: Sequence[ReportFrame]) -> bytes:
+    """Encode frames for ``take_batch``.
+
+    Args:
+        frames: Those of one partition in order.
+    """
+    return msgspec.msgpack.encode([tuple(frame) for frame in frames])
+
+
+def take_batch(monitor: Monitor, batch: bytes) -> int:
+    """Count a batch and store it; blocks on the monitor's store.
+
+    Args:
+        monitor: Of this worker.
+        batch: As received, not trusted.
+
+    Returns:
+        How many frames were new.
+
+    Raises:
+        EnvelopeError: It is no batch, or too large: nothing of it was counted.
+        StoreError: It is not stored: whoever sent it should send it again.
+    """
+    if len(batch) > BATCH_MAX_BYTES:
+        raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
+    try:
+        frames = [ReportFrame(*frame) for frame in _decoder.decode(batch)]
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise EnvelopeError(f"a batch of reports is malformed: {error}") from error
+    new = monitor.take(frames)
+    monitor.flush()
+    return new
+
+
+class HttpReportSink:
+    """A ``ReportSink`` that sends frames to a service; its own thread does.
+
+    Features never wait for it: what does not fit into its memory while the service is away
+    is dropped, the oldest first, and counted. So is what a dying process had not sent.
+    """
+
+    def __init__(self, url: str, max_bytes: int = _WAITING_MAX_BYTES) -> None:
+        """Start its thread.
+
+        Args:
+            url: Of the service, without a path.
+            max_bytes: Of frames that wait.
+        """
+        self.dropped = 0
+        """Frames, because the service was away for too long or refused them."""
+        self._url = url.rstrip("/") + REPORTS_PATH
+        self._max_bytes = max_bytes
+        self._waiting: deque[ReportFrame] = deque()
+        self._waiting_bytes = 0
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="walle-reports", daemon=True)
+        self._thread.start()
+
+    def take(self, frames: Sequence[ReportFrame]) -> None:
+        """Let frames wait for their turn; see ``ReportSink.take``. Never blocks."""
+        with self._changed:
+            for frame in frames:
+                self._waiting.append(frame)
+                self._waiting_bytes += len(frame.body)
+            while self._waiting_bytes > self._max_bytes:
+                self._waiting_bytes -= len(self._waiting.popleft().body)
+                self.dropped += 1
+            self._changed.notify()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send what waits, for so long at most; then what is left is dropped.
+
+        Args:
+            timeout_s: Longest wait.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+        self._ends.set()
+        self._thread.join()
+
+    def _live(self) -> None:
+        import urllib3  # noqa: PLC0415 - of the extra `deploy`
+
+        with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as http:
+            backoff_s = _BACKOFF_S
+            while (part := self._next()) and not self._ends.is_set():
+                try:
+                    status = http.request("POST", self._url, body=encode_batch(part)).status
+                except urllib3.exceptions.HTTPError as error:
+                    _log.info("reports wait: %s cannot be reached: %s", self._url, error)
+                else:
+                    if status < _FAILED or status in {400, 413}:
+                        self._settle(part, is_refused=status >= _FAILED)
+                        backoff_s = _BACKOFF_S
+                        continue
+                    _log.info("reports wait: %s answered %d", self._url, status)
+                self._ends.wait(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+    def _next(self) -> list[ReportFrame]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            part: list[ReportFrame] = []
+            size_bytes = 0
+            for frame in self._waiting:
+                size_bytes += len(frame.body)
+                if part and size_bytes > _SEND_BYTES:
+                    break
+                part.append(frame)
+            return part
+
+    def _settle(self, part: list[ReportFrame], *, is_refused: bool) -> None:
+        if is_refused:
+            _log.warning("%s refused %d frames of reports", self._url, len(part))
+        with self._changed:
+            self.dropped += is_refused * len(part)
+            gone = set(part)
+            while self._waiting and self._waiting[0] in gone:
+                self._waiting_bytes -= len(self._waiting.popleft().body)

@@ -1,0 +1,162 @@
+"""Sends alarms to an address: JSON by POST, signed, tried again, never in anybody's way.
+
+Header ``walle-signature``: ``t=MS,sha256=HEX``, where HEX is HMAC-SHA256 with the shared
+secret of the text ``MS`` + ``.`` + the body. A receiver compares it and refuses old times.
+Header ``walle-alarm``: the message's id, the same whenever it is sent again.
+"""
+
+import hashlib
+import hmac
+import logging
+import threading
+from collections import deque
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from walle_deploy.monitoring.alarms import AlarmMessage
+from walle_stream.clock import wall_ms
+
+_log = logging.getLogger(__name__)
+
+SIGNATURE_HEADER: Final = "walle-signature"
+"""Name of the header that proves who sent it."""
+
+ALARM_HEADER: Final = "walle-alarm"
+"""Name of the header with the message's id."""
+
+_OK: Final = 300
+_REFUSED: Final = range(400, 500)
+_TRY_AGAIN: Final = frozenset({408, 425, 429})
+
+
+class WebhookOptions(msgspec.Struct, frozen=True):
+    """How an address is treated."""
+
+    timeout_s: float = 5.0
+    """For the connection, and for each part of the answer."""
+    attempts: int = 6
+    """Of one message; then it is dropped."""
+    backoff_s: float = 0.5
+    """Before the second attempt, doubled for each further one."""
+    backoff_max_s: float = 30.0
+    waiting: int = 1_000
+    """Messages that wait; the oldest is dropped for one more."""
+
+
+class Webhook:
+    """One address. Thread-safe; its own thread sends, one message after the other."""
+
+    def __init__(self, url: str, secret: bytes, options: WebhookOptions | None = None) -> None:
+        """Start its thread.
+
+        Args:
+            url: ``http`` or ``https``.
+            secret: Shared with the receiver.
+            options: Other than the usual ones.
+        """
+        self.sent = 0
+        """Messages that the receiver took."""
+        self.dropped = 0
+        """Messages that nobody took."""
+        self._url = url
+        self._secret = secret
+        self._options = options or WebhookOptions()
+        self._waiting: deque[AlarmMessage] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="walle-webhook", daemon=True)
+        self._thread.start()
+
+    def send(self, message: AlarmMessage) -> None:
+        """Let a message wait for its turn; never blocks.
+
+        Args:
+            message: To be sent.
+        """
+        with self._changed:
+            self._waiting.append(message)
+            if len(self._waiting) > self._options.waiting:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._changed.notify()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send what waits, for so long at most; then what is left is dropped.
+
+        Args:
+            timeout_s: Longest wait; an attempt that hangs may take a time-out longer.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+        self._ends.set()
+        self._thread.join()
+        with self._changed:
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+
+    def _live(self) -> None:
+        import urllib3  # noqa: PLC0415 - of the extra `deploy`
+
+        with urllib3.PoolManager(retries=False, timeout=self._options.timeout_s) as http:
+            while (message := self._next()) is not None:
+                is_sent = self._deliver(http, message)
+                with self._changed:
+                    self.sent += is_sent
+                    self.dropped += not is_sent
+
+    def _next(self) -> AlarmMessage | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            is_over = self._ends.is_set() or not self._waiting
+            return None if is_over else self._waiting.popleft()
+
+    def _deliver(self, http: object, message: AlarmMessage) -> bool:
+        options, backoff_s = self._options, self._options.backoff_s
+        for attempt in range(options.attempts):
+            if attempt and self._ends.wait(backoff_s):
+                break
+            backoff_s = min(backoff_s * (2 if attempt else 1), options.backoff_max_s)
+            status = self._post(http, message)
+            if 0 < status < _OK:
+                return True
+            if status in _REFUSED and status not in _TRY_AGAIN:
+                break  # it will not take it later either
+        # the path may hold what only the receiver should know
+        host = urlsplit(self._url).hostname
+        _log.warning("alarm %s was not taken by %s: it is dropped", message.id, host)
+        return False
+
+    def _post(self, http: object, message: AlarmMessage) -> int:
+        import urllib3  # noqa: PLC0415 - of the extra `deploy`
+
+        body = msgspec.json.encode(message)
+        headers = {
+            "content-type": "application/json",
+            ALARM_HEADER: message.id,
+            SIGNATURE_HEADER: sign(self._secret, wall_ms(), body),
+        }
+        try:
+            answer: int = http.request(  # type: ignore[attr-defined]
+                "POST", self._url, body=body, headers=headers, redirect=False
+            ).status
+        except urllib3.exceptions.HTTPError as error:
+            _log.info("alarm %s waits: %s", message.id, type(error).__name__)
+            return 0
+        return answer
+
+
+def sign(secret: bytes, time_ms: int, body: bytes) -> str:
+    """Return the header ``walle-signature``.
+
+    Args:
+        secret: Shared.
+        time_ms: Epoch milliseconds.
+        body: Of the request.
+    """
+    digest = hmac.new(secret, b"%d." % time_ms + body, hashlib.sha256).hexdigest()
+    return f"t={time_ms},sha256={digest}"

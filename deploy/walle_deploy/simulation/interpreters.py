@@ -1,0 +1,63 @@
+"""Interpreters of this machine that can simulate."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import walle_deploy
+import walle_stream
+from walle_stream.vm.package.reader import CURRENT_TAG
+
+_PROBE: Final = (
+    "import sys, walle_deploy.simulation.child; print(sys.implementation.cache_tag, end='')"
+)
+_PROBE_S: Final = 20.0
+_TAG: Final = re.compile(r"cpython-(\d)(\d{1,2})")
+
+
+def command_for(tag: str) -> tuple[str, dict[str, str]] | str:
+    """Return the interpreter for a tag with its environment, or why there is none; may block.
+
+    Args:
+        tag: Such as ``cpython-314``; empty for this interpreter's.
+    """
+    if tag in {"", CURRENT_TAG}:
+        path = os.pathsep.join(each for each in sys.path if each)
+        return sys.executable, _environment(path)
+    return _found(tag)
+
+
+@cache
+def _found(tag: str) -> tuple[str, dict[str, str]] | str:
+    match = _TAG.fullmatch(tag)
+    name = f"python{match[1]}.{match[2]}" if match else ""
+    executable = shutil.which(name) if name else None
+    if executable is None:
+        return f"there is no {name or 'interpreter ' + tag} on this machine"
+    roots = {str(Path(*each.__path__).parent) for each in (walle_stream, walle_deploy)}
+    environment = _environment(os.pathsep.join(sorted(roots)))
+    try:
+        probe = subprocess.run(  # noqa: S603 - an interpreter found on PATH
+            [executable, "-c", _PROBE],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{executable} does not answer: {error}"
+    if probe.returncode or probe.stdout != tag:
+        last = probe.stderr.strip().splitlines()[-1:] or [f"it says that it is {probe.stdout!r}"]
+        return f"{executable} cannot simulate: {last[0]}"
+    return executable, environment
+
+
+def _environment(path: str) -> dict[str, str]:
+    # sets of text are iterated in the same order every time
+    return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}

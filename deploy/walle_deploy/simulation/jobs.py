@@ -1,0 +1,75 @@
+"""What the process that simulates is told, and what it tells; over its pipes.
+
+The job is one MessagePack value on standard input; results are frames on standard output,
+``u32 length`` and a MessagePack ``VersionResult``, each written when its version is through. The
+file descriptor ``progress_fd`` holds at its beginning where the process is: ``PLACE``.
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+
+from walle_deploy.simulation.report import VersionRun
+from walle_stream.vm.package.reader import TaskPackage, read_package
+
+LENGTH: Final = Struct("<I")
+"""Before each result."""
+
+PLACE: Final = Struct("<II")
+"""Index of the version, and of the event that is being handled, from 1; 0 while it loads."""
+
+STUCK: Final = 86
+"""Exit status of a process whose script cannot be stopped."""
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """One kind of devices."""
+
+    packages: list[bytes]
+    """Versions in the order in which they run."""
+    events: bytes
+    """JSON Lines of ``walle_stream.events.Event``."""
+    config: dict[str, Any]
+    scale: float
+    steps: int
+    """0 for what the package says."""
+    memory_bytes: int
+    page_timeout_ms: int | None
+    out_of_order_ms: int
+    page_max_events: int
+    progress_fd: int
+
+
+class VersionResult(msgspec.Struct):
+    """One version's."""
+
+    index: int
+    run: VersionRun
+    outputs: dict[str, dict[int, bytes]] = {}
+    """By device and trigger position: digest of what a run that succeeded emitted."""
+
+
+def adapted(package: bytes, job: Job) -> TaskPackage:
+    """Return a package as devices of a kind run it.
+
+    Args:
+        package: Its bytes.
+        job: Of the kind.
+
+    Raises:
+        PackageError: It is no package.
+    """
+    read = read_package(package)
+    task = read.manifest.task
+    limits = task.limits
+    steps = round(limits.steps * job.scale) if limits.steps else 0
+    steps = min(steps or job.steps, job.steps) if job.steps else steps
+    limits = msgspec.structs.replace(
+        limits,
+        wall_time_ms=max(10, round(limits.wall_time_ms * job.scale)),
+        steps=max(steps, 1) if limits.steps or job.steps else 0,
+    )
+    task = msgspec.structs.replace(task, config={**task.config, **job.config}, limits=limits)
+    manifest = msgspec.structs.replace(read.manifest, task=task)
+    return msgspec.structs.replace(read, manifest=manifest)

@@ -1,0 +1,113 @@
+"""Kinds of devices that a package is tried on, as YAML of the kind ``DeviceKinds``.
+
+What a script can see of a device is its ``ctx.config`` and the contents of its events: a
+kind has both. What else it says (app, OS, model) is for people and reports.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from walle_stream.spec.models import Metadata, PathField, SequenceSpec
+from walle_stream.spec.scalars import DurationMs, SizeBytes
+from walle_stream.spec.single import load_single
+from walle_stream.spec.strict import Strict
+
+SPEEDS: Final = {"": 1.0, "low": 0.25, "middle": 0.5, "high": 1.0}
+"""Share of this machine's speed that a performance class stands for, unless a kind says."""
+
+_MIB: Final = 2**20
+_Text = Annotated[str, Field(max_length=128)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class DeviceKind(Strict):
+    """One kind of device."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    performance: Literal["", "low", "middle", "high"] = ""
+    speed: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        default=None,
+        description="The package's limits of wall time and steps are multiplied by this; by "
+        "default 0.25 for low, 0.5 for middle, 1 else.",
+    )
+    steps: Annotated[int, Field(ge=1, le=10**12)] | None = Field(
+        default=None, description="Most steps of a run, whatever the package says."
+    )
+    memory: Annotated[SizeBytes, Field(ge=16 * _MIB)] = Field(
+        default=512 * _MIB, description="That the task may take on top of the VM's own."
+    )
+    interpreter: _Text = Field(
+        default="", description="Such as cpython-314; this machine's by default."
+    )
+    app: _Text = ""
+    app_version: _Text = ""
+    os: _Text = ""
+    os_version: _Text = ""
+    model: _Text = ""
+    config: dict[str, Any] = Field(
+        default={}, description="What such devices have in ctx.config, over the package's."
+    )
+    events: PathField | None = Field(
+        default=None, description="Recorded events of such devices; else those given for all."
+    )
+
+    @property
+    def scale(self) -> float:
+        """Share of this machine's speed."""
+        return SPEEDS[self.performance] if self.speed is None else self.speed
+
+
+class Tolerances(Strict):
+    """What may differ from the version before."""
+
+    failure_rate: _Share = Field(
+        default=0.0,
+        description="A kind fails above this share of failed runs, if the version before does "
+        "not fail as often.",
+    )
+    drift: _Share = Field(
+        default=1.0,
+        description="A kind fails above this share of runs with other features than before.",
+    )
+
+
+class DeviceKindsSpec(Strict):
+    """All kinds of a fleet."""
+
+    time_limit: DurationMs = Field(
+        default=60_000, ge=1_000, description="Of one kind, both versions together."
+    )
+    tolerances: Tolerances = Tolerances()
+    sequence: SequenceSpec = SequenceSpec()
+    kinds: Annotated[tuple[DeviceKind, ...], Field(min_length=1, max_length=200)]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [kind.name for kind in self.kinds]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"kinds: the name {name!r} stands here twice")
+        return self
+
+
+class DeviceKinds(Strict):
+    """The document."""
+
+    api_version: str
+    kind: Literal["DeviceKinds"]
+    metadata: Metadata
+    spec: DeviceKindsSpec
+
+
+def load_kinds(file: Path) -> DeviceKindsSpec:
+    """Load kinds of devices.
+
+    Args:
+        file: The YAML file.
+
+    Raises:
+        SpecFileError: It is wrong; the message names the place.
+    """
+    return load_single(file, "DeviceKinds", DeviceKinds).spec

@@ -1,0 +1,267 @@
+"""Runs a package in cloud VMs as kinds of devices would, beside the version before it.
+
+Each kind has a process of its own: a script that crashes it, fills its memory or never ends costs
+that kind alone. Kinds whose interpreter this machine does not have are said to be not simulated.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+
+from walle_deploy.simulation.events import check_events, read_events
+from walle_deploy.simulation.interpreters import command_for
+from walle_deploy.simulation.jobs import LENGTH, PLACE, STUCK, Job, VersionResult
+from walle_deploy.simulation.kinds import DeviceKind, DeviceKindsSpec, Tolerances
+from walle_deploy.simulation.report import (
+    Drift,
+    FailedRun,
+    KindReport,
+    SimulationReport,
+    VersionRun,
+)
+from walle_stream.errors import SourceError
+from walle_stream.vm.package.reader import CURRENT_TAG, TaskPackage, read_package
+
+_LINE_MAX: Final = 400
+
+
+def simulate(
+    package: bytes,
+    kinds: DeviceKindsSpec,
+    events: bytes | None = None,
+    previous: bytes | None = None,
+    *,
+    at_once: int = 0,
+) -> SimulationReport:
+    """Try a package on kinds of devices; blocks until all are through, or their time is.
+
+    Args:
+        package: Of the version to try.
+        kinds: Which, and what may differ.
+        events: JSON Lines for kinds that have none of their own.
+        previous: Package of the version before, to compare with.
+        at_once: Kinds that run at the same time; 0 for as many as there are cores.
+
+    Raises:
+        PackageError: One of the packages is none.
+        SourceError: Recorded events cannot be read, or a kind has none.
+    """
+    read = read_package(package)
+    before = None if previous is None else read_package(previous)
+    shared = None if events is None else check_events(events)
+    recorded = [_events_of(kind, shared) for kind in kinds.kinds]
+    versions = [each for each in (previous, package) if each is not None]
+    count = at_once or os.process_cpu_count() or 1
+    with ThreadPoolExecutor(min(count, len(kinds.kinds)), "walle-simulation") as threads:
+        found = threads.map(
+            lambda kind, lines: _Kind(kind, kinds, read, before).report(versions, lines),
+            kinds.kinds,
+            recorded,
+        )
+        reports = tuple(found)
+    return SimulationReport(
+        task=read.manifest.task.name,
+        version=read.manifest.task.version,
+        previous_version="" if before is None else before.manifest.task.version,
+        kinds=reports,
+    )
+
+
+def _events_of(kind: DeviceKind, shared: bytes | None) -> bytes:
+    if kind.events is not None:
+        return read_events(kind.events)
+    if shared is None:
+        raise SourceError(
+            f"kind {kind.name!r} has no recorded events: name a file of them in the kind, or "
+            "give some for all"
+        )
+    return shared
+
+
+class _Kind:
+    """One kind's simulation. One thread."""
+
+    def __init__(
+        self,
+        kind: DeviceKind,
+        spec: DeviceKindsSpec,
+        package: TaskPackage,
+        before: TaskPackage | None,
+    ) -> None:
+        self._kind = kind
+        self._spec = spec
+        self._package = package
+        self._before = before
+
+    def report(self, versions: Sequence[bytes], events: bytes) -> KindReport:
+        name, tag = self._kind.name, self._kind.interpreter or CURRENT_TAG
+        known = self._package.manifest.interpreters
+        if tag not in known:
+            reason = f"the package has no code for {tag}, it has {', '.join(known)}"
+            return KindReport(kind=name, status="failed", reasons=(reason,))
+        command = command_for(tag)
+        if isinstance(command, str):
+            return KindReport(kind=name, status="not_simulated", reasons=(command,))
+        if self._before is not None and tag not in self._before.manifest.interpreters:
+            # nothing to compare with
+            versions = versions[-1:]
+        results = self._run(versions, events, *command)
+        candidate = results[len(versions) - 1]
+        previous = results[0] if len(versions) > 1 else None
+        drift = None if previous is None else _drift(previous, candidate)
+        before = None if previous is None else previous.run
+        reasons = _reasons(candidate.run, before, drift, self._spec.tolerances)
+        is_idle = not reasons and not candidate.run.runs
+        if is_idle:
+            reasons = ("no recorded event wakes the task: record others",)
+        return KindReport(
+            kind=name,
+            status="not_simulated" if is_idle else "failed" if reasons else "passed",
+            reasons=reasons,
+            candidate=candidate.run,
+            previous=before,
+            drift=drift,
+        )
+
+    def _run(
+        self, versions: Sequence[bytes], events: bytes, executable: str, environment: dict[str, str]
+    ) -> dict[int, VersionResult]:
+        results: dict[int, VersionResult] = {}
+        with tempfile.TemporaryFile() as progress:
+            while len(results) < len(versions):
+                first = len(results)
+                progress.truncate(0)
+                ended, out = self._child(
+                    self._job(versions[first:], events, progress.fileno()), executable, environment
+                )
+                for each in _results(out):
+                    results[first + each.index] = each
+                if len(results) < len(versions):
+                    index, number = PLACE.unpack(_padded(os.pread(progress.fileno(), 8, 0)))
+                    at = max(first + index, len(results))
+                    results[at] = VersionResult(at, _broken(versions[at], events, number, ended))
+        return results
+
+    def _job(self, versions: Sequence[bytes], events: bytes, progress_fd: int) -> Job:
+        kind, sequence = self._kind, self._spec.sequence
+        return Job(
+            packages=list(versions),
+            events=events,
+            config=dict(kind.config),
+            scale=kind.scale,
+            steps=kind.steps or 0,
+            memory_bytes=kind.memory,
+            page_timeout_ms=sequence.page_timeout_ms,
+            out_of_order_ms=sequence.out_of_order_ms,
+            page_max_events=sequence.page_max_events,
+            progress_fd=progress_fd,
+        )
+
+    def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
+        """Return why it ended, and what it wrote."""
+        child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
+            [executable, "-m", "walle_deploy.simulation.child"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(job.progress_fd,),
+        )
+        limit_s = self._spec.time_limit / 1000
+        with child:
+            try:
+                out, err = child.communicate(msgspec.msgpack.encode(job), limit_s)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                out, _ = child.communicate()
+                return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
+            except BaseException:
+                child.kill()
+                raise
+        return _ending(child.returncode, err), out
+
+
+def _ending(status: int, err: bytes) -> str:
+    if status == STUCK:
+        return "a run did not stop when it was told to (limits.wallTime, memory)"
+    if status < 0:
+        return f"its process was ended by {signal.Signals(-status).name}"
+    last = err.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return f"its process ended with status {status}: {last[0][:_LINE_MAX] if last else 'no word'}"
+
+
+def _results(out: bytes) -> list[VersionResult]:
+    found, at = [], 0
+    while at + LENGTH.size <= len(out):
+        [size] = LENGTH.unpack_from(out, at)
+        part = out[at + LENGTH.size : at + LENGTH.size + size]
+        if len(part) < size:
+            break  # it died while it wrote
+        found.append(msgspec.msgpack.decode(part, type=VersionResult))
+        at += LENGTH.size + size
+    return found
+
+
+def _padded(place: bytes) -> bytes:
+    return place.ljust(PLACE.size, b"\0")
+
+
+def _broken(package: bytes, events: bytes, number: int, ended: str) -> VersionRun:
+    # of a version that took its process with it: what it did before is lost
+    run = VersionRun(read_package(package).manifest.task.version, ended=ended)
+    if number:
+        line = events.split(b"\n")[number - 1]
+        device = msgspec.json.decode(line)["device_id"]
+        text = line.decode("utf-8", "replace")[:_LINE_MAX]
+        run.first_failure = FailedRun(device, number, text, "", ended)
+        run.runs = run.failures = run.crashes = 1
+    return run
+
+
+def _drift(previous: VersionResult, candidate: VersionResult) -> Drift | None:
+    if previous.run.ended or candidate.run.ended:
+        return None
+    old, new = _flat(previous.outputs), _flat(candidate.outputs)
+    both = old.keys() & new.keys()
+    changed = sum(old[key] != new[key] for key in both)
+    runs = max(previous.run.runs, candidate.run.runs)
+    return Drift(runs, changed, len(old) + len(new) - 2 * len(both))
+
+
+def _flat(outputs: Mapping[str, Mapping[int, bytes]]) -> dict[tuple[str, int], bytes]:
+    return {
+        (device, position): digest
+        for device, by_position in outputs.items()
+        for position, digest in by_position.items()
+    }
+
+
+def _reasons(
+    run: VersionRun, previous: VersionRun | None, drift: Drift | None, tolerances: Tolerances
+) -> tuple[str, ...]:
+    reasons = []
+    failed = run.first_failure
+    place = f"first at event {failed.event} (device {failed.device})" if failed else ""
+    if run.ended:
+        reasons.append(f"{run.ended}, {place}" if place else run.ended)
+    elif run.failures:
+        rate = run.failures / run.runs
+        before = previous.failures / previous.runs if previous and previous.runs else 0.0
+        if rate > max(tolerances.failure_rate, before):
+            message = f": {failed.message}" if failed else ""
+            reasons.append(
+                f"{run.failures} of {run.runs} runs failed ({rate:.2%}, {before:.2%} before), "
+                f"{place}{message}"
+            )
+    if drift is not None and drift.ratio > tolerances.drift:
+        reasons.append(
+            f"{drift.changed + drift.only_one} of {drift.runs} runs have other features than "
+            f"before ({drift.ratio:.2%}, tolerated {tolerances.drift:.2%})"
+        )
+    return tuple(reasons)

@@ -1,0 +1,297 @@
+"""Reports from real pipelines over the real tunnel; alarms and batches over real HTTP."""
+
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Queue
+
+import pytest
+
+from tests.unit.deploy.monitoring.reporting import frame, report
+from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
+from walle_deploy.monitoring.monitor import HealthReader, Monitor
+from walle_deploy.monitoring.snapshots import SqliteSnapshots
+from walle_deploy.monitoring.transport import (
+    BATCH_MAX_BYTES,
+    HttpReportSink,
+    encode_batch,
+    take_batch,
+)
+from walle_deploy.monitoring.watch import AlarmWatch
+from walle_deploy.monitoring.webhook import Webhook, WebhookOptions
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
+from walle_stream.app.query import canonical_state
+from walle_stream.app.resources import shipped_configs
+from walle_stream.errors import EnvelopeError
+
+pytestmark = pytest.mark.integration
+
+TASK = "shop/ipv"
+FAILING = """
+def run(ctx, page):
+    if ctx.device_id.endswith("1"):
+        raise KeyError("widget")
+    ctx.emit({"dwell_ms": page.dwell_ms})
+"""
+
+
+class Sink:
+    """In one process with the monitor."""
+
+    def __init__(self, monitor):
+        self.monitor = monitor
+
+    def take(self, frames):
+        self.monitor.take(frames)
+        self.monitor.flush()
+
+
+def run_pipeline(file, data_dir, monitor, *overrides, limit=None):
+    assembly = Assembly.load(file, list(overrides))
+    if monitor is not None:
+        assembly.report_sink = Sink(monitor)
+    LocalRun(assembly, RunOptions(data_dir, assembly.host_count, limit)).run()
+
+
+def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path):
+    pipeline = shipped_configs() / "template" / "pipeline.yaml"
+    (tmp_path / "visit.py").write_text(FAILING)
+    lines = ["device,time_ms,page,action,item"]
+    for number in range(40):
+        for action in ("enter", "click", "exit"):
+            now = 1_700_000_000_000 + 1_000 * len(lines)
+            lines.append(f"phone-{number % 8},{now},product,{action},buy")
+    (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "pipeline.yaml").write_text(pipeline.read_text())
+    reports = "spec.reports={every: 100ms, scenario: shop}"
+    with SqliteSnapshots(tmp_path / "monitor.db") as store:
+        monitor = Monitor(store)
+        # a limit, then the rest: what the first run sent last arrives with the second at the latest
+        run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "a", monitor, reports, limit=60)
+        run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "a", monitor, reports)
+        health = HealthReader(store).health("shop/visit", "1")
+    assert (health.runs, health.failures, health.devices, health.failing_devices) == (40, 5, 8, 1)
+    assert health.failure_classes == {"KeyError": 5}
+    assert sum(health.latency_us.values()) == 40
+    assert sum(health.output_bytes.values()) == 35
+    assert monitor.counts.frames_refused == 0
+
+    run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "b", None)
+    assert list(canonical_state(tmp_path / "a")) == list(canonical_state(tmp_path / "b"))
+
+
+# Killed
+
+COUNTING = """
+import sys
+from tests.unit.deploy.monitoring.reporting import frame, report
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.snapshots import SqliteSnapshots
+
+monitor = Monitor(SqliteSnapshots(sys.argv[1]))
+for number in range(1, 10**6):
+    monitor.take([frame(number, report([(f"d{number}", 1, {"E": 1})]))])
+    monitor.flush()
+    print(number, flush=True)
+"""
+
+
+def test_a_monitor_that_is_killed_has_what_it_acknowledged_and_counts_nothing_twice(tmp_path):
+    path = tmp_path / "monitor.db"
+    for least in (20, 60):
+        with subprocess.Popen(
+            [sys.executable, "-c", COUNTING, str(path)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+        ) as child:
+            acknowledged = 0
+            for line in child.stdout:
+                acknowledged = int(line)
+                if acknowledged == least:
+                    child.send_signal(signal.SIGKILL)
+        with SqliteSnapshots(path) as store:
+            monitor = Monitor(store)
+            stored = monitor.health(TASK, "v1").runs
+            assert stored in {acknowledged, acknowledged + 1}  # what was not told may be there
+            again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, 101)]
+            assert monitor.take(again) == 100 - stored
+            assert monitor.health(TASK, "v1").devices == 100
+
+
+# Over HTTP
+
+
+class Receiver:
+    """Answers as told: a status, or ``hang`` until the end."""
+
+    def __init__(self, *answers):
+        self.answers, self.requests = Queue(), Queue()
+        for answer in answers:
+            self.answers.put(answer)
+        self.ends = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                answer = 200 if receiver.answers.empty() else receiver.answers.get()
+                if answer == "hang":
+                    receiver.ends.wait()
+                    return
+                if answer == "drop":
+                    self.connection.close()
+                    return
+                if callable(answer):
+                    answer = answer(body)
+                self.send_response(answer)
+                self.send_header("content-length", "0")
+                self.end_headers()
+                receiver.requests.put((self.path, dict(self.headers), body))
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+def message(number):
+    return AlarmMessage(
+        id=f"{number}-firing",
+        alarm=str(number),
+        state="firing",
+        rule="r",
+        task=TASK,
+        version="v2",
+        measure="failureRate",
+        value=0.1,
+        above=0.02,
+        since_ms=1,
+        at_ms=2,
+    )
+
+
+SECRET = b"0123456789abcdef"
+QUICK = WebhookOptions(timeout_s=0.2, attempts=6, backoff_s=0.01, backoff_max_s=0.02)
+
+
+def test_an_alarm_arrives_through_failures_hangs_and_500_signed_and_in_order():
+    with Receiver(500, "hang", "drop", 429) as receiver:
+        webhook = Webhook(receiver.url + "/hook", SECRET, QUICK)
+        webhook.send(message(1))
+        webhook.send(message(2))
+        found = [receiver.requests.get(timeout=10) for _ in range(4)]
+        webhook.close()
+    assert (webhook.sent, webhook.dropped) == (2, 0)
+    bodies = [json.loads(body) for _, _, body in found]
+    assert [each["alarm"] for each in bodies] == ["1", "1", "1", "2"]  # 500, 429, 200; 200
+    path, headers, body = found[-1]
+    assert (path, headers["walle-alarm"]) == ("/hook", "2-firing")
+    time_ms, digest = headers["walle-signature"].removeprefix("t=").split(",sha256=")
+    expected = hmac.new(SECRET, time_ms.encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert digest == expected
+
+
+def test_what_nobody_takes_is_given_up_and_nobody_waits_for_it():
+    with Receiver(404, *[503] * 6, 200) as receiver:
+        webhook = Webhook(receiver.url, SECRET, QUICK)
+        for number in range(3):
+            webhook.send(message(number))
+        for _ in range(8):
+            receiver.requests.get(timeout=10)
+        webhook.close()
+        assert (webhook.sent, webhook.dropped) == (1, 2)
+    # nobody is there any more, or never answers
+    options = WebhookOptions(timeout_s=0.05, attempts=2, backoff_s=0.01, waiting=5)
+    with Receiver(*["hang"] * 20) as hanging:
+        for url in (receiver.url, hanging.url):
+            webhook = Webhook(url, SECRET, options)
+            for number in range(100):
+                webhook.send(message(number))
+            webhook.close(0.0)
+            assert (webhook.sent, webhook.dropped) == (0, 100)
+
+
+def test_a_watch_tells_what_it_sees_once_also_after_a_restart(tmp_path):
+    rule = AlarmRule(name="failing", measure="failureRate", above=0.02, min_runs=10)
+    told = Queue()
+    with SqliteSnapshots(tmp_path / "monitor.db") as store:
+        monitor = Monitor(store)
+        watch = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 0.01, store)
+        monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
+        begun = told.get(timeout=10)
+        watch.close()
+        again = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 1_000, store)
+        assert again.look(begun.at_ms + 1) == []
+        monitor.take([frame(2, report([("a", 2_000, {})]))])
+        [over] = again.look(begun.at_ms + 2)
+        again.close()
+    assert (begun.state, over.state) == ("firing", "resolved")
+    assert over.alarm == begun.alarm
+
+
+def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
+    monitor = Monitor()
+
+    def take(body):
+        take_batch(monitor, body)
+        return 200
+
+    def take_and_fail(body):
+        take_batch(monitor, body)
+        return 500
+
+    with Receiver(503, "drop", take_and_fail, take, take) as receiver:
+        sink = HttpReportSink(receiver.url)
+        sink.take([frame(n, report([(f"d{n}", 1, {})])) for n in range(3)])
+        for _ in range(3):
+            receiver.requests.get(timeout=10)
+        sink.take([frame(3, report([("d3", 1, {})]))])
+        path, _, _ = receiver.requests.get(timeout=10)
+        sink.close()
+    assert (path, sink.dropped) == ("/v1/reports", 0)
+    assert monitor.health(TASK, "v1").runs == 4
+    assert monitor.counts.frames_again == 3
+    # away: nothing waits for it, the oldest go first
+    body = len(frame(0, report([("d", 1, {})])).body)
+    sink = HttpReportSink(receiver.url, max_bytes=10 * body)
+    sink.take([frame(n, report([("d", 1, {})])) for n in range(30)])
+    assert sink.dropped == 20
+    sink.close(0.0)
+
+
+def test_a_hostile_batch_is_refused_whole():
+    monitor = Monitor()
+    good = frame(1, report([("a", 1, {})]))
+    for batch in (
+        b"",
+        b"\xff" * 10,
+        encode_batch([good])[:-1],
+        encode_batch([good._replace(incarnation="../../etc")]),
+        encode_batch([good._replace(number=-1)]),
+        b"\x91" * 100_000,
+        bytes(BATCH_MAX_BYTES + 1),
+    ):
+        with pytest.raises(EnvelopeError):
+            take_batch(monitor, batch)
+    assert monitor.counts.frames == 0

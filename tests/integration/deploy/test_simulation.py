@@ -1,0 +1,186 @@
+"""Packages on kinds of devices, in real VMs and processes."""
+
+import json
+
+import pytest
+
+from walle_deploy.simulation.events import record_events
+from walle_deploy.simulation.kinds import DeviceKindsSpec
+from walle_deploy.simulation.simulate import simulate
+from walle_stream.app.packages import find_task, package_task
+from walle_stream.app.resources import shipped_configs
+
+pytestmark = pytest.mark.integration
+
+TASK = """\
+apiVersion: walle/v1
+kind: Task
+metadata: {name: visit}
+spec:
+  version: "%s"
+  script: visit.py
+  triggers: [{sequence: [page_exit]}]
+  config: {os: android}
+  limits: {wallTime: 2s, strikes: 2}
+"""
+GOOD = """
+def run(ctx, page):
+    visits = ctx.state.get("visits", 0) + 1
+    ctx.state.put("visits", visits)
+    ctx.emit({"visit": visits, "clicks": len(page.filter(kind="click"))})
+"""
+ON_IOS = """
+def run(ctx, page):
+    visits = ctx.state.get("visits", 0) + 1
+    ctx.state.put("visits", visits)
+    if ctx.config["os"] == "ios":
+        raise KeyError("no such widget")
+    ctx.emit({"visit": visits, "clicks": len(page.filter(kind="click"))})
+"""
+CRASH = """
+def run(ctx, page):
+    if ctx.config["os"] == "ios" and ctx.device_id == "phone-1":
+        chain = iter([1])
+        for _ in range(300_000):
+            chain = map(int, chain)
+        next(chain, None)
+    ctx.emit({"clicks": len(page.filter(kind="click"))})
+"""
+LOOP = """
+def run(ctx, page):
+    total = 0
+    for number in range(ctx.config.get("turns", 1)):
+        total += number
+    ctx.emit({"total": total})
+"""
+HOG = """
+def run(ctx, page):
+    kept = []
+    for number in range(ctx.config.get("mib", 1)):
+        kept.append(bytes(1 << 20))
+    ctx.emit({"kept": len(kept)})
+"""
+
+
+def build(folder, script, version):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "visit.py").write_text(script)
+    (folder / "task.yaml").write_text(TASK % version)
+    return package_task(find_task(folder / "task.yaml"))
+
+
+def events(devices=3, pages=4, widget="buy"):
+    lines, now = [], 1_700_000_000_000
+    for page in range(pages):
+        for device in range(devices):
+            for kind in ("page_enter", "click", "page_exit"):
+                now += 1_000
+                lines.append(
+                    {
+                        "device_id": f"phone-{device}",
+                        "id": kind,
+                        "kind": kind,
+                        "page_id": "product",
+                        "page_instance": str(page),
+                        "event_time_ms": now,
+                        "ingest_time_ms": now,
+                        "contents": {"widget": widget},
+                    }
+                )
+    return b"\n".join(json.dumps(line).encode() for line in lines)
+
+
+def kinds(*given, **spec):
+    return DeviceKindsSpec.model_validate({"kinds": list(given), **spec}, by_alias=True)
+
+
+IOS = {"name": "ios", "os": "ios", "config": {"os": "ios"}}
+ANDROID = {"name": "android", "os": "android"}
+
+
+def test_a_version_that_fails_on_one_kind_of_devices_is_stopped_and_says_where(tmp_path):
+    good, bad = build(tmp_path / "1", GOOD, "1"), build(tmp_path / "2", ON_IOS, "2")
+    report = simulate(bad, kinds(ANDROID, IOS), events(), good)
+    android, ios = report.kinds
+    assert report.status == "failed"
+    assert (android.status, android.candidate.runs, android.candidate.failures) == ("passed", 12, 0)
+    assert android.drift.ratio == 0
+    assert ios.status == "failed"
+    assert ios.candidate.failure_classes == {"KeyError": 12}
+    assert ios.previous.failures == 0
+    first = ios.candidate.first_failure
+    assert (first.device, first.event, first.error) == ("phone-0", 3, "KeyError")
+    assert json.loads(first.line)["kind"] == "page_exit"
+    assert "visit.py:6: KeyError" in first.message
+    [reason] = report.reasons
+    assert reason.startswith("ios: 12 of 12 runs failed (100.00%, 0.00% before), first at event 3")
+
+    # what was wrong before is no reason to stop what is not worse
+    again = simulate(bad, kinds(IOS), events(), bad)
+    assert again.status == "passed"
+    assert simulate(good, kinds(ANDROID, IOS), events(), good).status == "passed"
+
+
+def test_a_script_that_ends_its_process_costs_its_kind_alone(tmp_path):
+    good, bad = build(tmp_path / "1", GOOD, "1"), build(tmp_path / "2", CRASH, "2")
+    report = simulate(bad, kinds(IOS, ANDROID), events(), good)
+    ios, android = report.kinds
+    assert (ios.status, android.status) == ("failed", "passed")
+    assert ios.previous.runs == 12
+    assert ios.candidate.ended.startswith("its process was ended by SIG")
+    assert (ios.candidate.first_failure.device, ios.candidate.first_failure.event) == ("phone-1", 6)
+    # the version before may be the one that crashes
+    ios, _ = simulate(good, kinds(IOS, ANDROID), events(), bad).kinds
+    assert (ios.status, ios.candidate.runs, ios.drift) == ("passed", 12, None)
+    assert ios.previous.ended
+
+
+def test_slow_devices_have_less_time_and_small_ones_less_memory(tmp_path):
+    loop, hog = build(tmp_path / "1", LOOP, "1"), build(tmp_path / "2", HOG, "1")
+    slow = {"name": "slow", "steps": 1_000, "config": {"turns": 5_000}}
+    fast = {"name": "fast", "steps": 100_000, "config": {"turns": 5_000}}
+    spec = kinds(slow, fast)
+    found = simulate(loop, spec, events(1, 1))
+    assert [each.status for each in found.kinds] == ["failed", "passed"]
+    assert found.kinds[0].candidate.failure_classes == {"StepsExceeded": 1}
+    assert found.kinds[0].candidate.strikes == 1
+    small = {"name": "small", "memory": "32MiB", "config": {"mib": 1_000}}
+    large = {"name": "large", "memory": "512MiB", "config": {"mib": 100}}
+    found = simulate(hog, kinds(small, large), events(1, 1))
+    assert [each.status for each in found.kinds] == ["failed", "passed"]
+    assert set(found.kinds[0].candidate.failure_classes) <= {"MemoryError", "RunStopped"}
+
+
+def test_a_kind_that_cannot_be_simulated_has_not_passed(tmp_path):
+    package = build(tmp_path / "1", GOOD, "1")
+    old = {"name": "old", "interpreter": "cpython-39"}
+    report = simulate(package, kinds(ANDROID, old), events())
+    assert [each.status for each in report.kinds] == ["passed", "failed"]
+    assert "the package has no code for cpython-39, it has cpython-3" in report.reasons[0]
+    # events that wake nobody prove nothing
+    report = simulate(package, kinds(ANDROID), b"")
+    assert report.status == "not_simulated"
+    assert report.reasons == ("android: no recorded event wakes the task: record others",)
+
+
+def test_other_features_than_before_are_drift_and_the_report_is_the_same_every_time(tmp_path):
+    other = GOOD.replace('"clicks": len', '"clicks": visits % 2 + len')
+    good, drifted = build(tmp_path / "1", GOOD, "1"), build(tmp_path / "2", other, "2")
+    spec = kinds(ANDROID, tolerances={"drift": 0.25})
+    reports = [simulate(drifted, spec, events(), good) for _ in range(2)]
+    for report in reports:
+        assert report.reasons == (
+            "android: 6 of 12 runs have other features than before (50.00%, tolerated 25.00%)",
+        )
+        for run in (report.kinds[0].candidate, report.kinds[0].previous):
+            assert sum(run.latency_us.values()) == 12
+            run.latency_us = {}  # times alone may differ
+    assert reports[0] == reports[1]
+
+
+def test_a_pipelines_source_is_as_good_as_recorded_events():
+    pipeline = shipped_configs() / "template" / "pipeline.yaml"
+    task = package_task(find_task(pipeline))
+    report = simulate(task, kinds(ANDROID), record_events(pipeline, 100))
+    assert report.status == "passed"
+    assert report.kinds[0].candidate.runs > 0

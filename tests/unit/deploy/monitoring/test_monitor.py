@@ -1,0 +1,175 @@
+import pytest
+
+from tests.unit.deploy.monitoring.reporting import frame, report
+from walle_deploy.model.health import GAMMA
+from walle_deploy.monitoring import monitor as module
+from walle_deploy.monitoring.counts import CLASSES_MAX, VersionCounts, percentile
+from walle_deploy.monitoring.monitor import HealthReader, Monitor, begin_step
+from walle_deploy.monitoring.snapshots import SqliteSnapshots
+from walle_stream.errors import StoreError
+from walle_stream.wire.reports import BUCKET_GAMMA, bucket_of
+
+TASK, MINUTE = "shop/ipv", 60_000
+
+
+class Clock:
+    def __init__(self):
+        self.now = 10**12
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with SqliteSnapshots(tmp_path / "monitor.db") as found:
+        yield found
+
+
+def test_devices_and_cloud_have_the_same_buckets():
+    assert BUCKET_GAMMA == GAMMA
+
+
+def test_a_version_is_what_its_devices_reported():
+    monitor = Monitor()
+    one = report([("a", 5, {"KeyError": 2}), ("b", 3, {})])
+    two = report([("b", 2, {"Quarantined": 1}), ("c", 1, {"RunStopped": 1})], latency_us=9_000)
+    assert monitor.take([frame(1, one), frame(2, two, report([("a", 1, {})], "v0"))]) == 2
+    health = monitor.health(TASK, "v1")
+    assert (health.devices, health.failing_devices, health.crashing_devices) == (3, 3, 1)
+    assert (health.runs, health.failures, health.strikes) == (11, 4, 1)
+    assert health.failure_classes == {"KeyError": 2, "Quarantined": 1, "RunStopped": 1}
+    assert health.latency_us == {bucket_of(1_000): 8, bucket_of(9_000): 3}
+    assert sum(health.output_bytes.values()) == 7
+    assert monitor.health(TASK, "v0").runs == 1
+    assert monitor.health(TASK, "v9").devices == 0
+
+
+def test_a_frame_that_comes_again_counts_once_and_another_partitions_does_not():
+    monitor = Monitor()
+    frames = [frame(n, report([("a", 1, {})])) for n in (3, 7)]
+    assert monitor.take([*frames, *frames]) == 2
+    assert monitor.take([frame(7, report([("b", 1, {})]), partition=1)]) == 1
+    assert monitor.take([frame(7, report([("c", 1, {})]), incarnation="cd" * 8)]) == 1
+    assert monitor.health(TASK, "v1").runs == 4
+    assert monitor.counts.frames_again == 2
+
+
+def test_what_is_malformed_or_of_unknown_tasks_is_counted_and_left():
+    monitor = Monitor(is_known=lambda task, version: (task, version) == (TASK, "v1"))
+    wrong = frame(1, report([("a", 1, {})]))._replace(body=b"\x05nonsense")
+    strange = report([("a", 1, {})], "v666")
+    assert monitor.take([wrong, frame(2, strange, report([("a", 1, {})]))]) == 1
+    counts = monitor.counts
+    assert (counts.frames, counts.frames_refused) == (1, 1)
+    assert (counts.reports, counts.reports_refused) == (1, 1)
+    assert list(monitor.versions()) == [(TASK, "v1")]
+
+
+def test_versions_and_classes_of_errors_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "VERSIONS_MAX", 2)
+    monitor = Monitor()
+    monitor.take([frame(1, *(report([("a", 1, {})], f"v{n}") for n in range(4)))])
+    assert len(monitor.versions()) == 2
+    counts = VersionCounts()
+    for n in range(CLASSES_MAX + 10):
+        counts.add(report([("a", 1, {f"E{n}": 1})]))
+    assert len(counts.classes) == CLASSES_MAX + 1
+    assert counts.classes["(other)"] == 10
+
+
+def test_the_window_forgets_and_a_step_begins_anew(clock):
+    monitor = Monitor(now_ms=clock)
+    for minute in range(20):
+        monitor.take([frame(minute, report([(f"d{minute}", 1, {})]))])
+        clock.now += MINUTE
+    assert monitor.health(TASK, "v1", "total").devices == 20
+    assert monitor.health(TASK, "v1", "window").devices == 14  # the minute at hand is one
+    clock.now += 15 * MINUTE
+    assert monitor.health(TASK, "v1", "window").runs == 0
+    monitor.begin_step(TASK, "v1", "r1/gray/5")
+    monitor.take([frame(99, report([("d", 2, {})]))])
+    monitor.begin_step(TASK, "v1", "r1/gray/5")  # told again
+    assert monitor.health(TASK, "v1", "step").runs == 2
+    assert monitor.health(TASK, "v1", "total").runs == 22
+    assert monitor.versions() == {(TASK, "v1"): clock.now}
+
+
+def test_a_monitor_goes_on_from_its_last_flush(store, clock):
+    frames = [frame(n, report([(f"d{n}", n, {"E": 1})])) for n in range(1, 9)]
+    first = Monitor(store, now_ms=clock)
+    first.take(frames[:3])
+    first.flush()
+    first.take(frames[3:6])  # lost, and not acknowledged: the tunnel gives them again
+    again = Monitor(store, now_ms=clock)
+    assert again.health(TASK, "v1").runs == 6
+    assert again.take(frames) == 5
+    again.flush()
+    for span in ("total", "window", "step"):
+        whole = Monitor(now_ms=clock)
+        whole.take(frames)
+        expected = whole.health(TASK, "v1", span)
+        assert again.health(TASK, "v1", span) == expected
+        assert Monitor(store, now_ms=clock).health(TASK, "v1", span) == expected
+        assert HealthReader(store, clock).health(TASK, "v1", span) == expected
+
+
+def test_workers_are_merged_and_learn_of_steps(store, clock):
+    workers = [Monitor(store, str(n), now_ms=clock) for n in range(3)]
+    for number, worker in enumerate(workers):
+        devices = [("shared", 1, {}), (f"d{number}", 2, {"E": 1})]
+        worker.take([frame(1, report(devices), incarnation=f"{number:016x}")])
+        worker.flush()
+    reader = HealthReader(store, clock)
+    health = reader.health(TASK, "v1")
+    assert (health.devices, health.runs, health.failing_devices) == (4, 9, 3)
+    begin_step(store, TASK, "v1", "r1/gray/1")
+    assert reader.health(TASK, "v1", "step").runs == 0
+    for number, worker in enumerate(workers[:2]):
+        worker.flush()
+        worker.take([frame(2, report([("a", 1, {})]), incarnation=f"{number:016x}")])
+        worker.flush()
+    assert reader.health(TASK, "v1", "step").runs == 2
+    assert reader.health(TASK, "v1").runs == 11
+    assert reader.health(TASK, "v2").runs == 0
+    # a partition that went to another worker is not counted again
+    late = Monitor(store, "9", now_ms=clock)
+    assert late.take([frame(2, report([("a", 1, {})]), incarnation=f"{0:016x}")]) == 0
+
+
+def test_a_flush_that_fails_is_made_up_by_the_next(store, clock, monkeypatch):
+    monitor = Monitor(store, now_ms=clock)
+    monitor.take([frame(1, report([("a", 1, {})]))])
+    save = store.save
+
+    def fail(_rows):
+        raise StoreError("full")
+
+    monkeypatch.setattr(store, "save", fail)
+    with pytest.raises(StoreError, match="full"):
+        monitor.flush()
+    monkeypatch.setattr(store, "save", save)
+    monitor.flush()
+    assert HealthReader(store, clock).health(TASK, "v1").runs == 1
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "x").write_bytes(b"no database" * 1_000)
+    with pytest.raises(StoreError, match="cannot be used"):
+        SqliteSnapshots(tmp_path / "x")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.99, 1.0])
+def test_percentiles_are_at_most_one_percent_off(share):
+    values = sorted((n * 7919 % 10_000 + 1) ** 1.7 for n in range(5_000))
+    buckets = {}
+    for value in values:
+        buckets[bucket_of(value)] = buckets.get(bucket_of(value), 0) + 1
+    exact = values[int(share * (len(values) - 1))]
+    assert abs(percentile(buckets, share) / exact - 1) < 0.0101
+    assert percentile({}, share) is None

@@ -1,0 +1,203 @@
+"""Counts what a partition's runs did, and makes reports of it for who watches the tasks.
+
+Reports are no features: they take frame numbers and bytes, never a number, a row or a byte
+of a feature or a state. They go up in a commit of the partition, so each is sent once, also
+by the next owner of its outbox. What is counted since the last report is in memory alone: a
+host that dies takes it along.
+
+A turn's runs count when the turn has committed. One that is tried again counts once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from walle_stream.vm.results import GroupResult, RunResult
+from walle_stream.vm.shelf import STOPPED
+from walle_stream.wire.reports import (
+    FRAME_DEVICES,
+    DeviceRuns,
+    TaskReport,
+    bucket_of,
+    encode_reports,
+)
+
+QUARANTINED: Final = "Quarantined"
+"""Error of a run that was not let begin."""
+
+_CLASSES_MAX: Final = 16  # of one device and report; all others are one
+_OTHER: Final = "(other)"
+_KNOWN_SIZES_MAX: Final = 4_096
+_US: Final = 1_000.0
+
+type _Label = tuple[str, str]  # task and version as the cloud knows them
+
+
+class RunReports:
+    """Reports of one partition. One thread, the device host's; never blocks."""
+
+    def __init__(
+        self, labels: Mapping[str, _Label], every_ms: int, now_ms: int, compression: str = "zstd"
+    ) -> None:
+        """Start without counts.
+
+        Args:
+            labels: For each program the name and the version that it is reported as; one
+                without any is not reported. They may come to be more.
+            every_ms: Shortest time between two reports.
+            now_ms: Wall clock.
+            compression: Of bodies.
+        """
+        self._labels = labels
+        self._every_ms = every_ms
+        self._compression = compression
+        self._since_ms = now_ms
+        self._counts: dict[_Label, _Counts] = {}
+        self._turn: list[tuple[_Label, Sequence[GroupResult], int]] = []
+        self._taken_ms: int | None = None  # when the bodies of the commit at hand were made
+
+    def relabel(self, labels: Mapping[str, _Label]) -> None:
+        """Report programs by other names from now on.
+
+        Args:
+            labels: As for the constructor; what was counted keeps its own.
+        """
+        self._labels = labels
+
+    def add(self, program: str, found: Sequence[GroupResult], took_ms: float) -> None:
+        """Take note of a call's results; they count when the turn commits.
+
+        Args:
+            program: Whose runs.
+            found: Borrowed until then.
+            took_ms: The whole call.
+        """
+        label = self._labels.get(program)
+        runs = sum(len(group.runs) for group in found)
+        if label is not None and runs:
+            self._turn.append((label, found, bucket_of(took_ms * _US / runs)))
+
+    def take(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
+        """Return the bodies that the commit at hand is to send, usually none.
+
+        Args:
+            now_ms: Wall clock.
+            is_last: None will follow for long: do not wait for the next report's time.
+
+        Returns:
+            What earlier commits counted; it is forgotten when this one has committed.
+        """
+        if not self.is_due(now_ms, is_last=is_last):
+            return []
+        self._taken_ms = now_ms
+        from_ms = min(self._since_ms, now_ms)  # a wall clock may be set back
+        reports = [
+            TaskReport(*label, from_ms, now_ms, devices, latency, output)
+            for label, counts in self._counts.items()
+            for devices, latency, output in counts.parts()
+        ]
+        return list(encode_reports(reports, self._compression))
+
+    def is_due(self, now_ms: int, *, is_last: bool = False) -> bool:
+        """Say whether ``take`` would return a body.
+
+        Args:
+            now_ms: Wall clock.
+            is_last: See ``take``.
+        """
+        if not self._counts:
+            return False
+        passed_ms = now_ms - self._since_ms
+        is_large = sum(len(each.devices) for each in self._counts.values()) >= FRAME_DEVICES
+        return is_last or is_large or not 0 <= passed_ms < self._every_ms
+
+    def committed(self) -> None:
+        """Count the turn's runs: it is in the store, with the bodies that were taken."""
+        if self._taken_ms is not None:
+            self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None
+        for label, found, bucket in self._turn:
+            counts = self._counts.get(label)
+            if counts is None:
+                counts = self._counts[label] = _Counts()
+            counts.add(found, bucket)
+        self._turn = []
+
+    def restart(self) -> None:
+        """Forget the turn: nothing of it was committed."""
+        self._turn, self._taken_ms = [], None
+
+
+class _Counts:
+    """Of one version of one task."""
+
+    def __init__(self) -> None:
+        self.devices: dict[str, DeviceRuns] = {}
+        self._latency: dict[int, int] = {}
+        self._output: dict[int, int] = {}
+
+    def add(self, found: Sequence[GroupResult], bucket: int) -> None:
+        devices, output, known = self.devices, self._output, _buckets_of_sizes
+        runs = 0
+        for group in found:
+            device = devices.get(group.device_id)
+            if device is None:
+                device = devices[group.device_id] = DeviceRuns(group.device_id, 0, {})
+            device.runs += len(group.runs)
+            runs += len(group.runs)
+            for run in group.runs:
+                if not run.ok:
+                    _add_failure(device, run)
+                    continue
+                size = 1
+                for feature, encoding in run.emits:
+                    size += len(feature) + len(encoding)
+                place = known.get(size)
+                if place is None:
+                    place = _remember(size)
+                output[place] = output.get(place, 0) + 1
+        self._latency[bucket] = self._latency.get(bucket, 0) + runs
+
+    def parts(self) -> list[tuple[list[DeviceRuns], dict[int, int], dict[int, int]]]:
+        """Cut into what a frame holds."""
+        devices = list(self.devices.values())
+        if len(devices) <= FRAME_DEVICES:
+            return [(devices, self._latency, self._output)]
+        parts = []
+        latency, output = dict(self._latency), dict(self._output)
+        for start in range(0, len(devices), FRAME_DEVICES):
+            part = devices[start : start + FRAME_DEVICES]
+            runs = sum(each.runs for each in part)
+            # whose run took how long is not kept: any share of so many is as good
+            parts.append((part, _taken(latency, runs), _taken(output, runs)))
+        return parts
+
+
+_buckets_of_sizes: Final[dict[int, int]] = {}
+
+
+def _remember(size: int) -> int:
+    if len(_buckets_of_sizes) >= _KNOWN_SIZES_MAX:
+        _buckets_of_sizes.clear()
+    place = _buckets_of_sizes[size] = bucket_of(size)
+    return place
+
+
+def _add_failure(device: DeviceRuns, run: RunResult) -> None:
+    failures, name = device.failures, run.error[:256] or _OTHER
+    if name not in failures and len(failures) >= _CLASSES_MAX:
+        name = _OTHER
+    failures[name] = failures.get(name, 0) + 1
+    device.strikes += run.error in STOPPED
+    device.crashes += run.error == QUARANTINED
+
+
+def _taken(buckets: dict[int, int], runs: int) -> dict[int, int]:
+    taken: dict[int, int] = {}
+    for place in sorted(buckets):
+        count = min(buckets[place], runs - sum(taken.values()))
+        if count <= 0:
+            break
+        taken[place] = count
+        buckets[place] -= count
+        if not buckets[place]:
+            del buckets[place]
+    return taken

@@ -1,0 +1,38 @@
+"""Where the reports of devices go on the cloud side: whoever watches the tasks."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class ReportFrame(NamedTuple):
+    """A frame of reports, as it came out of the tunnel."""
+
+    incarnation: str
+    """Of the sender's data directory."""
+    partition: int
+    """The sender's."""
+    number: int
+    """Of the frame in the partition's outbox: ascending, with gaps. With both above it names
+    the frame, which may come again."""
+    body: bytes
+    """See ``walle_stream.wire.reports``; not trusted."""
+
+
+class ReportSink(Protocol):
+    """Takes reports. One thread, the cloud side's."""
+
+    def take(self, frames: Sequence[ReportFrame]) -> None:
+        """Take frames; blocks until they are as durable as the sink makes them.
+
+        Called before the tunnel is told that they arrived: after a death frames come again,
+        which the sink has to notice. Those of one partition come in order. What cannot be
+        decoded is the sink's to count.
+
+        Args:
+            frames: At least one.
+
+        Raises:
+            WalleError: The cloud side fails and is restarted: all of them come again. A sink
+                that the features should not wait for keeps that to itself.
+        """
+        ...

@@ -1,0 +1,59 @@
+"""Loads a file that holds one definition of a kind that pipelines know nothing of."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from walle_stream.errors import SpecFileError
+from walle_stream.spec.annotations import resolve_paths
+from walle_stream.spec.document import shown
+from walle_stream.spec.loader import restore_texts
+from walle_stream.spec.messages import Refused, explain
+from walle_stream.spec.models import API_VERSION
+from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.suggestions import suggest
+
+
+def load_single[M: BaseModel](
+    file: Path, kind: str, model: type[M], environ: Mapping[str, str] = os.environ
+) -> M:
+    """Load the one document of a file; paths in it become relative to the process.
+
+    Args:
+        file: The YAML file.
+        kind: What its ``kind`` must say.
+        model: Of the whole document, ``apiVersion`` and ``kind`` included.
+        environ: For ``${VAR}``.
+
+    Raises:
+        SpecFileError: Something is wrong; the message names the place.
+    """
+    documents = read_documents(file, environ)
+    if len(documents) != 1:
+        raise SpecFileError(
+            f"{file}: expected one {kind}, found {len(documents)} documents", str(file)
+        )
+    [document] = documents
+    value = document.value
+    if not isinstance(value, dict):
+        raise document.error((), f"expected a mapping, found {shown(value)}")
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", kind)):
+        if key in value and value[key] != wanted:
+            hint = suggest(value[key], [wanted]) if isinstance(value[key], str) else ""
+            raise document.error((key,), f"unknown {key} {shown(value[key])}{hint}")
+    resolve_paths(document, model, (), value, file.parent)
+    refused = Refused(document, model, (), value, ())
+    while True:
+        try:
+            return model.model_validate(value, by_alias=True, by_name=False)
+        except ValidationError as error:
+            if restore_texts(refused, error, file.parent):
+                continue
+            problems = explain(refused, error)
+        first = min(
+            problems, key=lambda each: (each.is_consequence, each.error.line, each.error.column)
+        ).error
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise SpecFileError(first.message + more, first.file, first.line, first.column)

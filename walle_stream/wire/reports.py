@@ -1,0 +1,160 @@
+"""How tasks did on devices, on its way up: bodies beside those of features and calls.
+
+A frame of reports is a body of version 5: behind the header of ``wire.payload`` a MessagePack
+array of ``TaskReport``. Reports are counts: nothing of a feature, a page or a state is in them.
+Times and sizes travel as counts by bucket (``bucket_of``), so that whoever merges millions of
+them gets percentiles with a known error.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import ceil, log
+from typing import Annotated, Final
+
+import msgspec
+
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.payload import pack_payload, unpack_payload
+
+REPORTS_VERSION: Final = 5
+"""Version of a body that holds reports."""
+
+BUCKET_GAMMA: Final = (1 + 0.01) / (1 - 0.01)
+"""Ratio of a bucket's bounds: any value in it is at most 1 % from the bucket's middle."""
+
+BUCKET_MAX: Final = 2_000
+"""Highest bucket: values from 2.3e17 on are counted in it."""
+
+FRAME_DEVICES: Final = 20_000
+"""Devices of the reports of one frame; more go into another one."""
+
+REPORTS_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Largest payload of reports that is unpacked."""
+
+_SCALE: Final = 1 / log(BUCKET_GAMMA)
+_CLASSES_MAX: Final = 64
+_SIZE: Final = slice(2, 6)  # of the payload, in the header of ``wire.payload``
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+_Bucket = Annotated[int, msgspec.Meta(ge=0, le=BUCKET_MAX)]
+_Buckets = Annotated[dict[_Bucket, _Count], msgspec.Meta(max_length=BUCKET_MAX + 1)]
+
+
+class DeviceRuns(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What one task did on one device."""
+
+    device_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
+    runs: _Count
+    """All of them, failed ones included."""
+    failures: Annotated[dict[_Name, _Count], msgspec.Meta(max_length=_CLASSES_MAX)] = {}
+    """Failed runs by the error's class."""
+    strikes: _Count = 0
+    """Of the failed runs, those that had to be stopped."""
+    crashes: _Count = 0
+    """Of the failed runs, those that were not let begin: the task ended a VM or a process
+    here, or was stopped too often, and is quarantined."""
+
+
+class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What one version of one task did on some devices in a span of time."""
+
+    task: _Name
+    version: _Name
+    from_ms: _Time
+    """Wall clock of the host; the span is from here to before ``to_ms``."""
+    to_ms: _Time
+    devices: Annotated[list[DeviceRuns], msgspec.Meta(max_length=FRAME_DEVICES)]
+    latency_us: _Buckets = {}
+    """Runs by bucket of their time in microseconds. Runs are timed by the call of a VM that
+    they are made in: each has the call's time divided by its runs."""
+    output_bytes: _Buckets = {}
+    """Runs that succeeded, by bucket of the bytes that they emitted, plus 1."""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(list[TaskReport])
+
+
+def bucket_of(value: float) -> int:
+    """Return the bucket of a value: ``i`` holds (BUCKET_GAMMA**(i-1), BUCKET_GAMMA**i].
+
+    Args:
+        value: Anything up to 1 is in bucket 0.
+    """
+    return min(ceil(log(value) * _SCALE), BUCKET_MAX) if value > 1 else 0
+
+
+def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
+    """Encode reports.
+
+    Args:
+        reports: Each with at most ``FRAME_DEVICES`` devices.
+        compression: As for ``pack_payload``.
+
+    Yields:
+        Bodies; usually one.
+    """
+    part: list[TaskReport] = []
+    devices = 0
+    for report in reports:
+        if part and devices + len(report.devices) > FRAME_DEVICES:
+            yield pack_payload(REPORTS_VERSION, _encode(part), compression)
+            part, devices = [], 0
+        part.append(report)
+        devices += len(report.devices)
+    if part:
+        yield pack_payload(REPORTS_VERSION, _encode(part), compression)
+
+
+def is_reports(body: bytes) -> bool:
+    """Say whether a body holds reports, or claims to.
+
+    Args:
+        body: Of a frame; may be empty.
+    """
+    return body[:1] == bytes((REPORTS_VERSION,))
+
+
+def decode_reports(body: bytes) -> list[TaskReport]:
+    """Decode a body; the inverse of ``encode_reports``.
+
+    Args:
+        body: Bytes from the tunnel, not trusted.
+
+    Raises:
+        EnvelopeError: They are cut, altered, too large, of another version, or say what
+            cannot be, such as more failures than runs.
+    """
+    size = int.from_bytes(body[_SIZE], "little")
+    if is_reports(body) and size > REPORTS_MAX_BYTES:
+        raise EnvelopeError(
+            f"a frame of reports claims {size} bytes, at most {REPORTS_MAX_BYTES} are allowed"
+        )
+    payload = unpack_payload(REPORTS_VERSION, body)
+    try:
+        reports = _decoder.decode(payload)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise EnvelopeError(f"a frame of reports is malformed: {error}") from error
+    for report in reports:
+        _check(report)
+    return reports
+
+
+def _check(report: TaskReport) -> None:
+    runs = 0
+    for each in report.devices:
+        failed = sum(each.failures.values())
+        if failed > each.runs or each.strikes + each.crashes > failed:
+            raise EnvelopeError(
+                f"a report of {report.task}@{report.version} counts {each.runs} runs of device "
+                f"{each.device_id[:64]!r}, {failed} failures, {each.strikes} strikes and "
+                f"{each.crashes} crashes: each can be no more than the one before"
+            )
+        runs += each.runs
+    counted = max(sum(report.latency_us.values()), sum(report.output_bytes.values()))
+    if counted > runs or report.to_ms < report.from_ms:
+        raise EnvelopeError(
+            f"a report of {report.task}@{report.version} times {counted} of {runs} runs from "
+            f"{report.from_ms} to {report.to_ms}"
+        )
