@@ -35,7 +35,7 @@ class Gates(Strict):
     """Devices with a failed run."""
     crashes: ShareGate = ShareGate()
     """Devices where the version ended a VM or a process, or was quarantined."""
-    latency: DriftGate = DriftGate(tolerated=1.25)
+    latency: DriftGate = DriftGate(tolerated=1.1)
     """Slower runs."""
     output: DriftGate = DriftGate(tolerated=2.0)
     """Larger or smaller output of runs."""
