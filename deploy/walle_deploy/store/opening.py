@@ -11,17 +11,23 @@ from walle_stream.errors import ServiceUnreachableError
 _POSTGRES: Final = ("postgresql://", "postgres://")
 
 
-def open_store(address: str) -> ReleaseStore:
-    """Open a store; it is made where it is missing.
+def open_store(address: str, *, make: bool = True) -> ReleaseStore:
+    """Open a store.
 
     Args:
         address: Path of a SQLite file, or ``postgresql://...``.
+        make: Make the file where it is missing.
 
     Raises:
         ServiceUnreachableError: It cannot be reached, or psycopg is not installed.
         IntegrityError: It is no release store, or one of a later version.
     """
     if not address.startswith(_POSTGRES):
+        if not (make or Path(address).exists()):
+            raise ServiceUnreachableError(
+                f"there is no release store {address}: it is made when the first version is "
+                "published"
+            )
         return SqliteStore(Path(address))
     try:
         from walle_deploy.store.postgres import PostgresStore  # noqa: PLC0415 - an extra

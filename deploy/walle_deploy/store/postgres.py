@@ -8,7 +8,7 @@ broke is not repeated, as it may have been kept.
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, LiteralString, cast
+from typing import Any, Final
 
 import psycopg
 
@@ -85,8 +85,7 @@ class PostgresStore:
 
     def _execute(self, statement: str, values: Sequence[Any]) -> Cursor:
         # no statement of ours has a '?' or '%' in a text
-        text = cast("LiteralString", statement).replace("?", "%s")
-        return self._connected().execute(text, values)
+        return self._connected().execute(statement.replace("?", "%s"), values)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None or self._connection.closed:
