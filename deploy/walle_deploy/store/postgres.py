@@ -90,7 +90,10 @@ class PostgresStore:
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(
-                self._url, connect_timeout=_CONNECT_S, application_name="walle"
+                self._url,
+                connect_timeout=_CONNECT_S,
+                application_name="walle",
+                client_encoding="utf8",  # also where the database is SQL_ASCII
             )
         return self._connection
 
