@@ -24,7 +24,8 @@ class ActiveRelease(msgspec.Struct, frozen=True):
     policy: Mapping[str, Any] = {}
     """Who may get it at all, as plain JSON of the YAML's ``spec.policy``; {} for everybody."""
     devices: frozenset[str] = frozenset()
-    """In stage ``beta``: these alone."""
+    """In stage ``beta``: these alone; in stage ``gray``: these besides the share, so that they
+    keep what they tried."""
     percent: float = 100.0
     """In stage ``gray``: this share, 0 to 100, by a stable hash of salt and device id. A device
     that is in at 5 % is in at 20 %."""

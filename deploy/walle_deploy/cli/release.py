@@ -1,0 +1,105 @@
+"""``walle release``: create, status, watch, pause, resume, rollback, audit."""
+
+import argparse
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+STORE_VARIABLE: Final = "WALLE_RELEASES"
+"""Environment variable that names the store where ``--store`` does not."""
+
+_POINT: Final = "walle_deploy.cli.release_verbs"
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    release = commands.add_parser("release", help="bring a version to devices, step by step")
+    add_verbs(release.add_subparsers(title="verbs", metavar="VERB", required=True))
+
+
+def add_verbs(verbs: Any) -> None:
+    """Add the sub-commands.
+
+    Args:
+        verbs: The sub-parsers of ``walle release``; others may add theirs.
+    """
+    create = verbs.add_parser("create", help="begin a release")
+    create.add_argument("file", type=Path, metavar="FILE", help="YAML of the kind Release")
+    create.add_argument(
+        "--supersede", action="store_true", help="end the one that is in progress for the task"
+    )
+    status = verbs.add_parser("status", help="where releases stand, what their gates say")
+    status.add_argument("release", nargs="?", metavar="RELEASE", help="only this one, in full")
+    watch = verbs.add_parser("watch", help="follow a release until it ends")
+    watch.add_argument("release", metavar="RELEASE")
+    watch.add_argument(
+        "--every", type=_seconds, default=1.0, metavar="S", help="seconds between looks (1)"
+    )
+    changes = (
+        ("pause", "stop the progress; devices keep what they have"),
+        ("resume", "let a paused release go on"),
+        ("rollback", "take the version back from all devices"),
+    )
+    for name, text in changes:
+        change = verbs.add_parser(name, help=text)
+        change.add_argument("release", metavar="RELEASE")
+        change.add_argument(
+            "--revision",
+            type=int,
+            metavar="N",
+            help="refuse it where somebody changed the release since this revision",
+        )
+    audit = verbs.add_parser("audit", help="the audit log; checks it first")
+    audit.add_argument("release", nargs="?", default="", metavar="RELEASE", help="only this one's")
+    audit.add_argument(
+        "--head", action="store_true", help="only its end, NUMBER:HASH, to be kept elsewhere"
+    )
+    audit.add_argument(
+        "--expect", type=_head, metavar="NUMBER:HASH", help="an end that was kept: must be in it"
+    )
+    for name, verb in verbs.choices.items():
+        if verb.get_default("run") is None:
+            _add_shared(name, verb)
+
+
+def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--store",
+        default=os.environ.get(STORE_VARIABLE, ""),
+        metavar="STORE",
+        help=f"SQLite file, or postgresql://... (default: ${STORE_VARIABLE})",
+    )
+    verb.add_argument("--json", action="store_true", help="one JSON object per line")
+    if name in {"create", "pause", "resume", "rollback"}:
+        verb.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
+        verb.add_argument("--why", default="", metavar="TEXT", help="for the audit log")
+    verb.set_defaults(run=_later(name))
+
+
+def _later(name: str) -> Any:
+    def run(options: argparse.Namespace) -> int:
+        return int(getattr(import_module(_POINT), f"run_{name}")(options))
+
+    return run
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.01 <= value <= 3_600:  # noqa: PLR2004 - an hour
+        raise argparse.ArgumentTypeError(f"{text!r} is not seconds from 0.01 to 3600")
+    return value
+
+
+def _head(text: str) -> tuple[int, str]:
+    number, _, digest = text.partition(":")
+    if not (number.isascii() and number.isdecimal() and digest):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NUMBER:HASH, as audit --head prints it")
+    return int(number), digest

@@ -1,0 +1,75 @@
+"""How releases look in a terminal."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from walle_deploy.release.progress import Progress
+
+
+def overview(releases: Sequence[Progress]) -> RenderableType:
+    """Return a table of releases.
+
+    Args:
+        releases: The oldest first.
+    """
+    table = Table(box=None, pad_edge=False)
+    for title in ("release", "version", "stage", "percent", "devices", "since"):
+        table.add_column(title)
+    for each in releases:
+        table.add_row(
+            *(each.release, f"{each.task}@{each.version}", _stage(each), f"{each.percent:g} %"),
+            *(f"{each.known_devices.get(each.version, 0):,}", shown_time(each.since_ms)),
+        )
+    return table
+
+
+def detail(progress: Progress) -> RenderableType:
+    """Return all that is known of a release.
+
+    Args:
+        progress: Of the release.
+    """
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="dim")
+    facts.add_column()
+    rows = {
+        "version": f"{progress.task}@{progress.version}",
+        "before": progress.previous or "none",
+        "stage": f"{_stage(progress)}, {progress.percent:g} % of the devices",
+        "since": shown_time(progress.since_ms),
+        "why": progress.reason,
+        "devices": ", ".join(
+            f"{version}: {count:,}" for version, count in sorted(progress.known_devices.items())
+        ),
+        "waits for": " and ".join(progress.waits_for),
+        "revision": str(progress.revision),
+        "can": ", ".join(progress.can),
+    }
+    for name, text in rows.items():
+        if text:
+            facts.add_row(name, Text(text))
+    gates = Table(box=None, show_header=False, pad_edge=False)
+    for verdict in progress.gates:
+        # how much of the evidence is there that would stop the release
+        bar = ProgressBar(total=1.0, completed=min(1.0, verdict.evidence), width=20)
+        gates.add_row(verdict.outcome, bar, Text(verdict.text))
+    title = Text(f"release {progress.release}", style="bold")
+    return Group(title, facts, gates) if progress.gates else Group(title, facts)
+
+
+def shown_time(at_ms: int) -> str:
+    """Return a moment as people read it, in UTC.
+
+    Args:
+        at_ms: Epoch milliseconds; 0 for never.
+    """
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
+
+
+def _stage(progress: Progress) -> str:
+    return progress.stage.replace("_", " ") + (" (paused)" if progress.is_paused else "")

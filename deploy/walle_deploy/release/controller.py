@@ -1,0 +1,174 @@
+"""The loop that takes releases on: looks at health, runs simulations, rolls back.
+
+One controller leads at a time, by a lease in the store on the database's clock; any number
+may wait. It keeps nothing that matters in memory: killed at any point, another one goes on
+from the store. Each change is made only while it leads, in the transaction of the change.
+"""
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.events import Simulated, Tick
+from walle_deploy.release.gates import judge
+from walle_deploy.release.machine import AnyEvent, advance
+from walle_deploy.release.ports import (
+    HealthSource,
+    SimulationRequest,
+    SimulationResult,
+    Simulator,
+)
+from walle_deploy.release.state import OFFERED, ReleaseState
+from walle_deploy.store.port import ReleaseStore, WriteTransaction
+from walle_deploy.store.rows import StoredRelease
+from walle_stream.errors import ConflictError, WalleError
+
+LOOKBACK_MS: Final = 86_400_000
+"""The previous version's health counts from so long before the release was offered: until then
+all of its devices have reported."""
+
+_LEASE: Final = "controller"
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Advances the releases of a store."""
+
+    def __init__(
+        self,
+        store: ReleaseStore,
+        health: HealthSource,
+        simulator: Simulator,
+        lease_ms: int = 10_000,
+    ) -> None:
+        """Make one; nothing happens before ``turn`` or ``run``.
+
+        Args:
+            store: Stays the caller's.
+            health: How versions do.
+            simulator: Tries versions.
+            lease_ms: For how long it leads from a turn on: another one waits so long after a
+                death.
+        """
+        self._store = store
+        self._health = health
+        self._simulator = simulator
+        self._lease_ms = lease_ms
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._desk = ReleaseDesk(store, "controller")
+        self._pool = ThreadPoolExecutor(1, "walle-simulation")
+        self._running: dict[str, Future[SimulationResult]] = {}
+
+    def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
+        """Take turns until asked to stop; a turn that fails is logged and taken again.
+
+        Args:
+            stop: Ends it at the next turn.
+            every_s: Seconds between turns.
+        """
+        while not stop.is_set():
+            try:
+                self.turn()
+            except WalleError as error:
+                _log.warning("no turn of the release controller: %s", error)
+            stop.wait(every_s)
+
+    def close(self) -> None:
+        """Give the lease back, after a simulation that runs; a second call does nothing."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._store.writing() as transaction:
+            if transaction.take_lease(_LEASE, self._owner, self._lease_ms):
+                transaction.take_lease(_LEASE, self._owner, 0)
+
+    def turn(self) -> bool:
+        """Look at every open release once; blocks for I/O, not for simulations.
+
+        Returns:
+            Whether this one leads.
+
+        Raises:
+            ServiceUnreachableError: The store does not answer.
+        """
+        with self._store.writing() as transaction:
+            leads = transaction.take_lease(_LEASE, self._owner, self._lease_ms)
+            releases = transaction.releases(only_open=True) if leads else ()
+            now_ms = transaction.now_ms()
+        for stored in releases:
+            try:
+                self._take_on(stored, now_ms)
+            except ConflictError as error:
+                _log.info("release %s: %s", stored.release_id, error)  # the next turn sees it
+            except WalleError as error:
+                _log.warning("release %s waits: %s", stored.release_id, error)
+        return leads
+
+    def _take_on(self, stored: StoredRelease, now_ms: int) -> None:
+        state = read_state(stored)
+        event = self._event(stored, state, now_ms)
+        # most turns change nothing: no transaction for these
+        if event is not None and advance(state, event) is not None:
+            change = self._desk.apply(
+                stored.release_id, lambda _: event, stored.revision, self._refuse_follower
+            )
+            _log.info("release %s: %s", change.release_id, read_state(change).stage)
+
+    def _event(self, stored: StoredRelease, state: ReleaseState, now_ms: int) -> AnyEvent | None:
+        if state.stage == "simulation" and not state.is_simulated:
+            return self._simulated(stored, state, now_ms) if state.paused_ms is None else None
+        if state.stage not in OFFERED:
+            return Tick(now_ms, why=state.reason)
+        new = self._health.health(stored.task, stored.version, state.offered_ms)
+        judgement = judge(state.release.spec.gates, new, self._previous(stored, state))
+        return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
+
+    def _previous(self, stored: StoredRelease, state: ReleaseState) -> VersionHealth | None:
+        if state.previous in {"", stored.version}:
+            return None
+        since_ms = state.offered_ms - LOOKBACK_MS
+        return self._health.health(stored.task, state.previous, since_ms)
+
+    def _simulated(
+        self, stored: StoredRelease, state: ReleaseState, now_ms: int
+    ) -> Simulated | None:
+        running = self._running.get(stored.release_id)
+        if running is None:
+            request = self._request(stored, state)
+            self._running[stored.release_id] = self._pool.submit(self._simulator.simulate, request)
+            return None
+        if not running.done():
+            return None
+        del self._running[stored.release_id]
+        try:
+            result = running.result()
+        except WalleError as error:
+            if error.is_retryable:
+                raise
+            result = SimulationResult(passed=False, why=f"the simulation failed: {error}")
+        return Simulated(now_ms, result.passed, result.why)
+
+    def _request(self, stored: StoredRelease, state: ReleaseState) -> SimulationRequest:
+        step = state.release.spec.simulation
+        with self._store.reading() as transaction:
+            versions = transaction.versions(stored.task)
+        if step is None or stored.version not in versions:
+            raise ConflictError(f"{stored.task}@{stored.version} is not in the store")
+        return SimulationRequest(
+            release_id=stored.release_id,
+            task=stored.task,
+            version=stored.version,
+            previous=state.previous,
+            files=versions[stored.version],
+            previous_files=versions.get(state.previous),
+            kinds=step.kinds,
+            events=step.events,
+        )
+
+    def _refuse_follower(self, transaction: WriteTransaction) -> None:
+        if not transaction.take_lease(_LEASE, self._owner, self._lease_ms):
+            raise ConflictError("another release controller leads now")

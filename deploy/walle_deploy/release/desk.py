@@ -1,0 +1,285 @@
+"""What people and the controller do to releases: one transaction with one audit entry each.
+
+A task has one release in progress at a time: which devices two policies share cannot be told
+without the devices, and two versions that are watched at once would be compared with each
+other. ``create(..., supersede=True)`` ends the one in progress.
+"""
+
+import json
+from collections.abc import Callable
+
+from msgspec import json as packed
+
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.audit import AuditEntry, digest_files, digest_release, record
+from walle_deploy.release.events import Paused, Resumed, RolledBack, Superseded
+from walle_deploy.release.machine import AnyEvent, Change, advance
+from walle_deploy.release.model import Release
+from walle_deploy.release.state import ReleaseState, offer_of
+from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
+from walle_deploy.store.rows import StoredRelease
+from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
+from walle_stream.spec.suggestions import suggest
+
+type Guard = Callable[[WriteTransaction], None]
+"""Refuses a change within its transaction by raising."""
+
+
+class ReleaseDesk:
+    """Changes releases on a store; safe in any number of processes at once."""
+
+    def __init__(self, store: ReleaseStore, by: str) -> None:
+        """Work on a store.
+
+        Args:
+            store: Stays the caller's.
+            by: Who it is, for the audit log.
+        """
+        self._store = store
+        self._by = by
+
+    def publish(self, task: str, version: str, files: VersionFiles) -> None:
+        """Make a version known, so that it can be released; the same once more changes nothing.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Name of it.
+            files: Where its files are.
+
+        Raises:
+            ConflictError: It was published with other files.
+        """
+        with self._store.writing() as transaction:
+            is_new = version not in transaction.versions(task)
+            transaction.put_version(task, version, files)
+            if is_new:
+                digest = digest_files(files)
+                self._record(
+                    transaction, action="publish", task=task, version=version, digest=digest
+                )
+
+    def create(self, release: Release, why: str = "", *, supersede: bool = False) -> StoredRelease:
+        """Begin a release; the controller takes it from there.
+
+        Args:
+            release: What it is to do.
+            why: For the audit log.
+            supersede: End the one that is in progress for the task, if there is one.
+
+        Returns:
+            The release as it is stored.
+
+        Raises:
+            ConflictError: There is one of that name, or one in progress for the task.
+            RefNotFoundError: The version was not published.
+        """
+        name, spec = release.metadata.name, release.spec
+        with self._store.writing() as transaction:
+            if transaction.release(name) is not None:
+                raise ConflictError(
+                    f"there is a release {name!r} already: names are used once, give "
+                    "metadata.name another"
+                )
+            versions = transaction.versions(spec.task)
+            if spec.version not in versions:
+                raise RefNotFoundError(
+                    f"{spec.task}@{spec.version} was not published"
+                    f"{suggest(spec.version, versions)}; published "
+                    f"of the task: {', '.join(versions) or 'nothing'}"
+                )
+            for other in transaction.releases(spec.task, only_open=True):
+                if not supersede:
+                    raise ConflictError(
+                        f"release {other.release_id!r} of {spec.task}@{other.version} is in "
+                        "progress: wait for its end, roll it back, or create with --supersede"
+                    )
+                ended = Superseded(transaction.now_ms(), why=f"by release {name!r}")
+                self._apply(transaction, other, ended)
+            state = ReleaseState(
+                definition=release.model_dump(mode="json", by_alias=True, exclude_none=True),
+                previous=transaction.stable().get(spec.task, ""),
+                created_ms=transaction.now_ms(),
+                reason=why,
+            )
+            return self._put(transaction, name, 1, Change(state, "create", why))
+
+    def pause(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
+        """Stop the progress; devices keep what they have, the gates go on looking.
+
+        Args:
+            release_id: Which.
+            why: For the audit log.
+            revision: Refuse it where the release was changed since this one.
+
+        Raises:
+            ConflictError: Somebody changed it since.
+            RefNotFoundError: There is none of that name.
+            ReleaseStateError: It is paused already, or ended.
+        """
+        return self.apply(release_id, lambda now: Paused(now, why), revision)
+
+    def resume(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
+        """Let a paused release go on.
+
+        Args:
+            release_id: Which.
+            why: For the audit log.
+            revision: Refuse it where the release was changed since this one.
+
+        Raises:
+            ConflictError: Somebody changed it since.
+            RefNotFoundError: There is none of that name.
+            ReleaseStateError: It is not paused.
+        """
+        return self.apply(release_id, lambda now: Resumed(now, why), revision)
+
+    def roll_back(
+        self, release_id: str, why: str = "", revision: int | None = None
+    ) -> StoredRelease:
+        """Take the version back: devices get the stable one with their next request.
+
+        Args:
+            release_id: Which; one that is done can be, too, while it is the newest.
+            why: For the audit log.
+            revision: Refuse it where the release was changed since this one.
+
+        Raises:
+            ConflictError: Somebody changed it since.
+            RefNotFoundError: There is none of that name.
+            ReleaseStateError: It ended, or another one came after it.
+        """
+        return self.apply(release_id, lambda now: RolledBack(now, why), revision)
+
+    def apply(
+        self,
+        release_id: str,
+        make_event: Callable[[int], AnyEvent],
+        revision: int | None = None,
+        guard: Guard | None = None,
+    ) -> StoredRelease:
+        """Give a release an event, in a transaction of its own.
+
+        Args:
+            release_id: Which.
+            make_event: Makes it of the database's clock.
+            revision: Refuse it where the release was changed since this one.
+            guard: Looked at within the transaction.
+
+        Returns:
+            The release afterwards.
+
+        Raises:
+            ConflictError: Somebody changed it since.
+            RefNotFoundError: There is none of that name.
+        """
+        with self._store.writing() as transaction:
+            if guard is not None:
+                guard(transaction)
+            stored = find_release(transaction, release_id)
+            if revision is not None and stored.revision != revision:
+                raise ConflictError(
+                    f"release {release_id!r} is at revision {stored.revision}, you saw {revision}: "
+                    f"see 'walle release status {release_id}', then try again"
+                )
+            return self._apply(transaction, stored, make_event(transaction.now_ms()))
+
+    def _apply(
+        self, transaction: WriteTransaction, stored: StoredRelease, event: AnyEvent
+    ) -> StoredRelease:
+        state = read_state(stored)
+        if isinstance(event, RolledBack) and state.stage == "done":
+            self._refuse_late(transaction, stored, state)
+        change = advance(state, event)
+        if change is None:
+            return stored
+        changed = self._put(transaction, stored.release_id, stored.revision + 1, change)
+        if change.action == "finish":
+            self._supersede_done(transaction, changed)
+        return changed
+
+    def _refuse_late(
+        self, transaction: WriteTransaction, stored: StoredRelease, state: ReleaseState
+    ) -> None:
+        newer = transaction.releases(stored.task, only_open=True)
+        is_stable = transaction.stable().get(stored.task) == stored.version
+        if newer or not (is_stable or state.is_offered):
+            other = f"release {newer[0].release_id!r}" if newer else "a later release"
+            raise ReleaseStateError(
+                f"release {stored.release_id!r} is done, and {other} came after it: roll that "
+                "one back"
+            )
+
+    def _supersede_done(self, transaction: WriteTransaction, newest: StoredRelease) -> None:
+        """End those whose devices the newest has taken over for good."""
+        policy = read_state(newest).release.spec.policy
+        for other in transaction.releases(newest.task):
+            state = read_state(other)
+            is_covered = not policy or state.release.spec.policy == policy
+            if other.release_id != newest.release_id and state.stage == "done" and is_covered:
+                why = f"by release {newest.release_id!r}"
+                self._apply(transaction, other, Superseded(transaction.now_ms(), why))
+
+    def _put(
+        self, transaction: WriteTransaction, name: str, revision: int, change: Change
+    ) -> StoredRelease:
+        state, spec = change.state, change.state.release.spec
+        stored = StoredRelease(
+            release_id=name,
+            task=spec.task,
+            version=spec.version,
+            revision=revision,
+            is_open=state.is_open,
+            created_ms=state.created_ms,
+            state=packed.encode(state).decode(),
+            offer=offer_of(state),
+        )
+        transaction.put_release(stored)
+        if change.stable is not None:
+            transaction.set_stable(spec.task, change.stable)
+        self._record(
+            transaction,
+            action=change.action,
+            why=change.why,
+            release=name,
+            task=spec.task,
+            version=spec.version,
+            revision=revision,
+            stage=state.stage,
+            percent=state.percent,
+            stable=change.stable,
+            digest=digest_release(stored),
+        )
+        return stored
+
+    def _record(self, transaction: WriteTransaction, **fields: object) -> None:
+        record(transaction, AuditEntry(number=0, at_ms=0, by=self._by, **fields))  # type: ignore[arg-type]
+
+
+def read_state(stored: StoredRelease) -> ReleaseState:
+    """Return where a stored release stands.
+
+    Args:
+        stored: As it is stored.
+    """
+    return packed.decode(stored.state, type=ReleaseState)
+
+
+def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease:
+    """Return a release.
+
+    Args:
+        transaction: To look in.
+        release_id: Its name.
+
+    Raises:
+        RefNotFoundError: There is none; the message names what there is.
+    """
+    stored = transaction.release(release_id)
+    if stored is None:
+        names = [each.release_id for each in transaction.releases()]
+        shown = ", ".join(names[-10:]) or "none at all"
+        raise RefNotFoundError(
+            f"there is no release {json.dumps(release_id)}{suggest(release_id, names)}; the newest "
+            f"are: {shown}"
+        )
+    return stored

@@ -1,0 +1,51 @@
+"""What can happen to a release; ``machine.advance`` says what comes of it."""
+
+from typing import Literal
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, tag=True):
+    """Base of what can happen; times are epoch milliseconds."""
+
+    at_ms: int
+
+
+class Tick(Event, frozen=True):
+    """Time went by, and the gates looked, where there is something to look at."""
+
+    judgement: Literal["go", "wait", "stop"] = "wait"
+    devices: int = 0
+    """That reported runs of the new version."""
+    why: str = ""
+
+
+class Simulated(Event, frozen=True):
+    """The simulation ended."""
+
+    passed: bool
+    why: str
+
+
+class Paused(Event, frozen=True):
+    """Somebody stops the progress; devices keep what they have."""
+
+    why: str = ""
+
+
+class Resumed(Event, frozen=True):
+    """Somebody lets it go on."""
+
+    why: str = ""
+
+
+class RolledBack(Event, frozen=True):
+    """Somebody takes the version back from every device."""
+
+    why: str = ""
+
+
+class Superseded(Event, frozen=True):
+    """Another release of the task takes its place."""
+
+    why: str = ""

@@ -1,0 +1,97 @@
+"""Evidence that a share is larger than another one, valid however often one looks.
+
+An e-process is what a gambler has who began with 1 and bets fairly against a hypothesis: where
+the hypothesis is true, it ever reaches ``1/alpha`` with a probability of ``alpha`` at most
+(Ville's inequality), so one may look after every device and stop when it does. Ours bets on
+likelihood ratios, a mixture over how much larger the share could be, part of the money never
+on the table (Ramdas et al., Game-Theoretic Statistics and Safe Anytime-Valid Inference, 2023).
+
+Counts may be of devices whose mark comes late (a device that has not failed yet): every bet is
+on more marks, so what is counted too early is counted too low. Counts may be fractions.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+type Array = NDArray[np.float64]
+
+# by which factor the odds are larger, and how much is bet on it; the rest is kept
+SHARES_BETS: Final = ((1.25, 0.05), (2.0, 0.1), (4.0, 0.2), (16.0, 0.35), (64.0, 0.2))
+"""For marks of few: a change of a few parts in a thousand matters."""
+
+DRIFT_BETS: Final = ((1.5, 0.25), (2.5, 0.3), (5.0, 0.25), (25.0, 0.1))
+"""For shares of about a half, as those of runs slower than the median."""
+
+_GRID: Final = 96
+_SMALL: Final = 1e-5
+
+
+class Counts:
+    """So many of so many have the mark."""
+
+    __slots__ = ("marked", "total")
+
+    def __init__(self, marked: float, total: float) -> None:
+        """Keep them.
+
+        Args:
+            marked: 0 to ``total``.
+            total: ≥ 0.
+        """
+        self.marked, self.total = marked, total
+
+
+def exceeds(counts: Counts, limit: float, bets: tuple[tuple[float, float], ...]) -> float:
+    """Return the logarithm of the e-value against: the share is ``limit`` at most.
+
+    Args:
+        counts: What was seen.
+        limit: Within (0, 1).
+        bets: What is bet on which odds.
+    """
+    return float(_above(counts, np.array([limit]), bets)[0])
+
+
+def exceeds_other(
+    new: Counts, old: Counts, bets: tuple[tuple[float, float], ...], least: float = 0.0
+) -> float:
+    """Return the logarithm of the e-value against: the new share is the old one at most.
+
+    For each share that the old one could have, the money is what the new counts win against
+    "at most that" times what the old counts win against "at least that"; the share counts
+    that lets it win least.
+
+    Args:
+        new: Counts of the new.
+        old: Counts of the old, independent of them.
+        bets: What is bet on which odds.
+        least: Smaller old shares are not considered: another test bears on them.
+    """
+    first = max(least, _SMALL)
+    shares = _spread(np.linspace(np.log(first / (1 - first)), np.log(1 / _SMALL), _GRID))
+    return float(np.min(_above(new, shares, bets) + _below(old, shares, bets)))
+
+
+def _spread(log_odds: Array) -> Array:
+    return np.asarray(1.0 / (1.0 + np.exp(-log_odds)))
+
+
+def _above(counts: Counts, limits: Array, bets: tuple[tuple[float, float], ...]) -> Array:
+    """Return the logarithms of what bets on more than each limit made."""
+    kept = 1.0 - sum(weight for _, weight in bets)
+    total = np.full(limits.shape, np.log(kept))
+    others = counts.total - counts.marked
+    odds = limits / (1.0 - limits)
+    for factor, weight in bets:
+        share = factor * odds / (1.0 + factor * odds)
+        won = counts.marked * np.log(share / limits)
+        lost = others * (np.log1p(-share) - np.log1p(-limits))
+        total = np.logaddexp(total, np.log(weight) + won + lost)
+    return total
+
+
+def _below(counts: Counts, limits: Array, bets: tuple[tuple[float, float], ...]) -> Array:
+    # fewer with the mark are more without it
+    return _above(Counts(counts.total - counts.marked, counts.total), 1.0 - limits, bets)

@@ -1,0 +1,41 @@
+"""The gates of a release as they stand in its YAML: what is tolerated, and the error rate."""
+
+from typing import Annotated
+
+from pydantic import Field, StrictBool
+
+from walle_stream.spec.strict import Strict
+
+_Ratio = Annotated[float, Field(gt=0, le=0.5)]
+_Tolerance = Annotated[float, Field(gt=1, le=1_000)]
+
+
+class ShareGate(Strict):
+    """Devices to which something bad happened."""
+
+    tolerated: _Ratio = 0.001
+    """Share of the devices, 0 to 0.5, to which it may happen, whatever the version before does."""
+
+
+class DriftGate(Strict):
+    """How values of the runs moved away from the previous version's."""
+
+    tolerated: _Tolerance
+    """By which factor they may."""
+    enabled: StrictBool = True
+
+
+class Gates(Strict):
+    """When a release is stopped."""
+
+    error_rate: Annotated[float, Field(ge=1e-6, le=0.2)] = 0.05
+    """Chance that a version which keeps what is tolerated is stopped, all gates together,
+    however often they look."""
+    failures: ShareGate = ShareGate()
+    """Devices with a failed run."""
+    crashes: ShareGate = ShareGate()
+    """Devices where the version ended a VM or a process, or was quarantined."""
+    latency: DriftGate = DriftGate(tolerated=1.1)
+    """Slower runs."""
+    output: DriftGate = DriftGate(tolerated=2.0)
+    """Larger or smaller output of runs."""

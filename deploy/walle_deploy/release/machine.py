@@ -1,0 +1,189 @@
+"""The release pipeline as a pure machine: a state and an event in, the changed state out.
+
+No I/O and no clock: every event brings its time. What devices are offered follows from the
+state (``offer_of``), so it cannot differ from it. Invariants, which the property tests check:
+a release that ended never offers its version again; the share of devices never shrinks while
+it is offered; each change has one action and so one entry in the audit log.
+"""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from walle_deploy.release.events import (
+    Paused,
+    Resumed,
+    RolledBack,
+    Simulated,
+    Superseded,
+    Tick,
+)
+from walle_deploy.release.state import OFFERED, ReleaseState, Stage, current_step
+from walle_deploy.release.steps import Step
+from walle_stream.errors import ReleaseStateError
+
+type AnyEvent = Tick | Simulated | Paused | Resumed | RolledBack | Superseded
+"""What ``advance`` takes."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What an event changed."""
+
+    state: ReleaseState
+    action: str
+    """One word for the audit log: ``begin``, ``simulated``, ``finish``, ``stop``, ``pause``,
+    ``resume``, ``rollback`` or ``supersede``."""
+    why: str
+    stable: str | None = None
+    """The task's stable version from now on, "" for none at all; None where it stays."""
+
+
+def advance(state: ReleaseState, event: AnyEvent) -> Change | None:
+    """Return what an event changes, or None where it changes nothing.
+
+    Args:
+        state: Before it.
+        event: What happened.
+
+    Raises:
+        ReleaseStateError: Somebody asked for what cannot be done where the release stands.
+    """
+    match event:
+        case Tick():
+            return _tick(state, event)
+        case Simulated():
+            return _simulated(state, event)
+        case Paused():
+            _refuse(state, "paused", unless=state.is_open)
+            if state.paused_ms is not None:
+                raise ReleaseStateError(f"{_name(state)} is paused already: {state.reason}")
+            return Change(
+                replace(state, paused_ms=event.at_ms, reason=event.why), "pause", event.why
+            )
+        case Resumed():
+            return _resume(state, event)
+        case RolledBack():
+            can_end = state.is_open or state.stage == "done"
+            _refuse(state, "rolled back", unless=can_end)
+            return _end(state, "rolled_back", "rollback", event.why)
+        case Superseded():
+            can_end = state.is_open or state.stage == "done"
+            _refuse(state, "superseded", unless=can_end)
+            return _end(state, "superseded", "supersede", event.why)
+        case _:
+            assert_never(event)
+
+
+def _tick(state: ReleaseState, event: Tick) -> Change | None:
+    if not state.is_open:
+        return None
+    if event.judgement == "stop" and state.stage in OFFERED:
+        # also while it is paused: devices have it
+        return _stop(state, event)
+    if state.paused_ms is not None or _has_to_stay(state, event):
+        return None
+    stage, index, step = next(_after(state))
+    if step is not None and not step.may_begin(event.at_ms):
+        return None
+    return _begin(state, stage, index, event)
+
+
+def _stop(state: ReleaseState, event: Tick) -> Change | None:
+    if state.release.spec.on_stop == "rollback":
+        return _end(state, "rolled_back", "rollback", event.why)
+    if state.paused_ms is not None:
+        return None
+    return Change(replace(state, paused_ms=event.at_ms, reason=event.why), "pause", event.why)
+
+
+def _has_to_stay(state: ReleaseState, event: Tick) -> bool:
+    if state.stage == "simulation":
+        return not state.is_simulated
+    step = current_step(state)
+    if step is None:
+        return False
+    is_short = event.at_ms - state.since_ms < step.min_duration
+    return is_short or event.devices < step.min_devices or event.judgement != "go"
+
+
+def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
+    """Yield the stages and steps that are still to come."""
+    spec = state.release.spec
+    stages: list[tuple[Stage, int, Step | None]] = []
+    if spec.simulation is not None:
+        stages.append(("simulation", 0, None))
+    if spec.beta is not None:
+        stages.append(("beta", 0, spec.beta))
+    stages += [("gray", index, step) for index, step in enumerate(spec.gray)]
+    stages += [("full", 0, spec.full), ("done", 0, None)]
+    here = [index for index, each in enumerate(stages) if each[:2] == (state.stage, state.step)]
+    yield from stages[here[0] + 1 if here else 0 :]
+
+
+def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick) -> Change:
+    is_done, is_first = stage == "done", stage in OFFERED and not state.offered_ms
+    # nobody else's business stays offered; a part of the devices has no stable version
+    is_for_all = not state.release.spec.policy
+    changed = replace(
+        state,
+        stage=stage,
+        step=index,
+        since_ms=event.at_ms,
+        offered_ms=event.at_ms if is_first else state.offered_ms,
+        is_offered=not is_for_all if is_done else stage in OFFERED,
+        reason=event.why,
+    )
+    version = state.release.spec.version
+    stable = version if is_done and is_for_all else None
+    return Change(changed, "finish" if is_done else "begin", event.why, stable)
+
+
+def _simulated(state: ReleaseState, event: Simulated) -> Change | None:
+    if state.stage != "simulation" or state.is_simulated:
+        return None
+    if not event.passed:
+        return _end(state, "stopped", "stop", event.why)
+    return Change(replace(state, is_simulated=True, reason=event.why), "simulated", event.why)
+
+
+def _resume(state: ReleaseState, event: Resumed) -> Change:
+    _refuse(state, "resumed", unless=state.is_open)
+    if state.paused_ms is None:
+        raise ReleaseStateError(f"{_name(state)} is not paused: there is nothing to resume")
+    paused_ms = max(0, event.at_ms - state.paused_ms)
+    resumed = replace(state, paused_ms=None, since_ms=state.since_ms + paused_ms, reason=event.why)
+    return Change(resumed, "resume", event.why)
+
+
+def _end(state: ReleaseState, stage: Stage, action: str, why: str) -> Change:
+    was_offered = state.offered_ms > 0
+    ended = replace(
+        state,
+        stage=stage if was_offered or stage == "superseded" else "stopped",
+        is_offered=False,
+        paused_ms=None,
+        reason=why,
+    )
+    stable: str | None = None
+    if stage == "rolled_back" and state.stage == "done":
+        stable = state.previous
+    elif state.is_open and was_offered and not state.previous:
+        # without a stable version devices would keep what they have: this one
+        stable = ""
+    return Change(ended, action if was_offered or action != "rollback" else "stop", why, stable)
+
+
+def _refuse(state: ReleaseState, what: str, *, unless: bool) -> None:
+    if not unless:
+        reason = f" ({state.reason})" if state.reason else ""
+        raise ReleaseStateError(
+            f"{_name(state)} cannot be {what}: it is {state.stage.replace('_', ' ')}{reason}; "
+            "create another release"
+        )
+
+
+def _name(state: ReleaseState) -> str:
+    release = state.release
+    return f"release {release.metadata.name!r} of {release.spec.task}@{release.spec.version}"

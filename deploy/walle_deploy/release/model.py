@@ -1,0 +1,70 @@
+"""The kind ``Release``: what a release is to do, as pydantic models.
+
+YAML keys are camelCase, unknown keys are errors. Place in the data flow: ``loading`` fills
+them, ``state`` keeps them with the release.
+"""
+
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, StrictInt, model_validator
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.steps import BetaStep, GrayStep, SimulationStep, Step
+from walle_stream.errors import RefNotFoundError
+from walle_stream.spec.models import Name
+from walle_stream.spec.strict import Strict
+
+_STEPS_MAX: Final = 50
+_Text = Annotated[str, Field(min_length=1, max_length=256)]
+_DEFAULT_GRAY: Final = tuple(GrayStep(percent=each) for each in (1.0, 5.0, 20.0, 50.0, 100.0))
+
+
+class ReleaseMetadata(Strict):
+    """Names a release."""
+
+    name: Name
+    """Its id: a name is used once."""
+
+
+class ReleaseSpec(Strict):
+    """What is released, to whom, how."""
+
+    task: str
+    version: _Text
+    priority: Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)] = 0
+    policy: dict[str, Any] = Field(default_factory=dict)
+    """Who may get it; nothing for everybody."""
+    simulation: SimulationStep | None = None
+    beta: BetaStep | None = None
+    gray: Annotated[tuple[GrayStep, ...], Field(max_length=_STEPS_MAX)] = _DEFAULT_GRAY
+    full: Step = Step()
+    """Everybody whom the policy lets in; watched until it is over."""
+    gates: Gates = Gates()
+    on_stop: Literal["rollback", "pause"] = "rollback"
+    """What a gate does that stops the release."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            ref = TaskRef.parse(f"{self.task}@{self.version}")
+        except RefNotFoundError as error:
+            raise ValueError(f"task: {error.message}") from None
+        if ref.name != self.task:
+            raise ValueError(
+                f"task: {self.task!r} has a version of its own: write it under version"
+            )
+        percents = [each.percent for each in self.gray]
+        if any(later <= earlier for earlier, later in pairwise(percents)):
+            raise ValueError("gray: each step must have more percent than the one before")
+        return self
+
+
+class Release(Strict):
+    """One release of one version of one task."""
+
+    api_version: Literal["walle/v1"]
+    kind: Literal["Release"]
+    metadata: ReleaseMetadata
+    spec: ReleaseSpec

@@ -1,0 +1,70 @@
+"""What the controller needs of others: health of versions, and the simulation."""
+
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.releases import VersionFiles
+
+
+class HealthSource(Protocol):
+    """Tells how a version does on the devices that have it."""
+
+    def health(self, task: str, version: str, since_ms: int) -> VersionHealth:
+        """Return what devices reported; may block, is called about once a second.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
+            since_ms: Only what happened since then, epoch milliseconds. What is told of an
+                earlier time as well makes the gates slower to stop where it is the previous
+                version's, and wrong where it is the new one's.
+
+        Raises:
+            ServiceUnreachableError: Not known now; the release waits.
+        """
+        ...
+
+
+class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A version to be tried on recorded events."""
+
+    release_id: str
+    task: str
+    """``SCENARIO/TASK``."""
+    version: str
+    previous: str
+    """To compare it with; empty for none."""
+    files: VersionFiles
+    """Of the version."""
+    previous_files: VersionFiles | None
+    kinds: Path
+    """YAML of the kind ``DeviceKinds``."""
+    events: Path
+    """JSON Lines."""
+
+
+class SimulationResult(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    passed: bool
+    why: str
+    """For people: each kind of device that failed, and how."""
+
+
+class Simulator(Protocol):
+    """Runs a version in VMs that mimic kinds of devices."""
+
+    def simulate(self, request: SimulationRequest) -> SimulationResult:
+        """Run it; in a thread of its own, may take minutes, may be asked the same again.
+
+        Args:
+            request: What to run.
+
+        Raises:
+            WalleError: It could not be run. Where that ``is_retryable`` it is asked again, else
+                the release is stopped.
+        """
+        ...

@@ -1,0 +1,116 @@
+"""Where a release stands, and what devices are offered there: plain values, nothing else."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from walle_deploy.model.releases import ActiveRelease
+from walle_deploy.release.model import Release
+from walle_deploy.release.steps import Step
+
+type Stage = Literal[
+    "created",
+    "simulation",
+    "beta",
+    "gray",
+    "full",
+    "done",
+    "stopped",
+    "rolled_back",
+    "superseded",
+]
+"""``stopped`` ended before any device was offered it, ``rolled_back`` afterwards,
+``superseded`` by another release of its task."""
+
+OPEN: Final = frozenset({"created", "simulation", "beta", "gray", "full"})
+"""Stages in which something is still to come."""
+
+OFFERED: Final = frozenset({"beta", "gray", "full"})
+"""Stages in which devices get the version, and the gates look at it."""
+
+
+class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A release at one moment; changed only by ``machine.advance``."""
+
+    definition: dict[str, object]
+    """JSON of the kind ``Release``."""
+    previous: str = ""
+    """The task's stable version when the release was created; empty for none."""
+    stage: Stage = "created"
+    step: int = 0
+    """In stage ``gray``: which one, from 0."""
+    created_ms: int = 0
+    offered_ms: int = 0
+    """When the first device was offered it; 0 for not yet."""
+    since_ms: int = 0
+    """When the stage or step began; a pause is not counted."""
+    paused_ms: int | None = None
+    """When it was paused; None when it is not."""
+    reason: str = ""
+    """Why it stands where it stands, for people."""
+    is_simulated: bool = False
+    """Whether the simulation was passed."""
+    is_offered: bool = False
+    """Whether devices get it now."""
+
+    @property
+    def release(self) -> Release:
+        """The definition, checked."""
+        return Release.model_validate(self.definition, by_alias=True, by_name=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to come."""
+        return self.stage in OPEN
+
+    @property
+    def percent(self) -> float:
+        """Share of the devices that may get it now, as far as the policy lets them in."""
+        if not self.is_offered or self.stage == "beta":
+            return 0.0
+        return self.release.spec.gray[self.step].percent if self.stage == "gray" else 100.0
+
+
+def current_step(state: ReleaseState) -> Step | None:
+    """Return the step in which a release is, or None where its stage has none.
+
+    Args:
+        state: Of the release.
+    """
+    spec = state.release.spec
+    match state.stage:
+        case "beta":
+            return spec.beta
+        case "gray":
+            return spec.gray[state.step]
+        case "full":
+            return spec.full
+        case _:
+            return None
+
+
+def offer_of(state: ReleaseState) -> ActiveRelease | None:
+    """Return what devices are given, or None for nothing.
+
+    Args:
+        state: Of the release.
+    """
+    if not state.is_offered:
+        return None
+    release = state.release
+    spec = release.spec
+    stage: Literal["beta", "gray", "full"] = (
+        "beta" if state.stage == "beta" else "gray" if state.stage == "gray" else "full"
+    )
+    return ActiveRelease(
+        release_id=release.metadata.name,
+        task=spec.task,
+        version=spec.version,
+        stage=stage,
+        policy=spec.policy,
+        devices=frozenset(spec.beta.devices) if spec.beta and stage != "full" else frozenset(),
+        percent=state.percent if stage != "beta" else 100.0,
+        salt=release.metadata.name,
+        priority=spec.priority,
+        created_ms=state.created_ms,
+    )

@@ -1,0 +1,66 @@
+"""Health of versions by way of the store: monitoring writes it, any process reads it."""
+
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
+from walle_stream.errors import IntegrityError
+
+_KIND: Final = "health"
+
+
+class StoredHealth:
+    """A ``HealthSource`` of what was put last; it knows one time span, the writer's."""
+
+    def __init__(self, store: ReleaseStore) -> None:
+        """Read from a store.
+
+        Args:
+            store: Stays the caller's.
+        """
+        self._store = store
+
+    def health(self, task: str, version: str, since_ms: int) -> VersionHealth:
+        """Return what was put last of a version, or zeros.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
+            since_ms: Not looked at: whoever puts health puts that of the release's time.
+        """
+        del since_ms
+        with self._store.reading() as transaction:
+            return read_health(transaction, task, version)
+
+
+def put_health(transaction: WriteTransaction, health: VersionHealth) -> None:
+    """Keep a version's health in place of what was put before.
+
+    Args:
+        transaction: To write in.
+        health: Of one version, over all devices and processes.
+    """
+    name = f"{health.task}@{health.version}"
+    transaction.put_snapshot(_KIND, name, msgspec.json.encode(health))
+
+
+def read_health(transaction: ReadTransaction, task: str, version: str) -> VersionHealth:
+    """Return what was put last of a version, or zeros.
+
+    Args:
+        transaction: To read in.
+        task: ``SCENARIO/TASK``.
+        version: Of it.
+
+    Raises:
+        IntegrityError: What is there is no health.
+    """
+    data = transaction.snapshots(_KIND).get(f"{task}@{version}")
+    if data is None:
+        return VersionHealth(task=task, version=version)
+    try:
+        return msgspec.json.decode(data, type=VersionHealth)
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(f"health of {task}@{version} in the release store: {error}") from error

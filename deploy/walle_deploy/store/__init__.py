@@ -1,0 +1,1 @@
+"""Where releases are kept: SQLite or PostgreSQL, state and audit entry in one transaction."""

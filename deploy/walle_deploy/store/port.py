@@ -1,0 +1,194 @@
+"""The port of release stores.
+
+Whatever belongs together is written in one ``WriteTransaction``: all of it is there
+afterwards, or nothing, through ``kill -9`` of the process and of the database. Writers come
+one after the other; readers see one state of everything and wait for nobody. A store may be
+used by several threads, which then take turns, and by any number of processes.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from walle_deploy.model.releases import ReleaseTable, VersionFiles
+from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+
+
+class ReadTransaction(Protocol):
+    """One state of everything that the store keeps. Every method may block for I/O."""
+
+    def now_ms(self) -> int:
+        """Return the database's clock: one for all processes, epoch milliseconds."""
+        ...
+
+    def generation(self) -> int:
+        """Return a number that grows whenever ``table`` gives something else."""
+        ...
+
+    def table(self) -> ReleaseTable:
+        """Return all that a check of a device needs."""
+        ...
+
+    def versions(self, task: str) -> Mapping[str, VersionFiles]:
+        """Return the published versions of a task, the oldest first.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+        """
+        ...
+
+    def release(self, release_id: str) -> StoredRelease | None:
+        """Return a release, or None where there is none of that name.
+
+        Args:
+            release_id: Its name.
+        """
+        ...
+
+    def releases(self, task: str = "", *, only_open: bool = False) -> Sequence[StoredRelease]:
+        """Return releases, the oldest first.
+
+        Args:
+            task: Only this task's; empty for all.
+            only_open: Only those for which something is still to be done.
+        """
+        ...
+
+    def stable(self) -> Mapping[str, str]:
+        """Return by task the version of devices that no release takes in; "" is none at all."""
+        ...
+
+    def audit_head(self) -> AuditHead:
+        """Return the end of the audit log, as it is kept beside the entries."""
+        ...
+
+    def audit(self, release_id: str = "", after: int = 0) -> Sequence[SealedEntry]:
+        """Return entries of the audit log, the oldest first.
+
+        Args:
+            release_id: Only this release's; empty for all.
+            after: Only those with a greater number.
+        """
+        ...
+
+    def snapshots(self, kind: str) -> Mapping[str, bytes]:
+        """Return by name what was put with ``put_snapshot``.
+
+        Args:
+            kind: Of which kind.
+        """
+        ...
+
+    def device_counts(self, task: str) -> Mapping[str, int]:
+        """Return by version how many devices are known to have it, over all reporters.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+        """
+        ...
+
+
+class WriteTransaction(ReadTransaction, Protocol):
+    """Changes that happen together; they are there when the context ends without an error."""
+
+    def put_version(self, task: str, version: str, files: VersionFiles) -> None:
+        """Publish a version; the same once more is nothing new.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Name of it.
+            files: Where its files are.
+
+        Raises:
+            ConflictError: It was published with other files.
+        """
+        ...
+
+    def put_release(self, release: StoredRelease) -> None:
+        """Keep a release that was made or changed.
+
+        Args:
+            release: With revision 1 where it is new, else one more than what is kept.
+
+        Raises:
+            ConflictError: Somebody else made or changed it first.
+        """
+        ...
+
+    def set_stable(self, task: str, version: str) -> None:
+        """Say which version devices have that no release takes in.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it; empty: none, devices uninstall the task.
+        """
+        ...
+
+    def append_audit(self, entry: SealedEntry, previous: AuditHead) -> None:
+        """Add the next entry of the audit log.
+
+        Args:
+            entry: With the number after the head's.
+            previous: The head that it was sealed onto.
+
+        Raises:
+            ConflictError: That is not the log's end.
+        """
+        ...
+
+    def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
+        """Take a lease, or prolong one's own, by the database's clock.
+
+        Args:
+            name: What for.
+            owner: Who; must be unique to a process.
+            lasting_ms: From now on; 0 gives it back.
+
+        Returns:
+            Whether it is the owner's: False while it is somebody else's.
+        """
+        ...
+
+    def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
+        """Keep bytes under a name, in place of those from before.
+
+        Args:
+            kind: What they are.
+            name: Whose they are.
+            data: At most 64 MiB.
+        """
+        ...
+
+    def put_device_counts(self, reporter: str, task: str, counts: Mapping[str, int]) -> None:
+        """Keep how many devices have each version, in place of what the reporter said before.
+
+        Args:
+            reporter: Who counted them; no device is counted by two.
+            task: ``SCENARIO/TASK``.
+            counts: By version.
+        """
+        ...
+
+
+class ReleaseStore(Protocol):
+    """Transactions on one database."""
+
+    def writing(self) -> AbstractContextManager[WriteTransaction]:
+        """Begin a transaction that is kept when its context ends without an error.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer, or is busy for long.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[ReadTransaction]:
+        """Begin a look at one state of everything.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        ...

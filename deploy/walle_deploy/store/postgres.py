@@ -1,0 +1,124 @@
+"""The store on PostgreSQL, for release services on several machines.
+
+The schema is the one that the connection's ``search_path`` names; the tables begin with
+``walle_``. A connection that broke is made anew at the next transaction; the one in which it
+broke is not repeated, as it may have been kept.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+
+from walle_deploy.store.port import ReadTransaction, WriteTransaction
+from walle_deploy.store.reader import SqlReader
+from walle_deploy.store.schema import Cursor, Dialect, prepare
+from walle_deploy.store.writer import SqlWriter
+from walle_stream.errors import DeployError, ServiceUnreachableError
+
+_DIALECT: Final = Dialect(
+    now="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    blob="BYTEA",
+    has_table="SELECT 1 FROM pg_tables WHERE tablename = ? AND schemaname = current_schema()",
+)
+_CONNECT_S: Final = 5
+_PREPARE: Final = 0x57414C4C45
+"""Number of the advisory lock under which the tables are made."""
+
+
+class PostgresStore:
+    """A ``ReleaseStore`` on a PostgreSQL database."""
+
+    def __init__(self, url: str) -> None:
+        """Connect; the tables are made where they are missing.
+
+        Args:
+            url: ``postgresql://...``, as libpq takes it.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+            IntegrityError: Its tables are of a later version.
+        """
+        self._url = url
+        self._lock = threading.Lock()
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        with self._lock, self._transaction():
+            self._execute("SELECT pg_advisory_xact_lock(?)", (_PREPARE,))
+            prepare(self._execute, self._dialect())
+
+    @contextmanager
+    def writing(self) -> Iterator[WriteTransaction]:
+        """Begin a transaction that is kept when its context ends without an error.
+
+        Yields:
+            The transaction.
+        """
+        with self._lock, self._transaction():
+            # writers come one after the other, as in SQLite
+            self._execute("SELECT one FROM walle_head FOR UPDATE", ())
+            writer = SqlWriter(self._execute, self._dialect())
+            yield writer
+            writer.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadTransaction]:
+        """Begin a look at one state of everything.
+
+        Yields:
+            The transaction.
+        """
+        with self._lock, self._transaction():
+            self._execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", ())
+            yield SqlReader(self._execute, self._dialect())
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _dialect(self) -> Dialect:
+        return _DIALECT
+
+    def _execute(self, statement: str, values: Sequence[Any]) -> Cursor:
+        # no statement of ours has a '?' or '%' in a text
+        return self._connected().execute(statement.replace("?", "%s"), values)
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(
+                self._url,
+                connect_timeout=_CONNECT_S,
+                application_name="walle",
+                client_encoding="utf8",  # also where the database is SQL_ASCII
+            )
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with self._connected().transaction():
+                yield
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if self._connection is not None:
+                self._connection.close()
+            raise ServiceUnreachableError(
+                f"release store {_shown(self._url)}: {_line(error)}; is the database running, and "
+                "is its address right?"
+            ) from error
+        except psycopg.Error as error:
+            raise DeployError(f"release store {_shown(self._url)}: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _shown(url: str) -> str:
+    """Return an address without its password."""
+    fields = psycopg.conninfo.conninfo_to_dict(url)
+    names = ("host", "port", "dbname")
+    return " ".join(f"{name}={fields[name]}" for name in names if fields.get(name))

@@ -1,0 +1,135 @@
+"""Queries of a transaction, the same on both databases."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
+from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.schema import Dialect, Execute
+from walle_stream.errors import IntegrityError
+
+_RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
+
+
+class SqlReader:
+    """A ``ReadTransaction`` on whatever runs the statements."""
+
+    def __init__(self, execute: Execute, dialect: Dialect) -> None:
+        """Read through an open transaction.
+
+        Args:
+            execute: Of it.
+            dialect: The database's.
+        """
+        self._execute = execute
+        self._dialect = dialect
+
+    def now_ms(self) -> int:
+        """Return the database's clock, epoch milliseconds."""
+        return int(self._execute(f"SELECT {self._dialect.now}", ()).fetchone()[0])
+
+    def generation(self) -> int:
+        """Return a number that grows whenever ``table`` gives something else."""
+        return int(self._execute("SELECT generation FROM walle_head", ()).fetchone()[0])
+
+    def table(self) -> ReleaseTable:
+        """Return all that a check of a device needs."""
+        rows = self._execute(
+            "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
+        ).fetchall()
+        offers = tuple(_decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows)
+        stable = dict(self.stable())
+        wanted = {(each.task, each.version) for each in offers} | set(stable.items())
+        files: dict[str, VersionFiles] = {}
+        for task in sorted({task for task, _ in wanted}):
+            for version, found in self.versions(task).items():
+                if (task, version) in wanted:
+                    files[f"{task}@{version}"] = found
+        return ReleaseTable(self.generation(), offers, stable, files)
+
+    def versions(self, task: str) -> Mapping[str, VersionFiles]:
+        """Return the published versions of a task, the oldest first."""
+        rows = self._execute(
+            "SELECT version, files FROM walle_versions WHERE task = ?"
+            " ORDER BY published_ms, version",
+            (task,),
+        ).fetchall()
+        return {
+            version: _decoded(VersionFiles, files, f"{task}@{version}") for version, files in rows
+        }
+
+    def release(self, release_id: str) -> StoredRelease | None:
+        """Return a release, or None where there is none of that name."""
+        row = self._execute(
+            f"SELECT {_RELEASE} FROM walle_releases WHERE release_id = ?",  # noqa: S608 - ours
+            (release_id,),
+        ).fetchone()
+        return None if row is None else _release(row)
+
+    def releases(self, task: str = "", *, only_open: bool = False) -> Sequence[StoredRelease]:
+        """Return releases, the oldest first."""
+        rows = self._execute(
+            f"SELECT {_RELEASE} FROM walle_releases"  # noqa: S608 - ours
+            " WHERE (? = '' OR task = ?) AND is_open >= ? ORDER BY position",
+            (task, task, int(only_open)),
+        ).fetchall()
+        return [_release(row) for row in rows]
+
+    def stable(self) -> Mapping[str, str]:
+        """Return by task the version of devices that no release takes in."""
+        return dict(self._execute("SELECT task, version FROM walle_stable", ()).fetchall())
+
+    def audit_head(self) -> AuditHead:
+        """Return the end of the audit log, as it is kept beside the entries."""
+        row = self._execute("SELECT audit_number, audit_hash FROM walle_head", ()).fetchone()
+        return AuditHead(*row)
+
+    def audit(self, release_id: str = "", after: int = 0) -> Sequence[SealedEntry]:
+        """Return entries of the audit log, the oldest first."""
+        rows = self._execute(
+            "SELECT number, release_id, entry, hash FROM walle_audit"
+            " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number",
+            (after, release_id, release_id),
+        ).fetchall()
+        return [SealedEntry(*row) for row in rows]
+
+    def snapshots(self, kind: str) -> Mapping[str, bytes]:
+        """Return by name what was put with ``put_snapshot``."""
+        rows = self._execute(
+            "SELECT name, data FROM walle_snapshots WHERE kind = ? ORDER BY name", (kind,)
+        ).fetchall()
+        return {name: bytes(data) for name, data in rows}
+
+    def device_counts(self, task: str) -> Mapping[str, int]:
+        """Return by version how many devices are known to have it, over all reporters."""
+        rows = self._execute(
+            "SELECT version, SUM(count) FROM walle_devices WHERE task = ? GROUP BY version",
+            (task,),
+        ).fetchall()
+        return {version: int(count) for version, count in rows}
+
+
+def _release(row: Sequence[Any]) -> StoredRelease:
+    release_id, task, version, revision, is_open, created_ms, state, offer = row
+    return StoredRelease(
+        release_id=release_id,
+        task=task,
+        version=version,
+        revision=revision,
+        is_open=bool(is_open),
+        created_ms=created_ms,
+        state=state,
+        offer=None if offer is None else _decoded(ActiveRelease, offer, f"release {release_id!r}"),
+    )
+
+
+def _decoded[T](kind: type[T], text: str, what: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(
+            f"{what}: what the release store has of it was altered: {error}; put the database's "
+            "last backup in its place"
+        ) from error

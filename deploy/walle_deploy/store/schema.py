@@ -1,0 +1,115 @@
+"""The tables, their version, and how older ones become newer ones.
+
+One text for SQLite and PostgreSQL; what they call differently is a ``Dialect``. Times are
+epoch milliseconds of the database's clock. ``walle_head`` has one row: writers hold it, so
+they come one after the other, and the audit log has one order.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from walle_stream.errors import IntegrityError
+
+SCHEMA_VERSION: Final = 1
+"""Of the tables below."""
+
+
+class Cursor(Protocol):
+    """What both libraries' cursors can do."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the other rows."""
+
+
+type Execute = Callable[[str, Sequence[Any]], Cursor]
+"""Runs a statement whose values stand as ``?``."""
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What two databases call differently."""
+
+    now: str
+    """Expression of the database's clock in epoch milliseconds."""
+    blob: str
+    """Type of bytes."""
+    has_table: str
+    """Query that gives a row where the table ``?`` is there."""
+
+
+_TABLES: Final = (
+    (
+        "CREATE TABLE walle_head (one INTEGER PRIMARY KEY, schema_version BIGINT NOT NULL,"
+        " generation BIGINT NOT NULL, audit_number BIGINT NOT NULL, audit_hash TEXT NOT NULL)"
+    ),
+    (
+        "CREATE TABLE walle_versions (task TEXT NOT NULL, version TEXT NOT NULL,"
+        " published_ms BIGINT NOT NULL, files TEXT NOT NULL, PRIMARY KEY (task, version))"
+    ),
+    # position tells releases of the same millisecond apart
+    (
+        "CREATE TABLE walle_releases (release_id TEXT PRIMARY KEY, position BIGINT NOT NULL,"
+        " task TEXT NOT NULL, version TEXT NOT NULL, revision BIGINT NOT NULL,"
+        " is_open INTEGER NOT NULL, created_ms BIGINT NOT NULL, state TEXT NOT NULL, offer TEXT)"
+    ),
+    "CREATE INDEX walle_releases_task ON walle_releases (task, is_open)",
+    "CREATE TABLE walle_stable (task TEXT PRIMARY KEY, version TEXT NOT NULL)",
+    (
+        "CREATE TABLE walle_audit (number BIGINT PRIMARY KEY, release_id TEXT NOT NULL,"
+        " entry TEXT NOT NULL, hash TEXT NOT NULL)"
+    ),
+    "CREATE INDEX walle_audit_release ON walle_audit (release_id, number)",
+    (
+        "CREATE TABLE walle_leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL,"
+        " expires_ms BIGINT NOT NULL)"
+    ),
+    (
+        "CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL,"
+        " taken_ms BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (kind, name))"
+    ),
+    (
+        "CREATE TABLE walle_devices (reporter TEXT NOT NULL, task TEXT NOT NULL,"
+        " version TEXT NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (reporter, task, version))"
+    ),
+)
+
+_MIGRATIONS: Final[Mapping[int, Sequence[str]]] = {}
+"""Statements by the version that they start from."""
+
+
+def prepare(execute: Execute, dialect: Dialect) -> None:
+    """Make the tables, or bring those of an earlier version up to this one's.
+
+    Runs within a transaction of the caller, who keeps others from doing the same.
+
+    Args:
+        execute: Of the open transaction.
+        dialect: The database's.
+
+    Raises:
+        IntegrityError: The tables are of a later version.
+    """
+    if execute(dialect.has_table, ("walle_head",)).fetchone() is None:
+        for statement in _TABLES:
+            execute(statement.replace(" BLOB ", f" {dialect.blob} "), ())
+        execute("INSERT INTO walle_head VALUES (1, ?, 0, 0, '')", (SCHEMA_VERSION,))
+        return
+    (found,) = execute("SELECT schema_version FROM walle_head", ()).fetchone()
+    if found > SCHEMA_VERSION:
+        raise IntegrityError(
+            f"the release store has tables of version {found}, this walle knows up to "
+            f"{SCHEMA_VERSION}: upgrade it"
+        )
+    for version in range(found, SCHEMA_VERSION):
+        for statement in _MIGRATIONS[version]:
+            execute(statement, ())
+    if found < SCHEMA_VERSION:
+        execute("UPDATE walle_head SET schema_version = ?", (SCHEMA_VERSION,))

@@ -1,0 +1,114 @@
+"""The embedded store: one SQLite file in WAL mode, for any number of processes of a machine."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from walle_deploy.store.port import ReadTransaction, WriteTransaction
+from walle_deploy.store.reader import SqlReader
+from walle_deploy.store.schema import Dialect, Execute, prepare
+from walle_deploy.store.writer import SqlWriter
+from walle_stream.errors import DeployError, IntegrityError, ServiceUnreachableError
+
+_DIALECT: Final = Dialect(
+    # unixepoch('subsec') is not in the SQLite of every system
+    now="CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",
+    blob="BLOB",
+    has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
+)
+_BUSY_S: Final = 10.0
+
+
+class SqliteStore:
+    """A ``ReleaseStore`` in one file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it; the file and its tables are made where they are missing.
+
+        Args:
+            path: The file; its folder is there.
+
+        Raises:
+            ServiceUnreachableError: It cannot be opened, or is busy for long.
+            IntegrityError: It is no database, or one of a later version.
+        """
+        self._path = path
+        # a thread at a time uses the connection
+        self._lock = threading.Lock()
+        with self._mapped():
+            self._connection = sqlite3.connect(
+                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                # a commit is on the disk when it returns: devices act on it
+                self._connection.execute("PRAGMA synchronous = FULL")
+                with self._transaction("BEGIN IMMEDIATE"):
+                    prepare(self._runner(), self._dialect())
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @contextmanager
+    def writing(self) -> Iterator[WriteTransaction]:
+        """Begin a transaction that is kept when its context ends without an error.
+
+        Yields:
+            The transaction.
+        """
+        with self._lock, self._mapped(), self._transaction("BEGIN IMMEDIATE"):
+            writer = SqlWriter(self._runner(), self._dialect())
+            yield writer
+            writer.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadTransaction]:
+        """Begin a look at one state of everything.
+
+        Yields:
+            The transaction.
+        """
+        with self._lock, self._mapped(), self._transaction("BEGIN"):
+            yield SqlReader(self._runner(), self._dialect())
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        with self._lock:
+            self._connection.close()
+
+    def _dialect(self) -> Dialect:
+        return _DIALECT
+
+    def _runner(self) -> Execute:
+        execute: Any = self._connection.execute
+        return execute  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self._connection.execute(begin)
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise ServiceUnreachableError(
+                f"release store {self._path}: {error}; is its folder there and writable, and does "
+                "nobody hold it locked?"
+            ) from error
+        except sqlite3.ProgrammingError as error:
+            raise DeployError(f"release store {self._path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise IntegrityError(
+                f"release store {self._path}: {error}; put its last backup in its place"
+            ) from error

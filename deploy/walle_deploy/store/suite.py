@@ -1,0 +1,259 @@
+"""Conformance suite for release stores: what every adapter of ``ReleaseStore`` owes.
+
+Subclass ``ReleaseStoreSuite`` in a test module of pytest, say how a store is made, and all
+tests run against it. Needs pytest and nothing else.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.releases import ActiveRelease, VersionFiles
+from walle_deploy.store.opening import StoredTables
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_stream.errors import ConflictError
+
+_TASK = "shop/ipv"
+_WRITERS, _EACH = 4, 5
+_LONG_AGO_MS = 1_700_000_000_000
+
+
+class ReleaseStoreSuite(ABC):
+    """Tests of a release store; subclass it once per adapter."""
+
+    @abstractmethod
+    def make_store(self, folder: Path) -> ReleaseStore:
+        """Open a store, empty at the first call for a folder, the same one afterwards.
+
+        Args:
+            folder: A test's own.
+        """
+
+    def test_what_was_written_is_there_after_opening_again(self, tmp_path: Path) -> None:
+        """All kinds of rows come back as they were."""
+        store = self.make_store(tmp_path)
+        release = made(offer=offered(devices=frozenset({"a", "b"})))
+        with store.writing() as writing:
+            writing.put_version(_TASK, "v1", files("v1"))
+            writing.put_version(_TASK, "v2", files("v2"))
+            writing.put_release(release)
+            writing.set_stable(_TASK, "v1")
+            writing.append_audit(SealedEntry(1, "r", "{}", "h"), AuditHead())
+            writing.put_snapshot("health", "x", b"\x00\xff")
+            writing.put_device_counts("one", _TASK, {"v1": 3, "v2": 1})
+            writing.put_device_counts("two", _TASK, {"v1": 4})
+        store.close()
+        store = self.make_store(tmp_path)
+        with store.reading() as reading:
+            _expect(reading.release("r"), release)
+            _expect(list(reading.releases()), [release])
+            _expect(dict(reading.versions(_TASK)), {"v1": files("v1"), "v2": files("v2")})
+            _expect(reading.audit_head(), AuditHead(1, "h"))
+            _expect(list(reading.audit()), [SealedEntry(1, "r", "{}", "h")])
+            _expect(dict(reading.snapshots("health")), {"x": b"\x00\xff"})
+            _expect(dict(reading.device_counts(_TASK)), {"v1": 7, "v2": 1})
+            table = reading.table()
+        _expect((table.releases, table.stable), ((release.offer,), {_TASK: "v1"}))
+        _expect(set(table.files), {f"{_TASK}@v1", f"{_TASK}@v2"})
+        store.close()
+
+    def test_an_error_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        """State and audit entry are written together, or neither is."""
+        store = self.make_store(tmp_path)
+
+        def fail() -> None:
+            with store.writing() as writing:
+                writing.put_release(made())
+                writing.append_audit(SealedEntry(1, "r", "{}", "h"), AuditHead())
+                raise KeyError("stop here")
+
+        _expect_error(KeyError, fail)
+        with store.reading() as reading:
+            _expect((list(reading.releases()), reading.audit_head()), ([], AuditHead()))
+            _expect(reading.generation(), 0)
+        store.close()
+
+    def test_the_second_of_two_who_change_a_release_is_refused(self, tmp_path: Path) -> None:
+        """A revision is written once."""
+        store, other = self.make_store(tmp_path), self.make_store(tmp_path)
+        _put(store, made())
+        _put(other, made(revision=2, state="theirs"))
+        for stale in (made(revision=2, state="mine"), made(), made(revision=4)):
+            _expect_error(ConflictError, partial(_put, store, stale))
+        with store.reading() as reading:
+            _expect(getattr(reading.release("r"), "state", ""), "theirs")
+        store.close()
+        other.close()
+
+    def test_writers_at_once_lose_nothing(self, tmp_path: Path) -> None:
+        """Threads with stores of their own add entries to one chain."""
+        self.make_store(tmp_path).close()
+
+        def write(name: str) -> None:
+            store = self.make_store(tmp_path)
+            for _ in range(_EACH):
+                with store.writing() as writing:
+                    head = writing.audit_head()
+                    number = head.number + 1
+                    writing.append_audit(SealedEntry(number, name, "{}", f"{name}{number}"), head)
+            store.close()
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store = self.make_store(tmp_path)
+        with store.reading() as reading:
+            numbers = [each.number for each in reading.audit()]
+            _expect(len(list(reading.audit("a", after=0))), _EACH)
+        _expect(numbers, list(range(1, _WRITERS * _EACH + 1)))
+        store.close()
+
+    def test_an_audit_entry_goes_onto_the_end_alone(self, tmp_path: Path) -> None:
+        """A head that is not the log's is refused."""
+        store = self.make_store(tmp_path)
+
+        def append(number: int, head: AuditHead) -> None:
+            with store.writing() as writing:
+                writing.append_audit(SealedEntry(number, "", "{}", str(number)), head)
+
+        append(1, AuditHead())
+        _expect_error(ConflictError, lambda: append(1, AuditHead()))
+        _expect_error(ConflictError, lambda: append(3, AuditHead(1, "1")))
+        _expect_error(ConflictError, lambda: append(2, AuditHead(1, "x")))
+        append(2, AuditHead(1, "1"))
+        store.close()
+
+    def test_a_version_never_changes(self, tmp_path: Path) -> None:
+        """The same files once more are nothing new, others are refused."""
+        store = self.make_store(tmp_path)
+
+        def publish(name: str) -> None:
+            with store.writing() as writing:
+                writing.put_version(_TASK, "v1", files(name))
+
+        publish("v1")
+        with store.reading() as reading:
+            generation = reading.generation()
+        publish("v1")
+        _expect_error(ConflictError, lambda: publish("other"))
+        with store.reading() as reading:
+            _expect(reading.generation(), generation)
+        store.close()
+
+    def test_the_generation_grows_with_the_table_alone(self, tmp_path: Path) -> None:
+        """Devices' checks read the table anew only where it differs."""
+        store = self.make_store(tmp_path)
+        tables = StoredTables(store)
+        _put(store, made(offer=offered(percent=1.0)))
+        first = tables.current()
+        _put(store, made(revision=2, state="paused", offer=offered(percent=1.0)))
+        _expect(tables.current() is first, wanted=True)
+        _put(store, made(revision=3, offer=offered(percent=5.0)))
+        _expect([each.percent for each in tables.current().releases], [5.0])
+        _put(store, made(revision=4, is_open=False))
+        _expect(tables.current().releases, ())
+        _expect(tables.current().generation > first.generation, wanted=True)
+        store.close()
+
+    def test_only_open_releases_of_a_task_are_found(self, tmp_path: Path) -> None:
+        """The oldest first, whatever their names."""
+        store = self.make_store(tmp_path)
+        _put(store, made(release_id="z"), made(release_id="a"))
+        _put(store, made(release_id="m", is_open=False), made(release_id="o", task="shop/x"))
+        with store.reading() as reading:
+            names = [each.release_id for each in reading.releases(_TASK, only_open=True)]
+            _expect((names, len(reading.releases())), (["z", "a"], 4))
+            _expect(reading.release("none"), None)
+        store.close()
+
+    def test_a_lease_has_one_owner_until_it_ends(self, tmp_path: Path) -> None:
+        """It is prolonged by its owner, and free when its time is over."""
+        store, other = self.make_store(tmp_path), self.make_store(tmp_path)
+
+        def take(store: ReleaseStore, owner: str, lasting_ms: int) -> bool:
+            with store.writing() as writing:
+                return writing.take_lease("leader", owner, lasting_ms)
+
+        found = [
+            take(store, "a", 600_000),
+            take(other, "b", 600_000),
+            take(store, "a", 600_000),
+            take(store, "a", 0),
+            take(other, "b", 600_000),
+            take(store, "a", 600_000),
+        ]
+        _expect(found, [True, False, True, True, True, False])
+        store.close()
+        other.close()
+
+    def test_the_clock_is_the_databases_and_does_not_stand(self, tmp_path: Path) -> None:
+        """Epoch milliseconds."""
+        store = self.make_store(tmp_path)
+        with store.reading() as reading:
+            first = reading.now_ms()
+        with store.writing() as writing:
+            _expect(first <= writing.now_ms() and first > _LONG_AGO_MS, wanted=True)
+        store.close()
+
+
+def made(**changes: object) -> StoredRelease:
+    """Return a release named ``r``, revision 1, open.
+
+    Args:
+        changes: Other fields.
+    """
+    fields: dict[str, object] = {
+        "release_id": "r",
+        "task": _TASK,
+        "version": "v2",
+        "revision": 1,
+        "is_open": True,
+        "created_ms": 7,
+        "state": "{}",
+    }
+    return StoredRelease(**(fields | changes))  # type: ignore[arg-type]
+
+
+def offered(**changes: object) -> ActiveRelease:
+    """Return what a release offers at a gray step.
+
+    Args:
+        changes: Other fields.
+    """
+    fields: dict[str, object] = {"policy": {"os": "android"}, "salt": "r"}
+    return ActiveRelease("r", _TASK, "v2", "gray", **(fields | changes))  # type: ignore[arg-type]
+
+
+def files(name: str) -> VersionFiles:
+    """Return files of a version.
+
+    Args:
+        name: In their addresses.
+    """
+    pushed = PushedFile(f"{name}.walle", f"t/{name}.walle", "0" * 64, 5)
+    return VersionFiles((pushed,), {"device-1": (pushed,)})
+
+
+def _put(store: ReleaseStore, *releases: StoredRelease) -> None:
+    with store.writing() as writing:
+        for release in releases:
+            writing.put_release(release)
+
+
+def _expect(found: object, wanted: object) -> None:
+    if found != wanted:
+        raise AssertionError(f"expected {wanted!r}, found {found!r}")
+
+
+def _expect_error(kind: type[Exception], call: Callable[[], None]) -> None:
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError(f"expected {kind.__name__}")

@@ -1,0 +1,110 @@
+"""A PostgreSQL of one's own for tests: made in a folder, reached by a socket there, then gone."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Final, Self
+
+from walle_stream.errors import ServiceUnreachableError
+
+_PROGRAMS: Final = "/usr/lib/postgresql"
+_READY: Final = b"ready to accept connections"
+_STOP_S: Final = 20.0
+# what it keeps is thrown away: nothing has to survive the machine's power
+_FAST: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=20")
+
+
+def find_postgres() -> Path | None:
+    """Return the folder with ``postgres`` and ``initdb``, or None where there is none."""
+    found = shutil.which("initdb")
+    if found and shutil.which("postgres"):
+        return Path(found).resolve().parent
+    folders = sorted(Path(_PROGRAMS).glob("*/bin/initdb"))
+    return folders[-1].parent if folders else None
+
+
+class TemporaryPostgres:
+    """A server that lives as long as the context."""
+
+    def __init__(self, programs: Path) -> None:
+        """Make it; nothing runs before the context begins.
+
+        Args:
+            programs: Folder with ``postgres`` and ``initdb``.
+        """
+        self._programs = programs
+        self._folder = Path()
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Address of a database for ``open_store``."""
+        return f"postgresql:///postgres?host={self._folder}&user=walle"
+
+    def __enter__(self) -> Self:
+        """Make the folder, start the server, and wait until it answers.
+
+        Raises:
+            ServiceUnreachableError: It ended before it did.
+        """
+        # not in a test's folder, which other users may not enter: the server refuses root
+        self._folder = Path(tempfile.mkdtemp(prefix="walle-pg-"))
+        self._run("initdb", "-D", "data", "-U", "walle", "-A", "trust", "--locale=C", "-N")
+        settings = [part for each in _FAST for part in ("-c", each)]
+        command = [
+            str(self._programs / "postgres"),
+            "-D",
+            "data",
+            "-k",
+            str(self._folder),
+            *settings,
+        ]
+        self._server = subprocess.Popen(  # noqa: S603 - found by us
+            command, cwd=self._folder, stderr=subprocess.PIPE, **_user(self._folder)
+        )
+        lines = self._server.stderr
+        while lines is not None and (line := lines.readline()):
+            if _READY in line:
+                return self
+        self.__exit__()
+        raise ServiceUnreachableError("the PostgreSQL for tests ended before it was ready")
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop the server, and remove the folder."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGINT)  # breaks connections, then ends
+            try:
+                self._server.communicate(timeout=_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.communicate()
+            self._server = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        options = _user(self._folder)
+        done = subprocess.run(  # noqa: S603 - found by us
+            [str(self._programs / program), *arguments],
+            cwd=self._folder,
+            capture_output=True,
+            check=False,
+            **options,
+        )
+        if done.returncode:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            text = done.stderr.decode(errors="replace").strip()
+            raise ServiceUnreachableError(f"{program} failed: {text}")
+
+
+def _user(folder: Path) -> dict[str, Any]:
+    """Return as whom to run: PostgreSQL refuses to run as root."""
+    if os.geteuid():
+        return {}
+    names = {each.pw_name for each in pwd.getpwall()}
+    entry = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
+    os.chown(folder, entry.pw_uid, entry.pw_gid)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}

@@ -1,0 +1,143 @@
+"""Changes of a transaction, the same on both databases."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.store.reader import SqlReader
+from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.schema import Dialect, Execute
+from walle_stream.errors import ConflictError
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+class SqlWriter(SqlReader):
+    """A ``WriteTransaction`` on whatever runs the statements; the caller commits."""
+
+    def __init__(self, execute: Execute, dialect: Dialect) -> None:
+        """Write through an open transaction that holds ``walle_head``.
+
+        Args:
+            execute: Of it.
+            dialect: The database's.
+        """
+        super().__init__(execute, dialect)
+        self._is_table_changed = False
+
+    def put_version(self, task: str, version: str, files: VersionFiles) -> None:
+        """Publish a version; the same once more is nothing new.
+
+        Raises:
+            ConflictError: It was published with other files.
+        """
+        text = _encode(files).decode()
+        done = self._execute(
+            "INSERT INTO walle_versions (task, version, published_ms, files) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (task, version) DO NOTHING",
+            (task, version, self.now_ms(), text),
+        )
+        if done.rowcount == 0 and self.versions(task)[version] != files:
+            raise ConflictError(
+                f"{task}@{version} was published with other files: a version never changes, "
+                "tag a new one"
+            )
+        self._is_table_changed |= done.rowcount > 0
+
+    def put_release(self, release: StoredRelease) -> None:
+        """Keep a release that was made or changed.
+
+        Raises:
+            ConflictError: Somebody else made or changed it first.
+        """
+        before = self.release(release.release_id)
+        found = before.revision if before is not None else 0
+        if found != release.revision - 1:
+            raise ConflictError(
+                f"release {release.release_id!r}: somebody else changed it meanwhile "
+                f"(revision {found}, expected {release.revision - 1}); see "
+                f"'walle release status {release.release_id}', then try again"
+            )
+        offer = None if release.offer is None else _encode(release.offer).decode()
+        changing = (release.revision, int(release.is_open), release.state, offer)
+        if before is None:
+            self._execute(
+                "INSERT INTO walle_releases (revision, is_open, state, offer, release_id, task,"
+                " version, created_ms, position) SELECT ?, ?, ?, ?, ?, ?, ?, ?, COUNT(*)"
+                " FROM walle_releases",
+                (*changing, release.release_id, release.task, release.version, release.created_ms),
+            )
+        else:
+            self._execute(
+                "UPDATE walle_releases SET revision = ?, is_open = ?, state = ?, offer = ?"
+                " WHERE release_id = ?",
+                (*changing, release.release_id),
+            )
+        old = before.offer if before is not None else None
+        self._is_table_changed |= old != release.offer
+
+    def set_stable(self, task: str, version: str) -> None:
+        """Say which version devices have that no release takes in."""
+        self._is_table_changed |= self.stable().get(task) != version
+        self._execute(
+            "INSERT INTO walle_stable (task, version) VALUES (?, ?)"
+            " ON CONFLICT (task) DO UPDATE SET version = excluded.version",
+            (task, version),
+        )
+
+    def append_audit(self, entry: SealedEntry, previous: AuditHead) -> None:
+        """Add the next entry of the audit log.
+
+        Raises:
+            ConflictError: The log does not end at ``previous``.
+        """
+        head = self.audit_head()
+        if previous != head or entry.number != head.number + 1:
+            raise ConflictError(
+                f"the audit log ends at entry {head.number}, not at {previous.number}: somebody "
+                "else wrote meanwhile; try again"
+            )
+        self._execute(
+            "INSERT INTO walle_audit (number, release_id, entry, hash) VALUES (?, ?, ?, ?)",
+            (entry.number, entry.release_id, entry.text, entry.hash),
+        )
+        self._execute(
+            "UPDATE walle_head SET audit_number = ?, audit_hash = ?", (entry.number, entry.hash)
+        )
+
+    def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
+        """Take a lease, or prolong one's own, by the database's clock."""
+        now = self.now_ms()
+        done = self._execute(
+            "INSERT INTO walle_leases (name, owner, expires_ms) VALUES (?, ?, ?)"
+            " ON CONFLICT (name) DO UPDATE"
+            " SET owner = excluded.owner, expires_ms = excluded.expires_ms"
+            " WHERE walle_leases.owner = excluded.owner OR walle_leases.expires_ms <= ?",
+            (name, owner, now + lasting_ms, now),
+        )
+        return done.rowcount > 0
+
+    def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
+        """Keep bytes under a name, in place of those from before."""
+        self._execute(
+            "INSERT INTO walle_snapshots (kind, name, taken_ms, data) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (kind, name) DO UPDATE"
+            " SET taken_ms = excluded.taken_ms, data = excluded.data",
+            (kind, name, self.now_ms(), data),
+        )
+
+    def put_device_counts(self, reporter: str, task: str, counts: Mapping[str, int]) -> None:
+        """Keep how many devices have each version, in place of what the reporter said before."""
+        self._execute("DELETE FROM walle_devices WHERE reporter = ? AND task = ?", (reporter, task))
+        for version, count in counts.items():
+            self._execute(
+                "INSERT INTO walle_devices (reporter, task, version, count) VALUES (?, ?, ?, ?)",
+                (reporter, task, version, count),
+            )
+
+    def close(self) -> None:
+        """Give the table a new generation where it changed; the commit follows."""
+        if self._is_table_changed:
+            self._execute("UPDATE walle_head SET generation = generation + 1", ())

@@ -1,0 +1,64 @@
+"""The store's suite on a real PostgreSQL, and what only a server can do."""
+
+import psycopg
+import pytest
+
+from walle_deploy.store.postgres import PostgresStore
+from walle_deploy.store.suite import ReleaseStoreSuite
+from walle_deploy.store.temporary import TemporaryPostgres, find_postgres
+from walle_stream.errors import ServiceUnreachableError
+
+PROGRAMS = find_postgres()
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROGRAMS is None, reason="no PostgreSQL (postgres, initdb) on this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with TemporaryPostgres(PROGRAMS) as server:
+        yield server
+
+
+def new_schema(url, name):
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
+    return f"{url}&options=-csearch_path%3D{name}"
+
+
+class TestPostgresStore(ReleaseStoreSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self, server):
+        self.url = server.url
+
+    def make_store(self, folder):
+        name = "".join(each for each in folder.name if each.isalnum()).lower()
+        return PostgresStore(new_schema(self.url, name))
+
+
+def test_a_broken_connection_keeps_nothing_and_is_made_anew(server):
+    url = new_schema(server.url, "broken")
+    store = PostgresStore(url)
+
+    def write_and_lose():
+        with store.writing() as writing:
+            writing.set_stable("shop/ipv", "v1")
+            with psycopg.connect(server.url, autocommit=True) as admin:
+                admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'walle' AND state = 'idle in transaction'"
+                )
+
+    with pytest.raises(ServiceUnreachableError, match="release store"):
+        write_and_lose()
+    with store.reading() as reading:
+        assert reading.stable() == {}
+    store.close()
+
+
+def test_a_server_that_is_not_there_is_named_without_a_password():
+    with pytest.raises(ServiceUnreachableError, match=r"host=/nowhere") as caught:
+        PostgresStore("postgresql:///x?host=/nowhere&user=a&password=secret")
+    assert "secret" not in str(caught.value)

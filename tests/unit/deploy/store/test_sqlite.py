@@ -1,0 +1,59 @@
+import sqlite3
+
+import pytest
+
+from walle_deploy.store.opening import open_store
+from walle_deploy.store.schema import SCHEMA_VERSION
+from walle_deploy.store.sqlite import SqliteStore
+from walle_deploy.store.suite import ReleaseStoreSuite
+from walle_stream.errors import IntegrityError, ServiceUnreachableError
+
+
+class TestSqliteStore(ReleaseStoreSuite):
+    def make_store(self, folder):
+        return SqliteStore(folder / "releases.db")
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path):
+    store, other = SqliteStore(tmp_path / "r.db"), SqliteStore(tmp_path / "r.db")
+    with store.writing() as writing:
+        writing.set_stable("shop/ipv", "v1")
+        with other.reading() as reading:
+            assert reading.stable() == {}
+    with other.reading() as reading:
+        assert reading.stable() == {"shop/ipv": "v1"}
+    store.close()
+    other.close()
+
+
+def test_tables_of_a_later_version_are_refused(tmp_path):
+    SqliteStore(tmp_path / "r.db").close()
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        connection.execute("UPDATE walle_head SET schema_version = ?", (SCHEMA_VERSION + 1,))
+    connection.close()
+    with pytest.raises(IntegrityError, match="version 2, this walle knows up to 1"):
+        SqliteStore(tmp_path / "r.db")
+
+
+def test_what_is_no_database_is_refused(tmp_path):
+    (tmp_path / "r.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(IntegrityError, match="not a database"):
+        SqliteStore(tmp_path / "r.db")
+    with pytest.raises(ServiceUnreachableError, match="unable to open"):
+        SqliteStore(tmp_path / "none" / "r.db")
+
+
+def test_a_store_is_not_made_where_it_should_be_there(tmp_path):
+    with pytest.raises(ServiceUnreachableError, match="there is no release store"):
+        open_store(str(tmp_path / "r.db"), make=False)
+    assert not (tmp_path / "r.db").exists()
+
+
+def test_an_altered_row_is_named(tmp_path):
+    store = SqliteStore(tmp_path / "r.db")
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        connection.execute("INSERT INTO walle_versions VALUES ('shop/ipv', 'v1', 0, '{\"x\"')")
+    connection.close()
+    with store.reading() as reading, pytest.raises(IntegrityError, match="shop/ipv@v1"):
+        reading.versions("shop/ipv")
+    store.close()
