@@ -54,8 +54,8 @@ class ReleaseTable(msgspec.Struct, frozen=True):
     stable: Mapping[str, str] = {}
     """For each task the version of devices that no release takes in; not named: none of their
     business, they keep what they have."""
+    files: Mapping[str, VersionFiles] = {}
+    """By ``SCENARIO/TASK@VERSION``."""
     stable_policy: Mapping[str, Mapping[str, Any]] = {}
     """For each task whom its stable version concerns, as ``ActiveRelease.policy``: devices of
     another app must not get it. A task that is not named: every device."""
-    files: Mapping[str, VersionFiles] = {}
-    """By ``SCENARIO/TASK@VERSION``."""

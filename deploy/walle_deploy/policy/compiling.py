@@ -7,7 +7,7 @@ dynamic leaves, often nothing at all.
 """
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from fnmatch import translate
 from typing import Any, Final, NamedTuple
 
@@ -226,6 +226,24 @@ def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...
         else:
             left.append(found)
     return tuple(left), truths
+
+
+def static_leaves(node: Node) -> Iterator[Static]:
+    """Yield the static leaves of a tree.
+
+    Args:
+        node: A tree.
+    """
+    match node:
+        case Static():
+            yield node
+        case All(parts) | Any_(parts):
+            for part in parts:
+                yield from static_leaves(part)
+        case Not(part):
+            yield from static_leaves(part)
+        case _:
+            pass
 
 
 def can_hold(node: Node) -> bool:

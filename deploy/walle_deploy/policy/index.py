@@ -8,7 +8,6 @@ what policies tell apart, not by what devices make up, and all caches have a bou
 Held against ``judging.choose`` by property tests. Not for several threads at once.
 """
 
-from collections.abc import Callable, Iterator
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -29,6 +28,7 @@ from walle_deploy.policy.compiling import (
     guard_of,
     guarded,
     specialise,
+    static_leaves,
     test_of,
 )
 from walle_deploy.policy.facts import Facts, Sources
@@ -41,6 +41,8 @@ CLASSES_MAX: Final = 1_024
 
 _PROFILES_MAX: Final = 8_192
 _OUTCOMES_MAX: Final = 8_192
+_ROWS_MAX: Final = 256
+"""Of a task; what its policies tell apart is mostly a handful."""
 _WIDE: Final = 40
 """Candidates from which numpy's calls cost less than Python's loop (bench/release.py)."""
 
@@ -82,6 +84,13 @@ class _Row(NamedTuple):
     """And those for named devices or users."""
 
 
+class _Guarded(NamedTuple):
+    """A row, and who has to be asked about all of it."""
+
+    row: _Row
+    guards: tuple[Guard, ...]
+
+
 class ReleaseIndex:
     """Decides over one table; made anew when the table changes."""
 
@@ -99,7 +108,7 @@ class ReleaseIndex:
         self._sources = sources
         self._compiler = Compiler(sources)
         self._tasks = [
-            (task, [self._compiled(each) for each in releases])
+            _Task(task, [self._compiled(each) for each in releases])
             for task, releases in releases_by_task(table).items()
         ]
         self._fields = self._compiler.fields
@@ -149,7 +158,8 @@ class ReleaseIndex:
             if len(self._classes) >= CLASSES_MAX:
                 del self._classes[next(iter(self._classes))]
                 self._by_profile.clear()
-            found = self._classes[outcomes] = _Class(self._rows(outcomes))
+            rows = [row for task in self._tasks if (row := task.row(outcomes)) is not None]
+            found = self._classes[outcomes] = _Class(rows)
         if len(self._by_profile) >= _PROFILES_MAX:
             self._by_profile.clear()
         self._by_profile[fields] = found
@@ -164,34 +174,63 @@ class ReleaseIndex:
             found = known[value] = self._compiler.outcomes(number, value)
         return found
 
-    def _rows(self, outcomes: Outcomes) -> Iterator[tuple[_Row, list[Guard]]]:
-        for task, compiled in self._tasks:
-            opened, every, guards = [], [], []
-            for each in compiled:
-                node = specialise(each.node, outcomes)
-                if each.limit < 0 or not can_hold(node):
-                    continue
-                guard = guard_of(node)
-                test = None if node is True else test_of(node)
-                release = each.release
-                candidate = _Candidate(
-                    each.key, each.limit, test, release.version, release.release_id
-                )
-                every.append(candidate)
-                if guard is not None:
-                    guards.append(guard)
-                    continue
-                opened.append(candidate)
-                if test is None and each.limit == MASK:
-                    break  # takes everybody: nobody behind it is asked
-            if every:
-                yield _Row(task, tuple(opened), tuple(every)), guards
+    def warm(self, before: "ReleaseIndex") -> None:
+        """Make the classes that another index has in use; may run beside its decisions.
+
+        Args:
+            before: Of the table before.
+        """
+        for fields in list(before._by_profile):  # noqa: SLF001 - of its own class
+            self._class_of(fields)
+
+
+class _Task:
+    """The releases of one task, and its rows by what its policies ask of a class."""
+
+    def __init__(self, name: str, compiled: list[_Compiled]) -> None:
+        self._name = name
+        self._compiled = compiled
+        found = {leaf: None for each in compiled for leaf in static_leaves(each.node)}
+        self._leaves = tuple(found)
+        self._rows: dict[tuple[bool | None, ...], _Guarded | None] = {}
+
+    def row(self, outcomes: Outcomes) -> _Guarded | None:
+        """Return its row for a class, None where no device of it gets anything."""
+        key = tuple([outcomes[field][number] for field, number in self._leaves])
+        try:
+            return self._rows[key]
+        except KeyError:
+            if len(self._rows) >= _ROWS_MAX:
+                self._rows.clear()
+            found = self._rows[key] = self._made(outcomes)
+            return found
+
+    def _made(self, outcomes: Outcomes) -> _Guarded | None:
+        opened, every, guards = [], [], []
+        for each in self._compiled:
+            node = specialise(each.node, outcomes)
+            if each.limit < 0 or not can_hold(node):
+                continue
+            guard = guard_of(node)
+            test = None if node is True else test_of(node)
+            release = each.release
+            candidate = _Candidate(each.key, each.limit, test, release.version, release.release_id)
+            every.append(candidate)
+            if guard is not None:
+                guards.append(guard)
+                continue
+            opened.append(candidate)
+            if test is None and each.limit == MASK:
+                break  # takes everybody: nobody behind it is asked
+        if not every:
+            return None
+        return _Guarded(_Row(self._name, tuple(opened), tuple(every)), tuple(guards))
 
 
 class _Class:
     """The devices that all policies treat alike until one asks who they are."""
 
-    def __init__(self, rows: Iterator[tuple[_Row, list[Guard]]]) -> None:
+    def __init__(self, rows: list[_Guarded]) -> None:
         self._rows: list[_Row] = []
         self._of_device: dict[str, list[int]] = {}
         self._of_user: dict[str, list[int]] = {}
@@ -203,13 +242,12 @@ class _Class:
                     names.setdefault(name, []).append(number)
         self._plain = [(number, row.task, row.open) for number, row in enumerate(self._rows)]
         count = sum(len(row.open) for row in self._rows)
-        self._decide: Callable[[Facts], list[Offer]] = self._decide_narrow
-        if count >= _WIDE:
+        self._is_wide = count >= _WIDE
+        if self._is_wide:
             self._lay_out()
-            self._decide = self._decide_wide
 
     def decide(self, facts: Facts) -> list[Offer]:
-        return self._decide(facts)
+        return self._decide_wide(facts) if self._is_wide else self._decide_narrow(facts)
 
     def _named(self, facts: Facts) -> list[int]:
         """Rows with a release that names this device or its user."""

@@ -20,7 +20,7 @@ _VERSION: Final = re.compile(
     r"v?(?P<numbers>[0-9]{1,18}(?:\.[0-9]{1,18}){0,7})"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
 )
-_TERM: Final = re.compile(r"(>=|<=|!=|==|=|>|<)?\s*([^\s<>=!]+)")
+_TERM: Final = re.compile(r"(>=|<=|!=|==|=|>|<)?\s*([^\s<>=!,]+)")
 _SIZE_TERM: Final = re.compile(r"(>=|<=|>|<|=)\s*([0-9.]+ *[KMG]?i?B?)")
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,

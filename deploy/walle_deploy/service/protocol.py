@@ -8,6 +8,7 @@ sending one, and the number of connections.
 """
 
 import asyncio
+import re
 from collections import Counter
 from typing import Any, Final, override
 
@@ -19,6 +20,12 @@ _TOO_LONG: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
+_CHECK: Final = b"GET /v1/check HTTP/1.1\r\n"
+_HEAD_END: Final = b"\r\n\r\n"
+_BODY: Final = re.compile(
+    rb"\r\n(?:content-length|transfer-encoding|upgrade|connection):", re.IGNORECASE
+)
+"""Headers with which a head is not all of a request."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -58,6 +65,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        if len(self.tasks) >= self.limits.pending and self._is_whole_check(data):
+            # not even parsed: past saturation this is what most of the time would go to
+            self.answers["shed"] += 1
+            self.transport.write(self.busy)
+            return
         if not self._is_in_body:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -101,6 +113,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def _is_whole_check(self, data: bytes) -> bool:
+        return (
+            not self._head_bytes
+            and not self._is_in_body
+            and self._is_idle()
+            and data.startswith(_CHECK)
+            and data.find(_HEAD_END) == len(data) - len(_HEAD_END)
+            and _BODY.search(data) is None
         )
 
     def _is_idle(self) -> bool:

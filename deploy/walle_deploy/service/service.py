@@ -157,6 +157,9 @@ class ReleaseService:
             return None
         table = self._parts.table.load()
         index = ReleaseIndex(table, self.sources)
+        if self._current is not None:
+            # or the first device of each class would wait, all of them at once
+            index.warm(self._current.releases)
         return _Current(index, PushBuilder(table, self.spec, self._parts.signer))
 
     async def _write(self) -> None:
