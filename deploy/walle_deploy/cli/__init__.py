@@ -1,1 +1,1 @@
-"""The platform's sub-commands of ``walle``; what they need is imported when they run."""
+"""Sub-commands of `walle` for the deployment platform; each imports what it needs when it runs."""

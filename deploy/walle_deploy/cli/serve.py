@@ -1,0 +1,111 @@
+"""``walle serve``: the release service."""
+
+import argparse
+import importlib.util
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from walle_stream.errors import ServiceUnreachableError, SpecFileError
+
+_PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop")
+_WORKERS_MAX: Final = 256
+_PORT_MAX: Final = 65_535
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    parser = commands.add_parser("serve", help="answer devices' checks for new releases")
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="ReleaseService YAML")
+    parser.add_argument(
+        "--store", required=True, metavar="WHERE", help="of the releases: a table in a .json file"
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:8480",
+        metavar="HOST:PORT",
+        help="address (default: %(default)s); port 0 takes a free one",
+    )
+    parser.add_argument(
+        "--workers", type=_workers, default=1, metavar="N", help="processes (default: 1)"
+    )
+    parser.add_argument("--json", action="store_true", help="say the address as JSON")
+    parser.set_defaults(run=run_serve)
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Serve until a signal.
+
+    Args:
+        options: As parsed.
+
+    Returns:
+        0.
+
+    Raises:
+        SpecFileError: The set-up is wrong, or the extra is not installed.
+        ServiceUnreachableError: The address cannot be had.
+    """
+    need_extra(*_PARTS)
+    from walle_deploy.service.worker import (  # noqa: PLC0415 - an extra
+        load_settings,
+        open_parts,
+        serve,
+    )
+
+    load_settings(options.file)
+    open_parts(options.store)
+    listener = _listen(options.listen)
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    line = f"release service: {url}, {options.workers} worker(s)"
+    fields = {"url": url, "workers": options.workers, "store": options.store}
+    sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
+    sys.stdout.flush()
+    serve(options.file, options.store, listener, options.workers)
+    return 0
+
+
+def need_extra(*modules: str) -> None:
+    """Say in one line what is to be installed, if it is not.
+
+    Args:
+        modules: Of the extra ``deploy``.
+
+    Raises:
+        SpecFileError: One of them is not there.
+    """
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            raise SpecFileError(f"{name} is not installed: pip install 'walle-stream[deploy]'")
+
+
+def _listen(address: str) -> socket.socket:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise SpecFileError(f"--listen {address!r}: expected HOST:PORT, such as 127.0.0.1:8480")
+    name = host.strip("[]") or "127.0.0.1"
+    listener = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((name, int(port)))
+    except OSError as error:
+        listener.close()
+        raise ServiceUnreachableError(
+            f"--listen {address!r} cannot be had ({error.strerror or error}): choose another"
+        ) from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def _workers(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else 0  # noqa: PLR2004
+    if not 1 <= value <= _WORKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_WORKERS_MAX}")
+    return value

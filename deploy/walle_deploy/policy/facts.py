@@ -1,0 +1,100 @@
+"""What conditions are asked about: a device's profile and the sources of the service."""
+
+from pathlib import Path
+from typing import Final
+
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.policy.attributes import Attributes, AttributeSource, AttributeTable
+from walle_deploy.policy.compact import CompactIds
+from walle_deploy.policy.files import WatchedFile, read_ids
+from walle_deploy.policy.hashing import id_hash
+
+NOBODY: Final = Attributes()
+"""Attributes of a user of whom nothing is known."""
+
+
+class Sources:
+    """Attribute source and files of ids; all policies of a process share one."""
+
+    def __init__(self, attributes: AttributeSource | None = None) -> None:
+        """Read nothing yet.
+
+        Args:
+            attributes: Where users' attributes are; None: nothing is known of any.
+        """
+        self._attributes: WatchedFile[AttributeTable] | None = None
+        if attributes is not None:
+            self._attributes = WatchedFile(attributes.file, attributes.read)
+        self._ids: dict[Path, WatchedFile[CompactIds]] = {}
+
+    def attributes_of(self, user: str) -> Attributes:
+        """Return what is known of a user; never blocks.
+
+        Args:
+            user: Its id; empty for nobody.
+        """
+        source = self._attributes
+        if not user or source is None or source.known is None:
+            return NOBODY
+        return source.known.of(user) or NOBODY
+
+    def ids(self, path: Path) -> WatchedFile[CompactIds]:
+        """Return a file of ids, read when it is asked for the first time; may block then.
+
+        Args:
+            path: Of the file.
+        """
+        found = self._ids.get(path)
+        if found is None:
+            found = self._ids[path] = WatchedFile(path, read_ids)
+            found.refresh()
+        return found
+
+    def refresh(self) -> None:
+        """Read again what has changed; blocks, so it runs in a thread beside the event loop."""
+        if self._attributes is not None:
+            self._attributes.refresh()
+        for each in list(self._ids.values()):
+            each.refresh()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why files could not be read, a line each."""
+        problems = [each.problem for each in self._ids.values()]
+        if self._attributes is not None:
+            problems.append(self._attributes.problem)
+        return tuple(filter(None, problems))
+
+
+class Facts:
+    """One device, as the conditions of one decision see it."""
+
+    __slots__ = ("_attributes", "_user_hash", "device_hash", "profile", "sources")
+
+    def __init__(self, profile: DeviceProfile, sources: Sources, device_hash: int) -> None:
+        """Keep them; a user's attributes are looked up when a condition asks for them.
+
+        Args:
+            profile: Of the device.
+            sources: Of the service.
+            device_hash: ``id_hash`` of the device's id.
+        """
+        self.profile = profile
+        self.sources = sources
+        self.device_hash = device_hash
+        self._attributes: Attributes | None = None
+        self._user_hash = -1
+
+    @property
+    def attributes(self) -> Attributes:
+        """Of its user."""
+        if self._attributes is None:
+            self._attributes = self.sources.attributes_of(self.profile.user)
+        return self._attributes
+
+    @property
+    def user_hash(self) -> int:
+        """``id_hash`` of its user's id."""
+        if self._user_hash < 0:
+            self._user_hash = id_hash(self.profile.user)
+        return self._user_hash

@@ -1,0 +1,327 @@
+"""The index over all releases: what a device is to have, in a few microseconds.
+
+Devices that all policies treat alike until one asks who they are form a class; a class is
+made once and holds for each task the few releases that may take such a device in. A decision
+looks the class up and asks those; it does not depend on how many devices or files there are.
+Releases for named devices or users are found by the name. The number of classes is bounded by
+what policies tell apart, not by what devices make up, and all caches have a bound as well.
+Held against ``judging.choose`` by property tests. Not for several threads at once.
+"""
+
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.policy.compiling import (
+    FIELDS,
+    All,
+    Compiler,
+    Guard,
+    Node,
+    Outcomes,
+    Test,
+    can_hold,
+    guard_of,
+    guarded,
+    specialise,
+    static_leaves,
+    test_of,
+)
+from walle_deploy.policy.facts import Facts, Sources
+from walle_deploy.policy.hashing import MASK, id_hash, salt_key, share_limit
+from walle_deploy.policy.judging import releases_by_task
+from walle_deploy.policy.model import Policy
+
+CLASSES_MAX: Final = 1_024
+"""Classes that are kept; more are made again when they are asked for."""
+
+_PROFILES_MAX: Final = 8_192
+_OUTCOMES_MAX: Final = 8_192
+_ROWS_MAX: Final = 256
+"""Of a task; what its policies tell apart is mostly a handful."""
+_WIDE: Final = 40
+"""Candidates from which numpy's calls cost less than Python's loop (bench/release.py)."""
+
+_get_fields: Final = attrgetter(*FIELDS)
+
+
+class Offer(NamedTuple):
+    """A task whose version on the device is not the one to have."""
+
+    task: str
+    version: str
+    """Empty: none."""
+    release_id: str
+    """Empty for the stable version."""
+
+
+class _Compiled(NamedTuple):
+    release: ActiveRelease
+    node: Node
+    key: int
+    limit: int
+
+
+class _Candidate(NamedTuple):
+    key: int
+    limit: int
+    test: Test | None
+    version: str
+    release_id: str
+
+
+class _Row(NamedTuple):
+    """One task of a class."""
+
+    task: str
+    open: tuple[_Candidate, ...]
+    """Those that any device of the class may be taken in by."""
+    every: tuple[_Candidate, ...]
+    """And those for named devices or users."""
+
+
+class _Guarded(NamedTuple):
+    """A row, and who has to be asked about all of it."""
+
+    row: _Row
+    guards: tuple[Guard, ...]
+
+
+class ReleaseIndex:
+    """Decides over one table; made anew when the table changes."""
+
+    def __init__(self, table: ReleaseTable, sources: Sources) -> None:
+        """Compile all policies; takes milliseconds for a thousand releases.
+
+        Args:
+            table: All releases.
+            sources: For policies that look into files.
+
+        Raises:
+            SpecFileError: A policy cannot be read.
+        """
+        self.generation = table.generation
+        self._sources = sources
+        self._compiler = Compiler(sources)
+        self._tasks = [
+            _Task(task, [self._compiled(each) for each in releases])
+            for task, releases in releases_by_task(table).items()
+        ]
+        self._fields = self._compiler.fields
+        self._outcomes: list[dict[Any, tuple[bool | None, ...]]] = [{} for _ in FIELDS]
+        self._classes: dict[Outcomes, _Class] = {}
+        self._by_profile: dict[tuple[Any, ...], _Class] = {}
+
+    def decide(self, profile: DeviceProfile, device_hash: int | None = None) -> list[Offer]:
+        """Return what a device is to have and has not; never blocks.
+
+        Args:
+            profile: Of the device.
+            device_hash: ``id_hash`` of its id, where it is known already.
+        """
+        fields = _get_fields(profile)
+        found = self._by_profile.get(fields)
+        if found is None:
+            found = self._class_of(fields)
+        hashed = id_hash(profile.device) if device_hash is None else device_hash
+        return found.decide(Facts(profile, self._sources, hashed))
+
+    @property
+    def class_count(self) -> int:
+        """How many classes of devices are kept."""
+        return len(self._classes)
+
+    def _compiled(self, release: ActiveRelease) -> _Compiled:
+        node = self._compiler.compile(Policy.of(release.policy), release.salt)
+        key, limit = 0, MASK
+        match release.stage:
+            case "beta":
+                # named devices first: guards are looked for from the left
+                node = All((guarded(Guard(is_user=False, ids=release.devices)), node))
+            case "gray":
+                key, limit = salt_key(release.salt), share_limit(release.percent)
+            case _:
+                pass
+        return _Compiled(release, node, key, limit)
+
+    def _class_of(self, fields: tuple[Any, ...]) -> "_Class":
+        outcomes = tuple(
+            self._outcomes_of(number, fields[number]) if number in self._fields else ()
+            for number in range(len(FIELDS))
+        )
+        found = self._classes.get(outcomes)
+        if found is None:
+            if len(self._classes) >= CLASSES_MAX:
+                del self._classes[next(iter(self._classes))]
+                self._by_profile.clear()
+            rows = [row for task in self._tasks if (row := task.row(outcomes)) is not None]
+            found = self._classes[outcomes] = _Class(rows)
+        if len(self._by_profile) >= _PROFILES_MAX:
+            self._by_profile.clear()
+        self._by_profile[fields] = found
+        return found
+
+    def _outcomes_of(self, number: int, value: Any) -> tuple[bool | None, ...]:
+        known = self._outcomes[number]
+        found = known.get(value)
+        if found is None:
+            if len(known) >= _OUTCOMES_MAX:
+                known.clear()
+            found = known[value] = self._compiler.outcomes(number, value)
+        return found
+
+    def warm(self, before: "ReleaseIndex") -> None:
+        """Make the classes that another index has in use; may run beside its decisions.
+
+        Args:
+            before: Of the table before.
+        """
+        for fields in list(before._by_profile):  # noqa: SLF001 - of its own class
+            self._class_of(fields)
+
+
+class _Task:
+    """The releases of one task, and its rows by what its policies ask of a class."""
+
+    def __init__(self, name: str, compiled: list[_Compiled]) -> None:
+        self._name = name
+        self._compiled = compiled
+        found = {leaf: None for each in compiled for leaf in static_leaves(each.node)}
+        self._leaves = tuple(found)
+        self._rows: dict[tuple[bool | None, ...], _Guarded | None] = {}
+
+    def row(self, outcomes: Outcomes) -> _Guarded | None:
+        """Return its row for a class, None where no device of it gets anything."""
+        key = tuple([outcomes[field][number] for field, number in self._leaves])
+        try:
+            return self._rows[key]
+        except KeyError:
+            if len(self._rows) >= _ROWS_MAX:
+                self._rows.clear()
+            found = self._rows[key] = self._made(outcomes)
+            return found
+
+    def _made(self, outcomes: Outcomes) -> _Guarded | None:
+        opened, every, guards = [], [], []
+        for each in self._compiled:
+            node = specialise(each.node, outcomes)
+            if each.limit < 0 or not can_hold(node):
+                continue
+            guard = guard_of(node)
+            test = None if node is True else test_of(node)
+            release = each.release
+            candidate = _Candidate(each.key, each.limit, test, release.version, release.release_id)
+            every.append(candidate)
+            if guard is not None:
+                guards.append(guard)
+                continue
+            opened.append(candidate)
+            if test is None and each.limit == MASK:
+                break  # takes everybody: nobody behind it is asked
+        if not every:
+            return None
+        return _Guarded(_Row(self._name, tuple(opened), tuple(every)), tuple(guards))
+
+
+class _Class:
+    """The devices that all policies treat alike until one asks who they are."""
+
+    def __init__(self, rows: list[_Guarded]) -> None:
+        self._rows: list[_Row] = []
+        self._of_device: dict[str, list[int]] = {}
+        self._of_user: dict[str, list[int]] = {}
+        for number, (row, guards) in enumerate(rows):
+            self._rows.append(row)
+            for guard in guards:
+                names = self._of_user if guard.is_user else self._of_device
+                for name in guard.ids:
+                    names.setdefault(name, []).append(number)
+        self._plain = [(number, row.task, row.open) for number, row in enumerate(self._rows)]
+        count = sum(len(row.open) for row in self._rows)
+        self._is_wide = count >= _WIDE
+        if self._is_wide:
+            self._lay_out()
+
+    def decide(self, facts: Facts) -> list[Offer]:
+        return self._decide_wide(facts) if self._is_wide else self._decide_narrow(facts)
+
+    def _named(self, facts: Facts) -> list[int]:
+        """Rows with a release that names this device or its user."""
+        found = self._of_device.get(facts.profile.device, ())
+        if self._of_user and facts.profile.user:
+            found = (*found, *self._of_user.get(facts.profile.user, ()))
+        return list(found)
+
+    def _decide_narrow(self, facts: Facts) -> list[Offer]:
+        named = self._named(facts)
+        rows = self._rows
+        installed = facts.profile.tasks.get
+        hashed = facts.device_hash
+        offers = []
+        for number, task, candidates in self._plain:
+            if named and number in named:
+                candidates = rows[number].every  # noqa: PLW2901 - the exception
+            for key, limit, test, version, release_id in candidates:
+                if (hashed * key & MASK) <= limit and (test is None or test(facts) is True):
+                    if installed(task, "") != version:
+                        offers.append(Offer(task, version, release_id))
+                    break
+        return offers
+
+    def _lay_out(self) -> None:
+        # behind its own candidates a row has ones that let everybody keep what he has
+        rows, width = self._rows, max(len(row.open) for row in self._rows) + 1
+        shape = (len(rows), width)
+        self._keys = np.zeros(shape, np.uint64)
+        self._limits = np.full(shape, MASK, np.uint64)
+        has_test = np.zeros(shape, bool)
+        self._offsets = np.arange(len(rows)) * width
+        versions: list[str | None] = []
+        self._releases: list[str] = []
+        for number, row in enumerate(rows):
+            count = len(row.open)
+            self._keys[number, :count] = [each.key for each in row.open]
+            self._limits[number, :count] = [each.limit for each in row.open]
+            has_test[number, :count] = [each.test is not None for each in row.open]
+            versions += [*(each.version for each in row.open), *[None] * (width - count)]
+            self._releases += [*(each.release_id for each in row.open), *[""] * (width - count)]
+        self._versions = np.array(versions, object)
+        self._has_test = has_test.reshape(-1)
+        self._has_tests = bool(has_test.any())
+        self._names = [row.task for row in rows]
+
+    def _decide_wide(self, facts: Facts) -> list[Offer]:
+        is_in = (self._keys * np.uint64(facts.device_hash)) <= self._limits
+        first = is_in.argmax(axis=1)
+        first += self._offsets
+        wanted: list[str | None] = self._versions.take(first).tolist()
+        slow = self._named(facts)
+        if self._has_tests:
+            slow += self._has_test.take(first).nonzero()[0].tolist()
+        chosen: dict[int, str] = {}
+        for number in slow:
+            wanted[number], chosen[number] = _choose(self._rows[number].every, facts)
+        installed = list(map(facts.profile.tasks.get, self._names, repeat("")))
+        if wanted == installed:
+            return []
+        return [
+            Offer(
+                self._names[number],
+                version,
+                chosen[number] if number in chosen else self._releases[int(first[number])],
+            )
+            for number, (version, has) in enumerate(zip(wanted, installed, strict=True))
+            if version is not None and version != has
+        ]
+
+
+def _choose(candidates: tuple[_Candidate, ...], facts: Facts) -> tuple[str | None, str]:
+    hashed = facts.device_hash
+    for key, limit, test, version, release_id in candidates:
+        if (hashed * key & MASK) <= limit and (test is None or test(facts) is True):
+            return version, release_id
+    return None, ""

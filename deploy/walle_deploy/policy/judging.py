@@ -1,0 +1,245 @@
+"""Policies judged one condition at a time, with the reasons: the definition of what they mean.
+
+Slow and plain. Dry runs show what it says; the index, which must be fast, is tested against it.
+"""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.policy.facts import Facts
+from walle_deploy.policy.hashing import MASK, is_within, salt_key, share_limit
+from walle_deploy.policy.model import IdFile, Policy
+from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
+
+type Truth = bool | None
+"""None: unknown."""
+
+_SHOWN_MAX: Final = 5
+
+
+class Verdict(NamedTuple):
+    """What became of a policy or of one of its conditions."""
+
+    what: str
+    """The condition, such as ``os in android``; ``all``, ``any``, ``not`` of those within."""
+    truth: Truth
+    found: str = ""
+    """What the device has there."""
+    inner: tuple["Verdict", ...] = ()
+
+
+class Choice(NamedTuple):
+    """What a device is to have of one task, and why."""
+
+    task: str
+    version: str | None
+    """None: it keeps what it has."""
+    release_id: str
+    """Empty for the task's stable version."""
+    verdicts: tuple[tuple[str, Verdict], ...]
+    """By release id (empty for the stable version), in the order in which they were asked."""
+
+
+def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
+    """Judge a policy for a device.
+
+    Args:
+        policy: Of a release.
+        facts: Of the device.
+        salt: Of the release; the policy's own share has another order, from it.
+    """
+    inner = tuple(_conditions(policy, facts, salt))
+    return Verdict("all", all_of([each.truth for each in inner]), "", inner)
+
+
+def judge_release(release: ActiveRelease, facts: Facts) -> Verdict:
+    """Judge whether a release takes a device in: its stage and its policy.
+
+    Args:
+        release: Any.
+        facts: Of the device.
+    """
+    stage = _stage(release, facts)
+    policy = judge(Policy.of(release.policy), facts, release.salt)
+    return Verdict("all", all_of([stage.truth, policy.truth]), "", (stage, *policy.inner))
+
+
+def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
+    """Yield for each task of a table what a device is to have.
+
+    Args:
+        table: All releases.
+        facts: Of the device.
+    """
+    for task, releases in releases_by_task(table).items():
+        verdicts: list[tuple[str, Verdict]] = []
+        for release in releases:
+            verdicts.append((release.release_id, judge_release(release, facts)))
+            if verdicts[-1][1].truth:
+                break
+        chosen = verdicts[-1][1].truth is True
+        release = releases[len(verdicts) - 1]
+        version = release.version if chosen else None
+        yield Choice(task, version, release.release_id if chosen else "", tuple(verdicts))
+
+
+def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
+    """Return the releases of each task, first those that are asked first.
+
+    The stable version stands at the end, as a full release without an id.
+
+    Args:
+        table: All releases.
+    """
+    found: dict[str, list[ActiveRelease]] = {}
+    for release in sorted(table.releases, key=lambda r: (-r.priority, -r.created_ms, r.release_id)):
+        found.setdefault(release.task, []).append(release)
+    for task, version in table.stable.items():
+        policy = table.stable_policy.get(task, {})
+        found.setdefault(task, []).append(ActiveRelease("", task, version, "full", policy))
+    return found
+
+
+def all_of(truths: Sequence[Truth]) -> Truth:
+    """Return Kleene's conjunction.
+
+    Args:
+        truths: Of the parts; none are true.
+    """
+    if False in truths:
+        return False
+    return None if None in truths else True
+
+
+def any_of(truths: Sequence[Truth]) -> Truth:
+    """Return Kleene's disjunction.
+
+    Args:
+        truths: Of the parts; none are false.
+    """
+    if True in truths:
+        return True
+    return None if None in truths else False
+
+
+def negated(truth: Truth) -> Truth:
+    """Return Kleene's negation.
+
+    Args:
+        truth: Of the part.
+    """
+    return None if truth is None else not truth
+
+
+def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
+    match release.stage:
+        case "beta":
+            is_in = facts.profile.device in release.devices
+            what = f"beta: one of {len(release.devices)} devices"
+            return Verdict(what, is_in, facts.profile.device)
+        case "gray":
+            return _share("gray", release.percent, release.salt, facts)
+        case _:
+            return Verdict("full: every device", truth=True)
+
+
+def _share(name: str, percent: float, salt: str, facts: Facts) -> Verdict:
+    key = salt_key(salt)
+    position = (facts.device_hash * key & MASK) / MASK * 100
+    is_in = is_within(facts.device_hash, key, share_limit(percent))
+    return Verdict(f"{name}: the first {percent:g} %", is_in, f"at {position:.4f} %")
+
+
+def _conditions(policy: Policy, facts: Facts, salt: str) -> Iterator[Verdict]:
+    yield from _of_device(policy, facts, salt)
+    yield from _of_user(policy, facts)
+    for each in policy.all_:
+        yield judge(each, facts, salt)
+    if policy.any_ is not None:
+        inner = tuple(judge(each, facts, salt) for each in policy.any_)
+        yield Verdict("any", any_of([each.truth for each in inner]), "", inner)
+    negative = [("exclude", each) for each in policy.exclude]
+    if policy.not_ is not None:
+        negative.append(("not", policy.not_))
+    for name, refused in negative:
+        found = judge(refused, facts, salt)
+        yield Verdict(name, negated(found.truth), "", found.inner)
+
+
+def _of_device(policy: Policy, facts: Facts, salt: str) -> Iterator[Verdict]:
+    profile = facts.profile
+    for name, wanted, found in (
+        ("app", policy.app, profile.app),
+        ("os", policy.os, profile.os),
+        ("performance", policy.performance, profile.performance),
+        ("interpreter", policy.interpreter, profile.interpreter),
+    ):
+        if wanted is not None:
+            yield _verdict(f"{name} is {_shown(wanted)}", found, found in wanted)
+    for name, range_, found in (
+        ("appVersion", policy.app_version, profile.app_version),
+        ("osVersion", policy.os_version, profile.os_version),
+    ):
+        if range_ is not None:
+            version = try_version(found)
+            is_in = version is not None and parse_version_range(range_)(version)
+            yield Verdict(f"{name} {range_}", is_in if version is not None else None, found)
+    if policy.model is not None:
+        is_in = any(fnmatchcase(profile.model, each) for each in policy.model)
+        yield _verdict(f"model is {_shown(policy.model)}", profile.model, is_in)
+    if policy.memory is not None:
+        is_in = parse_memory_range(policy.memory)(profile.memory_mb)
+        shown = f"{profile.memory_mb} MiB" if profile.memory_mb else ""
+        yield _verdict(f"memory {policy.memory}", shown, is_in)
+    if policy.percent is not None:
+        own = policy.salt if policy.salt is not None else policy_salt(salt)
+        yield _share("percent", policy.percent, own, facts)
+    yield from _of_ids("device", policy.devices, profile.device, facts)
+
+
+def _of_user(policy: Policy, facts: Facts) -> Iterator[Verdict]:
+    known = facts.attributes
+    if policy.age_band is not None:
+        is_in = known.age_band in policy.age_band
+        yield _verdict(f"ageBand is {_shown(policy.age_band)}", known.age_band, is_in)
+    if policy.region is not None:
+        is_in = any(fnmatchcase(known.region, each) for each in policy.region)
+        yield _verdict(f"region is {_shown(policy.region)}", known.region, is_in)
+    if policy.interest_tags is not None:
+        is_in = not known.interest_tags.isdisjoint(policy.interest_tags)
+        shown = ", ".join(sorted(known.interest_tags))
+        yield _verdict(f"interestTags has {_shown(policy.interest_tags)}", shown, is_in)
+    yield from _of_ids("user", policy.users, facts.profile.user, facts)
+
+
+def _of_ids(
+    what: str, ids: tuple[str, ...] | IdFile | None, name: str, facts: Facts
+) -> Iterator[Verdict]:
+    if isinstance(ids, IdFile):
+        known = facts.sources.ids(ids.file).known
+        hashed = facts.device_hash if what == "device" else facts.user_hash
+        # nobody is no user of any list
+        is_in = None if known is None else bool(name) and known.has(hashed)
+        yield Verdict(f"{what} in {ids.file.name}", is_in, name)
+    elif ids is not None:
+        yield Verdict(f"{what} is {_shown(ids)}", name in ids, name)
+
+
+def policy_salt(salt: str) -> str:
+    """Return the salt of a policy's own share: not that of the release's gray steps.
+
+    Args:
+        salt: Of the release.
+    """
+    return f"{salt}/policy"
+
+
+def _verdict(what: str, found: str, is_met: bool) -> Verdict:
+    return Verdict(what, is_met if found else None, found)
+
+
+def _shown(values: Sequence[str]) -> str:
+    more = f" or {len(values) - _SHOWN_MAX} more" if len(values) > _SHOWN_MAX else ""
+    return " or ".join(values[:_SHOWN_MAX]) + more

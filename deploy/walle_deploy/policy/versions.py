@@ -1,0 +1,104 @@
+"""Versions of apps and systems: their order, and ranges such as ``>=7.1 <8``.
+
+The order is that of Semantic Versioning 2.0, with any number of numeric parts, as apps and
+systems have two to four of them: parts are compared as numbers, missing ones are 0 (``7.1``
+equals ``7.1.0``), a pre-release is below its release (``8.0.0-beta`` is below ``8``), build
+metadata behind ``+`` does not count, a leading ``v`` is passed over.
+"""
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from walle_stream.spec.scalars import parse_size_bytes
+
+type VersionKey = tuple[tuple[int, ...], tuple[Any, ...]]
+"""What versions are compared by."""
+
+_VERSION: Final = re.compile(
+    r"v?(?P<numbers>[0-9]{1,18}(?:\.[0-9]{1,18}){0,7})"
+    r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
+)
+_TERM: Final = re.compile(r"(>=|<=|!=|==|=|>|<)?\s*([^\s<>=!,]+)")
+_SIZE_TERM: Final = re.compile(r"(>=|<=|>|<|=)\s*([0-9.]+ *[KMG]?i?B?)")
+_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "!=": operator.ne,
+    "=": operator.eq,
+    "==": operator.eq,
+    "": operator.eq,
+}
+_RELEASED: Final = (1,)
+_MB: Final = 1024 * 1024
+
+
+def try_version(text: str) -> VersionKey | None:
+    """Return what a version is compared by, None when it is none.
+
+    Args:
+        text: As a device or an operator gives it.
+    """
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        return None
+    numbers = [int(part) for part in match["numbers"].split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    pre = match["pre"]
+    if pre is None:
+        return tuple(numbers), _RELEASED
+    parts = tuple(
+        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")
+    )
+    return tuple(numbers), (0, parts)
+
+
+def parse_version_range(text: str) -> Callable[[VersionKey], bool]:
+    """Read comparisons that must all hold.
+
+    Args:
+        text: Such as ``>=7.1 <8``; a bare version means ``=``.
+
+    Returns:
+        Whether a version is in the range.
+
+    Raises:
+        ValueError: It is no range.
+    """
+    terms = []
+    for sign, each in _terms(_TERM, text, "a range of versions like '>=7.1 <8'"):
+        key = try_version(each)
+        if key is None:
+            raise ValueError(f"expected a version like 7.1.0, found {each!r}")
+        terms.append((_OPERATORS[sign], key))
+    return lambda found: all(holds(found, key) for holds, key in terms)
+
+
+def parse_memory_range(text: str) -> Callable[[int], bool]:
+    """Read comparisons of sizes that must all hold.
+
+    Args:
+        text: Such as ``>=4GiB`` or ``>=2GiB <4GiB``.
+
+    Returns:
+        Whether a memory of so many MiB is in the range.
+
+    Raises:
+        ValueError: It is no range.
+    """
+    terms = [
+        (_OPERATORS[sign], parse_size_bytes(size.strip()))
+        for sign, size in _terms(_SIZE_TERM, text, "a range of sizes like '>= 4GiB'")
+    ]
+    return lambda found: all(holds(found * _MB, size) for holds, size in terms)
+
+
+def _terms(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str, str]]:
+    found = [(match[1] or "", match[2]) for match in pattern.finditer(text)]
+    if not found or pattern.sub("", text).strip(" ,"):
+        raise ValueError(f"expected {expected}, found {text[:60]!r}")
+    return found

@@ -1,0 +1,147 @@
+"""The seams of the service: where releases come from, where devices go, who signs addresses.
+
+All methods may block; the service calls them in a thread beside its event loop.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from walle_deploy.model.releases import ReleaseTable
+from walle_stream.errors import IntegrityError, ServiceUnreachableError
+
+
+class TableSource(Protocol):
+    """Where the table of releases comes from."""
+
+    def generation(self) -> int:
+        """Return the table's generation; asked twice a second, so it must be cheap.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer; the last table stays in use.
+        """
+        ...
+
+    def load(self) -> ReleaseTable:
+        """Return the whole table.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer; the last table stays in use.
+            IntegrityError: What is stored is no table.
+        """
+        ...
+
+
+class UrlSigner(Protocol):
+    """Makes the address of an exclusive file good for one device and for a while."""
+
+    def sign(self, url: str, device: str) -> str:
+        """Return the signed address; must not block, as it is called within a check.
+
+        Args:
+            url: Of the file at the CEN.
+            device: Who may use it.
+        """
+        ...
+
+
+class KnownDevice(NamedTuple):
+    """A device that is new, or has other versions than before."""
+
+    device_hash: int
+    """64 bits of blake2b of its id, see ``policy.hashing.id_hash``."""
+    seen_s: int
+    """When, epoch seconds."""
+    tasks: tuple[tuple[str, str], ...]
+    """Versions by task."""
+
+
+class DeviceBatch(NamedTuple):
+    """What a worker has to tell of the devices that it knows."""
+
+    worker: str
+    """Stays the same while the worker lives; no other has it."""
+    at_ms: int
+    """When, epoch milliseconds."""
+    devices: int
+    """That the worker knows now."""
+    counts: Mapping[tuple[str, str], int]
+    """Devices by task and version, of all that the worker knows: replaces what it told before.
+    A device that changed workers is counted by both until the first one forgets it."""
+    changed: tuple[KnownDevice, ...]
+    """Since the batch before; for stores that keep a row per device and count exactly."""
+
+
+class DeviceSink(Protocol):
+    """Where a worker's known devices are written, every few seconds."""
+
+    def write(self, batch: DeviceBatch) -> None:
+        """Take a batch over; one that fails is not repeated, the next one has the counts again.
+
+        Args:
+            batch: Since the last one.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        ...
+
+
+class FileTable:
+    """A table in a JSON file: for tests, benches and releases that are made by other means."""
+
+    def __init__(self, path: Path) -> None:
+        """Read nothing yet.
+
+        Args:
+            path: Of the file, as ``write_table`` made it.
+        """
+        self._path = path
+        self._stamp: tuple[int, int, int] = (0, 0, 0)
+        self._generation = 0
+
+    def generation(self) -> int:
+        """See ``TableSource``.
+
+        Raises:
+            ServiceUnreachableError: The file is not there.
+        """
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise ServiceUnreachableError(f"{self._path}: {error.strerror}") from error
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if stamp != self._stamp:
+            self._generation, self._stamp = self.load().generation, stamp
+        return self._generation
+
+    def load(self) -> ReleaseTable:
+        """See ``TableSource``.
+
+        Raises:
+            ServiceUnreachableError: The file is not there.
+            IntegrityError: It holds no table.
+        """
+        try:
+            return _decoder.decode(self._path.read_bytes())
+        except OSError as error:
+            raise ServiceUnreachableError(f"{self._path}: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            raise IntegrityError(f"{self._path}: no table of releases: {error}") from error
+
+
+def write_table(path: Path, table: ReleaseTable) -> None:
+    """Write a table for ``FileTable``; readers see the old one or the new one.
+
+    Args:
+        path: Of the file.
+        table: What it shall hold.
+    """
+    beside = path.with_name(path.name + ".new")
+    beside.write_bytes(msgspec.json.encode(table))
+    beside.replace(path)
+
+
+_decoder: Final = msgspec.json.Decoder(ReleaseTable)

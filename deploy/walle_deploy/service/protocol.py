@@ -1,0 +1,169 @@
+"""HTTP/1.1 with bounds: uvicorn's protocol, and what it leaves to the application.
+
+A worker handles its requests one behind the other, so what waits in it is latency of all that
+come later. ``BoundedProtocol`` counts the requests that were read and not answered yet; above
+``limits.pending`` a request is answered with 503 and ``Retry-After`` as soon as its head is
+read, for a fraction of what a check costs. It also bounds the bytes of a head, the time for
+sending one, and the number of connections.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from typing import Any, Final, override
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from walle_deploy.service.settings import LimitsSpec, ServiceSpec
+
+_TOO_LONG: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"connection: close\r\ncontent-length: 0\r\n\r\n"
+)
+_CHECK: Final = b"GET /v1/check HTTP/1.1\r\n"
+_HEAD_END: Final = b"\r\n\r\n"
+_BODY: Final = re.compile(
+    rb"\r\n(?:content-length|transfer-encoding|upgrade|connection):", re.IGNORECASE
+)
+"""Headers with which a head is not all of a request."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with the limits of a service; one per connection."""
+
+    limits: LimitsSpec
+    answers: Counter[str]
+    busy: bytes
+    """The whole answer to what waits for too many others."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Make it; uvicorn does.
+
+        Args:
+            args: Of uvicorn.
+            kwargs: Of uvicorn.
+        """
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+        """Received of a head that is not complete."""
+        self._is_in_body = self._is_refused = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]  # asyncio gives any
+        if len(self.connections) > self.limits.connections:
+            self.answers["no_room"] += 1
+            self.transport.close()
+        else:
+            self._wait_for_head()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if len(self.tasks) >= self.limits.pending and self._is_whole_check(data):
+            # not even parsed: past saturation this is what most of the time would go to
+            self.answers["shed"] += 1
+            self.transport.write(self.busy)
+            return
+        if not self._is_in_body:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > self.limits.header_bytes:
+            self._refuse_head()
+        elif self._head_bytes and self._deadline is None:
+            self._wait_for_head()
+
+    @override
+    def on_headers_complete(self) -> None:
+        if self._deadline is not None:
+            self._stop_waiting()
+        # what came in one piece with a body is counted exactly
+        is_long = (
+            self._head_bytes > self.limits.header_bytes
+            and self._exact_head() > self.limits.header_bytes
+        )
+        self._head_bytes, self._is_in_body = 0, True
+        if is_long:
+            self._is_refused = True
+            self._refuse_head()
+        elif len(self.tasks) >= self.limits.pending and self._is_idle():
+            self.answers["shed"] += 1
+            self._is_refused = True
+            self.transport.write(self.busy)
+        else:
+            self._is_refused = False
+            super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        if not self._is_refused:
+            super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self._is_in_body = False
+        if not self._is_refused:
+            super().on_message_complete()
+            return
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def _is_whole_check(self, data: bytes) -> bool:
+        return (
+            not self._head_bytes
+            and not self._is_in_body
+            and self._is_idle()
+            and data.startswith(_CHECK)
+            and data.find(_HEAD_END) == len(data) - len(_HEAD_END)
+            and _BODY.search(data) is None
+        )
+
+    def _is_idle(self) -> bool:
+        # answers to what was pipelined before must not be overtaken
+        return self.cycle is None or self.cycle.response_complete
+
+    def _exact_head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _wait_for_head(self) -> None:
+        self._deadline = self.loop.call_later(self.limits.request_ms / 1_000, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        self.answers["bad_head"] += 1
+        self.transport.close()
+
+    def _refuse_head(self) -> None:
+        if not self.transport.is_closing():
+            self.answers["bad_head"] += 1
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
+
+
+def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedProtocol]:
+    """Return the protocol's class for a worker.
+
+    Args:
+        spec: With the limits.
+        answers: Counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it
+            took too long) and ``no_room`` (closed: too many connections).
+    """
+    busy = (
+        "HTTP/1.1 503 Service Unavailable\r\n"
+        f"retry-after: {-(-spec.retry_after_ms // 1_000)}\r\n"
+        "cache-control: no-store\r\ncontent-length: 0\r\n\r\n"
+    ).encode()
+    members = {"limits": spec.limits, "answers": answers, "busy": busy}
+    return type("BoundedProtocol", (BoundedProtocol,), members)

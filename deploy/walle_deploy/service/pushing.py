@@ -1,0 +1,86 @@
+"""From offers to a push: which files a device gets the addresses of.
+
+A profile may lie, so it decides what is offered, never what may be read: addresses of
+exclusive files are signed for the device that asked, and files of a user's own are named only
+where somebody else than the device vouches for the user.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urljoin
+
+import msgspec
+
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.pushes import Push, PushedFile, PushedTask
+from walle_deploy.model.releases import ReleaseTable
+from walle_deploy.policy.index import Offer
+from walle_deploy.service.ports import UrlSigner
+from walle_deploy.service.settings import ServiceSpec
+
+_NONE: Final[tuple[PushedFile, ...]] = ()
+
+
+class PushBuilder:
+    """Makes pushes of one table."""
+
+    def __init__(self, table: ReleaseTable, spec: ServiceSpec, signer: UrlSigner | None) -> None:
+        """Keep them.
+
+        Args:
+            table: All releases and the files of their versions.
+            spec: Addresses.
+            signer: For exclusive files; None: none are offered.
+        """
+        self._files = table.files
+        self._spec = spec
+        self._signer = signer
+        # at most one for each release and each stable version
+        self._shared: dict[Offer, PushedTask | None] = {}
+
+    def build(self, offers: Iterable[Offer], profile: DeviceProfile, vouched: str) -> Push | None:
+        """Return the push, None when nothing of it can be had.
+
+        Args:
+            offers: Of the index.
+            profile: Of the device.
+            vouched: Who is signed in according to somebody who knows; empty for nobody.
+        """
+        tasks = [
+            made for offer in offers if (made := self._task(offer, profile, vouched)) is not None
+        ]
+        return Push(tuple(tasks), self._spec.metadata) if tasks else None
+
+    def _task(self, offer: Offer, profile: DeviceProfile, vouched: str) -> PushedTask | None:
+        try:
+            shared = self._shared[offer]
+        except KeyError:
+            shared = self._shared[offer] = self._shared_of(offer)
+        if shared is None or not offer.version:
+            return shared
+        own = self._files[f"{offer.task}@{offer.version}"].exclusive
+        if not own or self._signer is None:
+            return shared
+        files = own.get(profile.device, _NONE)
+        if vouched and vouched == profile.user:
+            files += own.get(f"user:{vouched}", _NONE)
+        if not files:
+            return shared
+        signed = tuple(self._signed(each, profile.device, self._signer) for each in files)
+        return msgspec.structs.replace(shared, files=shared.files + signed)
+
+    def _shared_of(self, offer: Offer) -> PushedTask | None:
+        if not offer.version:
+            return PushedTask(offer.task, "", offer.release_id)
+        found = self._files.get(f"{offer.task}@{offer.version}")
+        if found is None:
+            return None  # no device could get it
+        files = tuple(
+            msgspec.structs.replace(each, url=urljoin(self._spec.cdn, each.url))
+            for each in found.shared
+        )
+        return PushedTask(offer.task, offer.version, offer.release_id, files)
+
+    def _signed(self, file: PushedFile, device: str, signer: UrlSigner) -> PushedFile:
+        url = signer.sign(urljoin(self._spec.cen, file.url), device)
+        return msgspec.structs.replace(file, url=url, audience="exclusive")

@@ -1,0 +1,194 @@
+"""The release service without HTTP: a profile in, a push out.
+
+Invariants: a check never blocks and never waits; the table in use is always a whole one, and
+the last good one when the store does not answer. Beside the checks two tasks of the event loop
+run: one looks for a newer table, one writes the known devices behind.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
+
+from walle_deploy.model.profile import DeviceProfile, decode_profile
+from walle_deploy.model.pushes import Push
+from walle_deploy.policy.facts import Sources
+from walle_deploy.policy.hashing import id_hash
+from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.service.ports import DeviceBatch, DeviceSink, TableSource, UrlSigner
+from walle_deploy.service.pushing import PushBuilder
+from walle_deploy.service.registry import KnownDevices
+from walle_deploy.service.settings import ServiceSpec
+from walle_stream.clock import wall_ms
+from walle_stream.errors import ProfileError, ServiceUnreachableError, WalleError
+
+_log = logging.getLogger(__name__)
+
+
+class Parts(NamedTuple):
+    """What a service is put together of."""
+
+    table: TableSource
+    sink: DeviceSink | None = None
+    """None: known devices are counted by the worker alone."""
+    signer: UrlSigner | None = None
+    """None: no exclusive files are offered."""
+
+
+class _Current(NamedTuple):
+    releases: ReleaseIndex
+    builder: PushBuilder
+
+
+class ReleaseService:
+    """Answers checks; used by one event loop."""
+
+    def __init__(self, spec: ServiceSpec, parts: Parts) -> None:
+        """Load nothing yet.
+
+        Args:
+            spec: How it is set up.
+            parts: Its seams.
+        """
+        self.spec = spec
+        self.known = KnownDevices(spec.known_devices.max)
+        self.answers: Counter[str] = Counter()
+        """Checks by what became of them."""
+        self.offered: Counter[str] = Counter()
+        """Pushed tasks by release."""
+        self.sources = Sources(spec.attributes)
+        self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
+        """Its name towards the store."""
+        self.problem = ""
+        """Why the newest table is not in use; empty when it is."""
+        self._parts = parts
+        self._current: _Current | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a table."""
+        return self._current is not None
+
+    @property
+    def index(self) -> ReleaseIndex | None:
+        """That of the table in use."""
+        return self._current.releases if self._current else None
+
+    def check(self, header: bytes, vouched: str = "") -> Push | None:
+        """Answer a check.
+
+        Args:
+            header: Value of the header ``walle-profile``; nothing of it is trusted.
+            vouched: User who is signed in, by somebody who knows.
+
+        Returns:
+            What is new for the device, None for nothing.
+
+        Raises:
+            ProfileError: The header is no profile.
+            ServiceUnreachableError: There is no table yet.
+        """
+        current = self._current
+        if current is None:
+            self.answers["not_ready"] += 1
+            raise ServiceUnreachableError("the releases are not loaded yet: try again later")
+        try:
+            profile = decode_profile(header)
+        except ProfileError:
+            self.answers["bad_profile"] += 1
+            raise
+        hashed = id_hash(profile.device)
+        self.known.see(hashed, _kind(profile), profile.tasks, int(time.time()))
+        offers = current.releases.decide(profile, hashed)
+        push = current.builder.build(offers, profile, vouched) if offers else None
+        if push is None:
+            self.answers["nothing_new"] += 1
+            return None
+        self.answers["pushed"] += 1
+        for each in push.tasks:
+            self.offered[each.release] += 1
+        return push
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Load the table, keep it new, write the known devices behind, until left.
+
+        A table that cannot be loaded is tried again until it can.
+        """
+        await self._look()
+        spec = self.spec
+        loops = [
+            asyncio.create_task(_every(spec.poll_ms, self._look)),
+            asyncio.create_task(_every(spec.known_devices.flush_ms, self._write)),
+        ]
+        try:
+            yield
+        finally:
+            for each in loops:
+                each.cancel()
+            for each in loops:
+                with suppress(asyncio.CancelledError):
+                    await each
+            await self._write()
+
+    async def _look(self) -> None:
+        """Take a newer table over, if there is one."""
+        generation = self._current.releases.generation if self._current else -1
+        try:
+            made = await asyncio.to_thread(self._newer, generation)
+        except WalleError as error:
+            if error.message != self.problem:
+                _log.warning("releases: %s; the last table stays in use", error)
+            self.problem = error.message
+        else:
+            self.problem = ""
+            self._current = made or self._current
+            if made is not None:
+                _log.info("releases: generation %d is in use", made.releases.generation)
+
+    def _newer(self, generation: int) -> _Current | None:
+        self.sources.refresh()
+        if self._parts.table.generation() == generation:
+            return None
+        table = self._parts.table.load()
+        index = ReleaseIndex(table, self.sources)
+        if self._current is not None:
+            # or the first device of each class would wait, all of them at once
+            index.warm(self._current.releases)
+        return _Current(index, PushBuilder(table, self.spec, self._parts.signer))
+
+    async def _write(self) -> None:
+        sink = self._parts.sink
+        if sink is None:
+            self.known.take_changed()
+            return
+        known = self.known
+        batch = DeviceBatch(
+            self.worker, wall_ms(), len(known), known.counts(), known.take_changed()
+        )
+        try:
+            await asyncio.to_thread(sink.write, batch)
+        except WalleError as error:
+            self.answers["sink_failed"] += 1
+            _log.warning("known devices: %s; their counts are written again", error)
+
+
+def _kind(profile: DeviceProfile) -> tuple[str, ...]:
+    return (
+        profile.app,
+        profile.app_version,
+        profile.os,
+        profile.interpreter,
+        profile.performance,
+    )
+
+
+async def _every(pause_ms: int, act: Callable[[], object]) -> None:
+    while True:
+        await asyncio.sleep(pause_ms / 1_000)
+        await act()  # type: ignore[misc]  # a coroutine function

@@ -1,0 +1,86 @@
+"""``kind: ReleaseService``: how a release service is set up."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, StrictInt, StringConstraints
+
+from walle_deploy.policy.attributes import AttributeSource
+from walle_stream.spec.models import Metadata
+from walle_stream.spec.scalars import DurationMs, SizeBytes
+from walle_stream.spec.strict import Strict
+
+_URL_PATTERN: Final = r"^(https?://\S+)?$"
+_Url = Annotated[str, StringConstraints(strict=True, pattern=_URL_PATTERN, max_length=2_048)]
+_Header = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9-]*$", max_length=64)]
+
+
+class LimitsSpec(Strict):
+    """What one client, and all of them, may take."""
+
+    header_bytes: SizeBytes = Field(
+        default=16_384, ge=1_024, le=2**20, description="Most bytes of a request's headers."
+    )
+    body_bytes: SizeBytes = Field(
+        default=65_536, ge=0, le=2**24, description="Most bytes of a request's body."
+    )
+    request_ms: DurationMs = Field(
+        default=10_000, alias="request", ge=100, le=600_000, description="For sending the headers."
+    )
+    keep_alive_ms: DurationMs = Field(
+        default=75_000, alias="keepAlive", ge=1_000, description="An idle connection is kept."
+    )
+    pending: StrictInt = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="Requests that wait in a worker; further ones get 503 at once.",
+    )
+    connections: StrictInt = Field(
+        default=20_000, ge=1, le=1_000_000, description="Of a worker; further ones are closed."
+    )
+
+
+class KnownDevicesSpec(Strict):
+    """What a worker remembers of devices."""
+
+    max: StrictInt = Field(
+        default=1_000_000, ge=1, le=100_000_000, description="Devices that are remembered."
+    )
+    flush_ms: DurationMs = Field(
+        default=5_000, alias="flush", ge=100, le=600_000, description="Between writes to the store."
+    )
+
+
+class ServiceSpec(Strict):
+    """Of a release service."""
+
+    cdn: _Url = Field(default="", description="Address of shared files; theirs are relative to it.")
+    cen: _Url = Field(default="", description="Address of exclusive files, the same.")
+    metadata: _Url = Field(default="", description="Address of the signed metadata.")
+    attributes: AttributeSource | None = Field(
+        default=None, description="What policies know of users."
+    )
+    user_header: _Header = Field(
+        default="",
+        description="Header in which a gateway says who is signed in, and which no client can "
+        "set; without it files of a user's own are not offered.",
+    )
+    poll_ms: DurationMs = Field(
+        default=500, alias="poll", ge=10, le=60_000, description="Between looks at the releases."
+    )
+    retry_after_ms: DurationMs = Field(
+        default=2_000, alias="retryAfter", ge=1_000, description="What a refused device waits."
+    )
+    limits: LimitsSpec = Field(default_factory=LimitsSpec, description="Bounds.")
+    known_devices: KnownDevicesSpec = Field(
+        default_factory=KnownDevicesSpec, description="What is remembered of devices."
+    )
+
+
+class ServiceDefinition(Strict):
+    """A release service."""
+
+    api_version: Literal["walle/v1"] = Field(description="Version of the format.")
+    kind: Literal["ReleaseService"] = Field(description="What this is.")
+    metadata: Metadata = Field(description="Who it is.")
+    spec: ServiceSpec = Field(default_factory=ServiceSpec, description="How it is set up.")

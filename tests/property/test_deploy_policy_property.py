@@ -1,0 +1,168 @@
+"""The index decides what the plain reading of all policies says, whatever they are."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.policy.attributes import AttributeSource
+from walle_deploy.policy.facts import Facts, Sources
+from walle_deploy.policy.hashing import id_hash, is_within, salt_key, share_limit
+from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.policy.judging import choose
+from walle_deploy.policy.versions import parse_version_range, try_version
+
+DEVICES = [f"d-{number}" for number in range(12)]
+USERS = ["", "u-1", "u-2", "u-3", "u-9"]
+VERSIONS = ["", "6.9", "7.0.0", "7.1.0-rc.1", "7.1", "8", "nonsense"]
+RANGES = [">=7.1", "<8 >=7", "7.0", "!=8"]
+TASKS = ["shop/a", "shop/b", "read/c"]
+
+
+def listed(values):
+    return st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True)
+
+
+def conditions(folder):
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "app": listed(["shop", "read"]),
+            "appVersion": st.sampled_from(RANGES),
+            "os": st.sampled_from(["android", "ios"]),
+            "osVersion": st.sampled_from(RANGES),
+            "model": listed(["Pixel*", "P?", "x[0-9]", "*"]),
+            "memory": st.sampled_from([">= 4GiB", "<2GiB", ">=1GiB <8GiB"]),
+            "performance": listed(["low", "middle", "high"]),
+            "interpreter": listed(["cpython-314", "cpython-313"]),
+            "ageBand": listed(["18-24", "25-34"]),
+            "region": listed(["cn-*", "eu-west"]),
+            "interestTags": listed(["shoes", "books"]),
+            "percent": st.sampled_from([0, 1, 30.5, 99, 100]),
+            "devices": listed(DEVICES)
+            | st.just({"file": str(folder / "ids.txt")})
+            | st.just({"file": "/nowhere"}),
+            "users": listed(USERS[1:]) | st.just({"file": str(folder / "ids.txt")}),
+        },
+    )
+
+
+def policies(folder):
+    return st.recursive(
+        conditions(folder) | st.just({}),
+        lambda inner: st.fixed_dictionaries(
+            {},
+            optional={
+                "all": st.lists(inner, max_size=2),
+                "any": st.lists(inner, min_size=1, max_size=3),
+                "not": inner,
+                "exclude": st.lists(inner, max_size=2),
+                "os": st.sampled_from(["android", "ios"]),
+            },
+        ),
+        max_leaves=5,
+    )
+
+
+def tables(folder, count):
+    releases = st.lists(
+        st.builds(
+            ActiveRelease,
+            release_id=st.uuids().map(str),
+            task=st.sampled_from(TASKS),
+            version=st.sampled_from(["v1", "v2", "v3"]),
+            stage=st.sampled_from(["beta", "gray", "gray", "full"]),
+            policy=policies(folder),
+            devices=st.frozensets(st.sampled_from(DEVICES), max_size=3),
+            percent=st.sampled_from([0.0, 5.0, 50.0, 100.0]),
+            salt=st.sampled_from(["r1", "r2"]),
+            priority=st.integers(0, 2),
+            created_ms=st.integers(0, 3),
+        ),
+        min_size=count[0],
+        max_size=count[1],
+    )
+    stable = st.dictionaries(st.sampled_from(TASKS), st.sampled_from(["", "v0", "v1"]))
+    concerns = st.dictionaries(st.sampled_from(TASKS), policies(folder))
+    return st.builds(
+        ReleaseTable,
+        generation=st.just(1),
+        releases=releases.map(tuple),
+        stable=stable,
+        stable_policy=concerns,
+    )
+
+
+PROFILES = st.builds(
+    DeviceProfile,
+    device=st.sampled_from(DEVICES),
+    app=st.sampled_from(["", "shop", "read"]),
+    app_version=st.sampled_from(VERSIONS),
+    os=st.sampled_from(["", "android", "ios"]),
+    os_version=st.sampled_from(VERSIONS),
+    model=st.sampled_from(["", "Pixel 8", "P9", "x7"]),
+    memory_mb=st.sampled_from([0, 1_024, 4_096, 16_384]),
+    performance=st.sampled_from(["", "low", "high"]),
+    interpreter=st.sampled_from(["", "cpython-314"]),
+    user=st.sampled_from(USERS),
+    tasks=st.dictionaries(st.sampled_from([*TASKS, "old/x"]), st.sampled_from(["v0", "v1", "v2"])),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("policies")
+    (made / "ids.txt").write_text("# some\nd-1\n\nd-5\nu-2\n")
+    (made / "users.csv").write_text(
+        "user,age_band,region,interest_tags\nu-1,18-24,cn-east,shoes|hats\nu-2,,eu-west,\nu-3,25-34,,books\n"
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def sources(folder):
+    made = Sources(AttributeSource(file=folder / "users.csv"))
+    made.refresh()
+    return made
+
+
+def naive(table, profile, sources):
+    facts = Facts(profile, sources, id_hash(profile.device))
+    return sorted(
+        (choice.task, choice.version, choice.release_id)
+        for choice in choose(table, facts)
+        if choice.version is not None and choice.version != profile.tasks.get(choice.task, "")
+    )
+
+
+@pytest.mark.parametrize("count", [(0, 6), (45, 60)], ids=["few", "many"])
+def test_the_index_decides_as_the_plain_reading_does(count, folder, sources):
+    examples = 150 if count[1] < 10 else 12
+
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(tables(folder, count), st.lists(PROFILES, min_size=1, max_size=8))
+    def check(table, profiles):
+        index = ReleaseIndex(table, sources)
+        for profile in profiles:
+            assert sorted(index.decide(profile)) == naive(table, profile, sources)
+
+    check()
+
+
+@given(st.text(), st.text(), st.floats(0, 100), st.floats(0, 100))
+@settings(max_examples=200, deadline=None, database=None)
+def test_who_is_in_a_share_is_in_each_larger_one(device, salt, one, other):
+    small, large = sorted((one, other))
+    hashed, key = id_hash(device), salt_key(salt)
+    assert is_within(hashed, key, share_limit(100))
+    assert not is_within(hashed, key, share_limit(0))
+    if is_within(hashed, key, share_limit(small)):
+        assert is_within(hashed, key, share_limit(large))
+
+
+@given(st.text(max_size=20), st.sampled_from(RANGES))
+@settings(max_examples=200, deadline=None, database=None)
+def test_a_version_is_compared_or_is_none(text, range_):
+    version = try_version(text)
+    assert version is None or parse_version_range(range_)(version) in {True, False}

@@ -1,0 +1,80 @@
+import pytest
+
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.policy import index as index_module
+from walle_deploy.policy.facts import Sources
+from walle_deploy.policy.index import Offer, ReleaseIndex
+from walle_stream.errors import SpecFileError
+
+
+def made(*releases, **table):
+    return ReleaseIndex(ReleaseTable(1, releases, **table), Sources())
+
+
+def release(name, version, stage="full", policy=None, **more):
+    return ActiveRelease(name, "s/t", version, stage, policy or {}, salt=name, **more)
+
+
+def test_the_highest_priority_then_the_newest_decides():
+    low = release("a", "v1", created_ms=9)
+    high, newer = release("b", "v2", priority=1), release("c", "v3", priority=1, created_ms=1)
+    assert made(low, high, newer).decide(DeviceProfile("d")) == [Offer("s/t", "v3", "c")]
+
+
+def test_who_is_taken_in_by_none_gets_the_stable_version_where_it_concerns_him():
+    beta = release("b", "v2", "beta", devices=frozenset({"d-1"}))
+    index = made(beta, stable={"s/t": "v1"}, stable_policy={"s/t": {"app": "shop"}})
+    assert index.decide(DeviceProfile("d-1")) == [Offer("s/t", "v2", "b")]
+    assert index.decide(DeviceProfile("d-2", "shop")) == [Offer("s/t", "v1", "")]
+    assert index.decide(DeviceProfile("d-2", "other")) == []
+
+
+def test_an_empty_version_is_uninstalled_where_it_is_there():
+    index = made(stable={"s/t": ""})
+    assert index.decide(DeviceProfile("d")) == []
+    assert index.decide(DeviceProfile("d", tasks={"s/t": "v1"})) == [Offer("s/t", "", "")]
+
+
+def test_what_a_device_has_already_is_not_offered():
+    index = made(release("a", "v1"))
+    assert index.decide(DeviceProfile("d", tasks={"s/t": "v1", "other/x": "v9"})) == []
+
+
+def test_hostile_profiles_cannot_make_it_grow(monkeypatch):
+    for name, bound in (("_PROFILES_MAX", 20), ("_OUTCOMES_MAX", 20), ("CLASSES_MAX", 3)):
+        monkeypatch.setattr(index_module, name, bound)
+    index = made(
+        *(
+            release(f"r{n}", "v1", "gray", {"model": f"m{n}", "os": "a"}, percent=50)
+            for n in range(8)
+        )
+    )
+    for number in range(500):
+        index.decide(DeviceProfile(f"d{number}", model=f"made-up-{number}", os="ab"[number % 2]))
+        index.decide(DeviceProfile("d", model=f"m{number % 8}", os="a"))
+    assert index.class_count <= 3
+    assert len(index._by_profile) <= 20
+    assert all(len(known) <= 20 for known in index._outcomes)
+
+
+def test_made_up_models_are_of_one_class():
+    index = made(release("r", "v1", policy={"model": "Pixel*"}))
+    for number in range(500):
+        index.decide(DeviceProfile("d", model=f"made-up-{number}"))
+    assert index.class_count == 1
+
+
+def test_a_new_index_is_warmed_by_the_one_before():
+    before, after = (
+        made(release("a", "v1", policy={"os": "x"})),
+        made(release("b", "v2", policy={"os": "x"})),
+    )
+    before.decide(DeviceProfile("d", os="x"))
+    after.warm(before)
+    assert after.class_count == 1
+
+
+def test_a_policy_that_cannot_be_read_is_refused():
+    with pytest.raises(SpecFileError, match="policy: colour"):
+        made(release("a", "v1", policy={"colour": "red"}))
