@@ -1,0 +1,1 @@
+"""Sub-commands of ``walle`` for the deployment platform."""
