@@ -166,9 +166,16 @@ def _sole_file(path: Path) -> Iterator[BinaryIO]:
         with path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             # who held it before may have renamed or removed it
-            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            if _is_same(path, file):
                 yield file
                 return
+
+
+def _is_same(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _is_right(path: Path, sha256: str, size_bytes: int) -> bool:

@@ -40,6 +40,7 @@ FRESH_MS: Final = 30_000
 """For so long a refresh serves further pulls of the same process."""
 
 _TOLERANCE_MS: Final = 600_000
+_NO_BIN: Final = "not part of snapshot"
 _ANY_SIZE: Final = 8 * 1024 * 1024
 
 
@@ -160,7 +161,15 @@ def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
 
 
 def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:
-    return {name: updater.get_targetinfo(name) for name in names}
+    found: dict[str, TargetFile | None] = {}
+    for name in names:
+        try:
+            found[name] = updater.get_targetinfo(name)
+        except RepositoryError as error:
+            if _NO_BIN not in str(error):
+                raise
+            found[name] = None  # bins are made when their first target comes
+    return found
 
 
 @contextmanager
