@@ -27,6 +27,7 @@ import hashlib
 import io
 import marshal
 import re
+import stat
 import sys
 import zipfile
 import zlib
@@ -78,6 +79,7 @@ _END_BYTES: Final = 22 + _SEAL_BYTES
 _LOCATOR_BYTES: Final = 20
 _DIRECTORY_MAX_BYTES: Final = MEMBERS_MAX * 512
 _UTF8_NAME: Final = 0x800
+_PLAIN: Final = {0, stat.S_IFREG, stat.S_IFDIR}  # a folder is no member that a manifest can name
 # everything that zipfile lets through from a file made to be wrong
 _BROKEN: Final = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError),
@@ -396,6 +398,9 @@ def _checked_members(file: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Z
     for info in infos:
         if info.compress_type != zipfile.ZIP_DEFLATED or info.flag_bits & ~_UTF8_NAME:
             _refuse(file, "is not simply deflated", info.filename)
+        # nothing here follows a link, but who unpacks it by hand does
+        if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN:
+            _refuse(file, "is not a plain file", info.filename)
     return found
 
 

@@ -1,0 +1,258 @@
+"""``walle repository``: signed metadata and the files that it names, from making to serving."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from walle_stream.errors import DeployError, RefNotFoundError
+
+if TYPE_CHECKING:
+    from walle_deploy.trust.publishing import ExclusiveFile
+    from walle_deploy.trust.repository import TrustedRepository
+
+_RING: Final = "cen.json"
+_ROOT_KEYS_MAX: Final = 16
+_DIGITS: Final = 2
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    repository = commands.add_parser("repository", help="sign and serve the files of task versions")
+    actions = repository.add_subparsers(required=True, metavar="ACTION")
+
+    def action(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
+        parser.set_defaults(run=run)
+        parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the repository")
+        parser.add_argument("--keys", type=Path, help="folder of the keys (default: FOLDER/keys)")
+        parser.add_argument("--json", action="store_true", help="a JSON object per line")
+        return parser
+
+    init = action("init", run_init, "make keys and an empty repository")
+    init.add_argument("--root-keys", type=_count, default=1, metavar="N", help="how many there are")
+    init.add_argument(
+        "--root-threshold", type=_count, default=1, metavar="N", help="how many a new root needs"
+    )
+    publish = action("publish", run_publish, "sign a version's package and exclusive files")
+    publish.add_argument("package", type=Path, metavar="PACKAGE", help="NAME.walle")
+    publish.add_argument("--scenario", required=True, help="that the task belongs to")
+    publish.add_argument("--version", default="", help="default: as the package says")
+    publish.add_argument(
+        "--exclusive",
+        type=Path,
+        metavar="DIR",
+        help="holds OWNER/RESOURCE; OWNER is a device's id or user:ID, %%-quoted",
+    )
+    retire = action("retire", run_retire, "let no device take targets any more")
+    retire.add_argument("targets", nargs="+", metavar="TARGET", help="its signed name")
+    action("refresh", run_refresh, "sign anew what expires soon; run it every hour")
+    rotate = action("rotate", run_rotate, "give a role a new key")
+    rotate.add_argument("role", help="root, targets, packages, snapshot, timestamp; urls, devices")
+    rotate.add_argument("--key", default="", help="begin of the old key's id, of several")
+    rotate.add_argument("--lost", action="store_true", help="the old key is gone, or stolen")
+    action("status", run_status, "say where every role stands")
+    enrol = action("enrol", run_enrol, "print the secret of a device, for exclusive files")
+    enrol.add_argument("device", help="its id")
+    serve = action("serve", run_serve, "serve the files, for development")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8_600)
+
+
+def run_init(options: argparse.Namespace) -> int:
+    """Make a repository; where ``root.json`` for devices lies is printed.
+
+    Args:
+        options: As parsed.
+
+    Raises:
+        DeployError: The threshold is above the number of keys.
+        ConflictError: There is one already.
+    """
+    _need_extra()
+    from walle_deploy.distribution.signed_urls import KeyRing  # noqa: PLC0415 - heavy
+    from walle_deploy.trust.layout import put_file  # noqa: PLC0415 - beside it
+    from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
+
+    if options.root_threshold > options.root_keys:
+        raise DeployError("--root-threshold: expected at most --root-keys")
+    keys = options.keys or options.folder / "keys"
+    counts = (options.root_keys, options.root_threshold)
+    TrustedRepository.create(options.folder, keys, root_keys=counts)
+    if not (keys / _RING).exists():
+        put_file(keys / _RING, msgspec.json.encode(KeyRing.create()), mode=0o600)
+    root = options.folder / "public" / "metadata" / "1.root.json"
+    facts = {"folder": str(options.folder), "keys": str(keys), "root": str(root)}
+    _say(options, facts, f"made {options.folder}; keys in {keys}; give devices {root}")
+    return 0
+
+
+def run_publish(options: argparse.Namespace) -> int:
+    """Publish a version.
+
+    Args:
+        options: As parsed.
+    """
+    repository = _open(options)
+    from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
+    from walle_deploy.trust.publishing import publish_version  # noqa: PLC0415 - an extra
+    from walle_stream.vm.package.reader import read_package  # noqa: PLC0415 - heavy
+
+    task = read_package(options.package).manifest.task
+    ref = TaskRef.parse(f"{options.scenario}/{task.name}@{options.version or task.version}")
+    exclusive = _exclusive(options.exclusive) if options.exclusive else []
+    files = publish_version(repository, ref, options.package, exclusive, _progress)
+    text = f"published {ref}: {files.shared[0].target}, {files.shared[0].size_bytes} bytes"
+    if exclusive:
+        text += f", exclusive files for {len(files.exclusive)} owners"
+    _say(options, {"ref": str(ref), "files": msgspec.to_builtins(files)}, text)
+    return 0
+
+
+def run_retire(options: argparse.Namespace) -> int:
+    """Retire targets.
+
+    Args:
+        options: As parsed.
+    """
+    count = _open(options).retire(options.targets)
+    _say(options, {"retired": options.targets}, f"retired {count} targets")
+    return 0
+
+
+def run_refresh(options: argparse.Namespace) -> int:
+    """Sign anew what is due.
+
+    Args:
+        options: As parsed.
+    """
+    names = _open(options).refresh()
+    _say(options, {"signed": names}, f"signed {', '.join(names)}")
+    return 0
+
+
+def run_rotate(options: argparse.Namespace) -> int:
+    """Replace a role's key, or a key of the ring for exclusive addresses.
+
+    Args:
+        options: As parsed.
+    """
+    repository = _open(options)
+    if options.role in {"urls", "devices"}:
+        from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
+        from walle_deploy.trust.layout import put_file  # noqa: PLC0415 - beside it
+
+        path = repository.keys.folder / _RING
+        ring = read_ring(path).rotated(devices=options.role == "devices")
+        put_file(path, msgspec.json.encode(ring), mode=0o600)
+        new = next(iter(getattr(ring, options.role)))
+    else:
+        new = repository.rotate(options.role, key_id=options.key, is_lost=options.lost)
+    _say(options, {"role": options.role, "key": new}, f"{options.role}: new key {new}")
+    return 0
+
+
+def run_status(options: argparse.Namespace) -> int:
+    """Show all roles.
+
+    Args:
+        options: As parsed.
+
+    Returns:
+        0, or the exit code of ``IntegrityError`` when something is expired.
+    """
+    from datetime import UTC, datetime  # noqa: PLC0415 - for people only
+
+    from walle_stream.errors import IntegrityError  # noqa: PLC0415 - beside it
+
+    found = _open(options).status()
+    lines = [f"{'role':<10} {'version':>7}  {'valid until (UTC)':<19}  keys (here, needed)"]
+    for role in found.roles:
+        until = datetime.fromtimestamp(role.expires_ms / 1_000, UTC)
+        is_out = "  EXPIRED" if role.role in found.expired else ""
+        shown = f"{until:%F %T}" if role.expires_ms else "-"
+        keys = f"{len(role.keys)} ({role.keys_here}, {role.threshold})"
+        lines.append(f"{role.role:<10} {role.version:>7}  {shown:<19}  {keys}{is_out}")
+    lines.append(f"{found.targets} targets in {found.bins} bins")
+    _say(options, msgspec.to_builtins(found), "\n".join(lines))
+    return IntegrityError.exit_code if found.expired else 0
+
+
+def run_enrol(options: argparse.Namespace) -> int:
+    """Print a device's secret.
+
+    Args:
+        options: As parsed.
+    """
+    _need_extra()
+    from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
+
+    secret = read_ring((options.keys or options.folder / "keys") / _RING)
+    own = secret.device_secret(options.device)
+    _say(options, {"device": options.device, "secret": own}, own)
+    return 0
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Serve until a signal.
+
+    Args:
+        options: As parsed.
+    """
+    repository = _open(options)
+    from walle_deploy.cli.repository_serve import serve  # noqa: PLC0415 - an extra
+
+    return serve(repository, options.host, options.port, repository.keys.folder / _RING, options)
+
+
+def _open(options: argparse.Namespace) -> "TrustedRepository":
+    _need_extra()
+    from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
+
+    return TrustedRepository(options.folder, options.keys)
+
+
+def _exclusive(folder: Path) -> "list[ExclusiveFile]":
+    from walle_deploy.trust.publishing import ExclusiveFile  # noqa: PLC0415 - an extra
+
+    if not folder.is_dir():
+        raise RefNotFoundError(f"{folder}: there is no such folder: expected OWNER/RESOURCE in it")
+    found = []
+    for owner in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for path in sorted(each for each in owner.rglob("*") if each.is_file()):
+            resource = path.relative_to(owner).as_posix()
+            found.append(ExclusiveFile(unquote(owner.name), resource, path))
+    return found
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty() and (done % 100 == 0 or done == total):
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\rstored {done:,} of {total:,} exclusive files{end}")
+        sys.stderr.flush()
+
+
+def _say(options: argparse.Namespace, fields: Any, text: str) -> None:
+    sys.stdout.write((msgspec.json.encode(fields).decode() if options.json else text) + "\n")
+    sys.stdout.flush()
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
+    if not 1 <= value <= _ROOT_KEYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_ROOT_KEYS_MAX}")
+    return value
+
+
+def _need_extra() -> None:
+    try:
+        import tuf  # noqa: F401, PLC0415 - is it there?
+    except ImportError as error:
+        raise DeployError("tuf is not installed: pip install 'walle-stream[deploy]'") from error

@@ -1,0 +1,73 @@
+"""``walle repository serve``: the development server, which keeps its metadata fresh."""
+
+import argparse
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from walle_deploy.distribution.server import build_app
+from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
+from walle_deploy.trust.repository import TrustedRepository
+from walle_stream.errors import ServiceUnreachableError, WalleError
+
+_REFRESH_S: Final = 3_600
+
+
+def serve(
+    repository: TrustedRepository, host: str, port: int, ring: Path, options: argparse.Namespace
+) -> int:
+    """Serve until a signal, and sign the timestamp anew every hour where its key is here.
+
+    Args:
+        repository: Whose files.
+        host: To listen at.
+        port: 0 takes any that is free.
+        ring: File of the keys of exclusive addresses; need not be there.
+        options: As parsed, for ``json``.
+
+    Raises:
+        RefNotFoundError: There is no repository.
+        ServiceUnreachableError: The address is taken, or not of this machine.
+    """
+    repository.status()  # what cannot be verified is not served
+    folder = repository.folder
+    signer = UrlSigner(read_ring(ring)) if ring.exists() else None
+    app = build_app(folder / "public", folder / "private", signer)
+    app.router.lifespan_context = _refreshing(repository)
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        raise ServiceUnreachableError(f"{host}:{port}: cannot listen: {error.strerror}") from error
+    url = f"http://{host}:{listener.getsockname()[1]}/"
+    line = json.dumps({"url": url}) if options.json else f"serving {folder} at {url}"
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    config = uvicorn.Config(app, log_level="warning", server_header=False)
+    uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def _refreshing(repository: TrustedRepository):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    async def refresh() -> None:
+        while True:
+            try:
+                await asyncio.to_thread(repository.refresh)
+            except (WalleError, OSError) as error:
+                sys.stderr.write(f"walle: not refreshed: {error}\n")
+            await asyncio.sleep(_REFRESH_S)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(refresh())
+        yield
+        task.cancel()
+
+    return lifespan

@@ -1,0 +1,189 @@
+"""The files of a version on a device: pulled, verified, stored.
+
+Nothing that the release service or a file server says of a file is believed: its name must be in
+the signed metadata, with this length and hash, for this task and version; an exclusive file
+must be this device's or its user's. What was installed before stays until all files of the new
+version are there.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, Final
+from urllib.parse import quote
+
+import msgspec
+from tuf.api.exceptions import DownloadHTTPError
+from tuf.api.metadata import TargetFile
+
+from walle_deploy.device.files_blobs import KEPT_MS, BlobStore
+from walle_deploy.device.files_http import HttpSource, TransferLimits
+from walle_deploy.device.files_installed import InstalledVersions, named_files
+from walle_deploy.device.files_metadata import VerifiedMetadata
+from walle_deploy.distribution.signed_urls import PROOF_HEADER, prove
+from walle_deploy.model.pushes import PushedFile, PushedTask
+from walle_deploy.trust.layout import blob_path
+from walle_deploy.trust.publishing import TREE_ROOT
+from walle_deploy.trust.tree import NODE_MAX_BYTES, Entry, find_in_tree
+from walle_stream.errors import IntegrityError, ServiceUnreachableError
+
+_NO_COMPRESSION: Final = {"Accept-Encoding": "identity"}
+
+
+class DeviceIdentity(msgspec.Struct, frozen=True):
+    """Whose files may come."""
+
+    device: str
+    """Its id."""
+    user: str = ""
+    """Empty when nobody is signed in."""
+    secret: str = ""
+    """From its enrolment; empty: it gets no exclusive files."""
+
+
+class VerifiedFiles:
+    """A folder of verified files for one repository; shared by all devices of a machine.
+
+    Its methods may be called by any thread, and block on the network and on the disk.
+    """
+
+    def __init__(self, folder: Path, root: bytes, limits: TransferLimits | None = None) -> None:
+        """Make the folder.
+
+        Args:
+            folder: Where; other processes may use it, too.
+            root: Root metadata that the devices were made with.
+            limits: Of time.
+
+        Raises:
+            IntegrityError: The root is none.
+        """
+        self.folder = folder
+        self.blobs = BlobStore(folder / "blobs")
+        self._http = HttpSource(limits)
+        self._metadata = VerifiedMetadata(folder / "metadata", root, self._http)
+
+    def pull(
+        self,
+        task: PushedTask,
+        metadata_url: str,
+        identity: DeviceIdentity,
+        told_ms: int | None = None,
+    ) -> Mapping[str, Path]:
+        """Get and verify all files of a version; those that are here are not gotten again.
+
+        Args:
+            task: As the release service pushed it.
+            metadata_url: As it pushed it.
+            identity: Of the device that was pushed to.
+            told_ms: Epoch milliseconds by the service's clock; None when it did not say.
+
+        Returns:
+            Where they lie, by resource; the package under the empty name. Read them through
+            ``blobs.read`` or ``read_package``, which look at their bytes once more.
+
+        Raises:
+            IntegrityError: A file, or the metadata, is not what was signed.
+            ServiceUnreachableError: A server does not answer, too slowly, or refuses.
+            StoreFullError: The disk is full.
+        """
+        if not task.files or task.files[0].audience != "shared" or task.files[0].resource:
+            raise IntegrityError(f"{task.task}@{task.version}: was pushed without its package")
+        metadata_url = metadata_url if metadata_url.endswith("/") else f"{metadata_url}/"
+        shared = [file for file in task.files if file.audience == "shared"]
+        signed = self._metadata.look_up(metadata_url, [file.target for file in shared], told_ms)
+        for file in shared:
+            _compare(task, file, signed[file.target])
+        root = (signed[task.files[0].target].custom or {}).get(TREE_ROOT)
+        for file in task.files:
+            if file.audience == "exclusive":
+                self._check_exclusive(task, file, identity, metadata_url, root)
+        # nothing is gotten before all of it is known to be right
+        return {file.resource: self._get(file, identity) for file in task.files}
+
+    def installed(self, device: str) -> InstalledVersions:
+        """Return the record of a device's versions.
+
+        Args:
+            device: Its id.
+
+        Raises:
+            IntegrityError: It cannot be read.
+        """
+        return InstalledVersions(self.folder / "devices", device)
+
+    def collect(self, kept_ms: int = KEPT_MS) -> int:
+        """Remove files that no device's record names and nobody pulled lately.
+
+        Args:
+            kept_ms: What "lately" is.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            IntegrityError: A record cannot be read; nothing was removed.
+        """
+        return self.blobs.collect(named_files(self.folder / "devices"), kept_ms)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def _check_exclusive(
+        self,
+        task: PushedTask,
+        file: PushedFile,
+        identity: DeviceIdentity,
+        metadata_url: str,
+        root: object,
+    ) -> None:
+        owners = [identity.device, f"user:{identity.user}"] if identity.user else [identity.device]
+        base = f"{task.task}/{task.version}/for"
+        if file.target not in {f"{base}/{quote(o, safe='')}/{file.resource}" for o in owners}:
+            raise IntegrityError(
+                f"{file.target}: is not of {identity.device!r}, {task.task}@{task.version} and "
+                f"{file.resource!r}: it was pushed to the wrong device"
+            )
+        entry: Entry | None = None
+        if isinstance(root, str) and root:
+
+            def read(sha256: str) -> bytes:
+                url = f"{metadata_url}tree/{blob_path(sha256)}"
+                return self._http.get(url, NODE_MAX_BYTES)
+
+            entry = find_in_tree(file.target, root, read)
+        if entry != (file.sha256, file.size_bytes):
+            raise IntegrityError(f"{file.target}: {_differs(file, entry)}")
+
+    def _get(self, file: PushedFile, identity: DeviceIdentity) -> Path:
+        def fill(into: BinaryIO, have_bytes: int) -> None:
+            self._http.fill(into, have_bytes, file.url, file.size_bytes, headers)
+
+        headers = dict(_NO_COMPRESSION)
+        if file.audience == "exclusive" and identity.secret:
+            headers[PROOF_HEADER] = prove(identity.secret, file.url)
+        try:
+            return self.blobs.store(file.sha256, file.size_bytes, fill)
+        except DownloadHTTPError as error:
+            raise ServiceUnreachableError(f"{file.target}: {error}") from error
+
+
+def _compare(task: PushedTask, file: PushedFile, signed: TargetFile) -> None:
+    entry = (signed.hashes.get("sha256", ""), signed.length)
+    if entry != (file.sha256, file.size_bytes):
+        raise IntegrityError(f"{file.target}: {_differs(file, entry)}")
+    custom = signed.custom if isinstance(signed.custom, dict) else {}
+    of = (custom.get("task"), custom.get("version"))
+    if of != (task.task, task.version):
+        raise IntegrityError(
+            f"{file.target}: was signed for {of[0]}@{of[1]}, and pushed as "
+            f"{task.task}@{task.version}: it was not used"
+        )
+
+
+def _differs(file: PushedFile, entry: Entry | None) -> str:
+    found = f"{entry[0][:12]}... of {entry[1]} bytes is" if entry else "nothing is"
+    return (
+        f"{file.sha256[:12]}... of {file.size_bytes} bytes was pushed, {found} signed under this "
+        "name: it was not used"
+    )

@@ -1,0 +1,188 @@
+"""Files of a device by their content: whole and right, or not there.
+
+::
+
+    blobs/ab/SHA256        complete, verified, read-only
+    blobs/incoming/SHA256  as far as it came; continued by the next attempt
+    blobs/LOCK             held shared by who stores, alone by who removes
+
+Any number of threads and processes share a folder: who comes second to a file waits for the
+first, and a killed one gives its locks back.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from walle_deploy.trust.layout import blob_path, sync_folder
+from walle_stream.clock import wall_ms
+from walle_stream.errors import IntegrityError, StoreFullError
+
+KEPT_MS: Final = 3_600_000
+"""A file that nothing names is removed when nobody asked for it for so long."""
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class BlobStore:
+    """A folder of verified files."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder.
+
+        Args:
+            folder: Where.
+        """
+        self.folder = folder
+        (folder / "incoming").mkdir(parents=True, exist_ok=True)
+
+    def path(self, sha256: str) -> Path:
+        """Return where a file lies, or would.
+
+        Args:
+            sha256: Of its content.
+        """
+        return self.folder / blob_path(sha256)
+
+    def store(self, sha256: str, size_bytes: int, fill: Callable[[BinaryIO, int], None]) -> Path:
+        """Return a file, gotten if it is not there or has rotted.
+
+        Args:
+            sha256: Of its content.
+            size_bytes: Of its content.
+            fill: Writes what is missing: the file, and where to go on; it may begin at 0 again.
+
+        Raises:
+            IntegrityError: What it wrote is something else; it was removed.
+            OSError: What ``fill`` raised.
+            StoreFullError: The disk is full; nothing was changed.
+        """
+        path, part = self.path(sha256), self.folder / "incoming" / sha256
+        with full_disk(path), self._locked(fcntl.LOCK_SH), _sole_file(part) as file:
+            if _is_right(path, sha256, size_bytes):
+                os.utime(path)  # so that nobody removes it who has not heard of it yet
+                part.unlink()
+                return path
+            have_bytes = file.seek(0, os.SEEK_END)
+            if have_bytes > size_bytes:
+                file.truncate(0)
+                have_bytes = 0
+            try:
+                if have_bytes < size_bytes:
+                    fill(file, have_bytes)
+                file.flush()
+            except OSError as error:
+                if error.errno in _FULL:
+                    part.unlink()  # the space is needed for something else
+                raise
+            if not _is_right(part, sha256, size_bytes):
+                part.unlink()
+                raise IntegrityError(
+                    f"{sha256[:12]}...: the file that was received is not the one that was "
+                    f"signed ({size_bytes} bytes): it was altered, or cut; it was not used"
+                )
+            os.fsync(file.fileno())
+            part.chmod(0o444)
+            path.parent.mkdir(exist_ok=True)
+            part.replace(path)
+            sync_folder(path.parent)
+        return path
+
+    def read(self, sha256: str) -> bytes:
+        """Return a file's content, verified once more: disks rot.
+
+        Args:
+            sha256: Of its content.
+
+        Raises:
+            IntegrityError: It is not there, or not what it was.
+        """
+        try:
+            data = self.path(sha256).read_bytes()
+        except OSError as error:
+            raise IntegrityError(
+                f"{self.path(sha256)}: is gone ({error.strerror}): get it again"
+            ) from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise IntegrityError(f"{self.path(sha256)}: is not what was stored: get it again")
+        return data
+
+    def collect(self, named: Collection[str], kept_ms: int = KEPT_MS) -> int:
+        """Remove the files that nothing names and nobody asked for lately.
+
+        Args:
+            named: SHA-256 of those that stay in any case.
+            kept_ms: What "lately" is; longer than a pull and its record take.
+
+        Returns:
+            How many were removed.
+        """
+        before_s, count = (wall_ms() - kept_ms) / 1_000, 0
+        with self._locked(fcntl.LOCK_EX):
+            for path in self.folder.glob("*/*"):
+                if path.name not in named and path.stat().st_mtime <= before_s:
+                    path.unlink()
+                    count += 1
+        return count
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        with (self.folder / "LOCK").open("ab") as lock:
+            fcntl.flock(lock, how)
+            yield
+
+
+@contextmanager
+def full_disk(path: Path | str) -> Iterator[None]:
+    """Say in our words that the disk is full.
+
+    Args:
+        path: What was written.
+
+    Raises:
+        OSError: Another one than a full disk's, as it was.
+        StoreFullError: It is.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreFullError(
+            f"{path}: this device's disk is full: nothing was changed, what was installed stays; "
+            "free some space"
+        ) from error
+
+
+@contextmanager
+def _sole_file(path: Path) -> Iterator[BinaryIO]:
+    while True:
+        with path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # who held it before may have renamed or removed it
+            if _is_same(path, file):
+                yield file
+                return
+
+
+def _is_same(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _is_right(path: Path, sha256: str, size_bytes: int) -> bool:
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != size_bytes:
+                return False
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,119 @@
+"""Which versions a device has: the one that is installed of each task, and the one before.
+
+One small file per device, replaced whole; the version before stays until the next one is
+installed, so that a device can go back without a network.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.device.files_blobs import full_disk
+from walle_deploy.model.pushes import PushedTask
+from walle_deploy.trust.layout import put_file
+from walle_stream.errors import IntegrityError, RefNotFoundError
+
+_FORMAT: Final = 1
+
+
+class InstalledTask(msgspec.Struct, frozen=True):
+    """A task on a device; neither is set when it was uninstalled."""
+
+    current: PushedTask | None = None
+    previous: PushedTask | None = None
+    """The last version that was good before it."""
+
+
+class _Record(msgspec.Struct, frozen=True):
+    format: int
+    device: str
+    tasks: dict[str, InstalledTask]
+
+
+class InstalledVersions:
+    """The record of one device; one writer at a time."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        """Read the record.
+
+        Args:
+            folder: Of all devices of this machine.
+            device: Its id.
+
+        Raises:
+            IntegrityError: It cannot be read.
+        """
+        # an id may hold what no file name may
+        self.path = folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
+        self._device = device
+        folder.mkdir(parents=True, exist_ok=True)
+        found = _read(self.path) if self.path.exists() else None
+        self.tasks: dict[str, InstalledTask] = dict(found.tasks) if found else {}
+
+    def install(self, task: PushedTask) -> None:
+        """Record that a version is in use now; an empty version: none.
+
+        Args:
+            task: With its files, which are stored.
+
+        Raises:
+            StoreFullError: The disk is full; the record is as it was.
+        """
+        before = self.tasks.get(task.task, InstalledTask()).current
+        current = task if task.version else None
+        self._write({**self.tasks, task.task: InstalledTask(current, before)})
+
+    def go_back(self, task: str) -> PushedTask:
+        """Record that the version before is in use again, and return it.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+
+        Raises:
+            RefNotFoundError: There is none.
+            StoreFullError: The disk is full; the record is as it was.
+        """
+        previous = self.tasks.get(task, InstalledTask()).previous
+        if previous is None:
+            raise RefNotFoundError(f"device {self._device!r}: has no version of {task} before")
+        self._write({**self.tasks, task: InstalledTask(previous, None)})
+        return previous
+
+    def versions(self) -> dict[str, str]:
+        """Return what is installed, as a profile carries it."""
+        return {name: each.current.version for name, each in self.tasks.items() if each.current}
+
+    def _write(self, tasks: dict[str, InstalledTask]) -> None:
+        record = _Record(_FORMAT, self._device, tasks)
+        with full_disk(self.path):
+            put_file(self.path, msgspec.json.encode(record))
+        self.tasks = tasks
+
+
+def named_files(folder: Path) -> set[str]:
+    """Return the SHA-256 of every file that any device of this machine may need.
+
+    Args:
+        folder: Of the records.
+
+    Raises:
+        IntegrityError: A record cannot be read: nothing may be removed then.
+    """
+    found = set()
+    for path in folder.glob("*.json"):
+        for each in _read(path).tasks.values():
+            for task in (each.current, each.previous):
+                found |= {file.sha256 for file in task.files} if task else set()
+    return found
+
+
+def _read(path: Path) -> _Record:
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=_Record)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise IntegrityError(f"{path}: cannot be read: {error}: remove it") from error
+    if record.format != _FORMAT:
+        raise IntegrityError(f"{path}: has format {record.format}, expected {_FORMAT}")
+    return record

@@ -1,0 +1,188 @@
+"""Signed metadata on a device: refreshed, verified, and never older than what was seen.
+
+python-tuf's client does the work of The Update Framework; here are its place on the disk, the
+time by which expiry is judged, and errors in our words.
+
+The time: a device's clock may be wrong, by years. Judged is by the clock where the release
+service says nothing, or agrees within ten minutes; by the service's time where they differ; and
+never by less than the moment at which the newest timestamp that was verified had been signed.
+Whoever can forge the service's answers can keep news from a device by saying nothing, so
+believing its time gives them nothing more; whoever serves the files only cannot freeze it.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from tuf.api.exceptions import (
+    DownloadError,
+    DownloadHTTPError,
+    DownloadLengthMismatchError,
+    ExpiredMetadataError,
+    RepositoryError,
+    SlowRetrievalError,
+)
+from tuf.api.metadata import Metadata, Root, TargetFile, Timestamp
+from tuf.ngclient import FetcherInterface, Updater
+
+from walle_deploy.device.files_blobs import full_disk
+from walle_deploy.device.files_http import HttpSource
+from walle_deploy.trust.roles import MADE
+from walle_stream.clock import monotonic_ms, wall_ms
+from walle_stream.errors import IntegrityError, ServiceUnreachableError
+
+FRESH_MS: Final = 30_000
+"""For so long a refresh serves further pulls of the same process."""
+
+_TOLERANCE_MS: Final = 600_000
+_NO_BIN: Final = "not part of snapshot"
+_ANY_SIZE: Final = 8 * 1024 * 1024
+
+
+class VerifiedMetadata:
+    """The metadata of one repository in one folder; shared by threads and by processes."""
+
+    def __init__(self, folder: Path, root: bytes, http: HttpSource) -> None:
+        """Take what the device was made with.
+
+        Args:
+            folder: For the metadata; is made.
+            root: A root of the repository, any version: where all trust begins.
+            http: For requests.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._root = root
+        self._fetcher = _Fetcher(http)
+        self._lock = Lock()
+        self._last: tuple[str, float, Updater] | None = None
+
+    def look_up(
+        self, url: str, names: Iterable[str], told_ms: int | None = None
+    ) -> dict[str, TargetFile]:
+        """Return what is signed of files; may block on the network.
+
+        Args:
+            url: Where the metadata lies.
+            names: Of the targets.
+            told_ms: What time it is, by the release service; None when it did not say.
+
+        Raises:
+            IntegrityError: The metadata is not what was signed, old or expired, or it does not
+                name a file.
+            ServiceUnreachableError: The server does not answer.
+            StoreFullError: The disk is full; what was known before is still known.
+        """
+        wanted = list(names)
+        with self._lock, self._sole_user(), _explained(url):
+            last = self._last
+            if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
+                found = _find(last[2], wanted)
+                if all(found.values()):
+                    return {name: each for name, each in found.items() if each}
+            self._last = None
+            updater = self._refreshed(url, told_ms)
+            self._last = (url, monotonic_ms(), updater)
+            found = _find(updater, wanted)
+            self._sync()
+        for name, each in found.items():
+            if each is None:
+                raise IntegrityError(
+                    f"{name}: no signed metadata names it (any more): it is not installed"
+                )
+        return {name: each for name, each in found.items() if each}
+
+    def _refreshed(self, url: str, told_ms: int | None) -> Updater:
+        updater = Updater(str(self._folder), url, fetcher=self._fetcher, bootstrap=self._root)
+        now_ms = trusted_time_ms(wall_ms(), told_ms, self._floor_ms())
+        # python-tuf has no argument for it; a test fails where this attribute goes
+        updater._trusted_set.reference_time = datetime.fromtimestamp(now_ms / 1_000, UTC)  # noqa: SLF001
+        try:
+            updater.refresh()
+        except ExpiredMetadataError as error:
+            raise IntegrityError(
+                f"{url}: {error}, judged by {datetime.fromtimestamp(now_ms / 1_000, UTC):%F %T} "
+                "UTC: nobody signed it anew (walle repository refresh), somebody serves an old "
+                "state, or this device's clock is wrong"
+            ) from error
+        return updater
+
+    def _floor_ms(self) -> int:
+        # a timestamp that a stolen and replaced key signed must not set the time for ever
+        try:
+            root = Metadata[Root].from_bytes((self._folder / "root.json").read_bytes())
+            known = Metadata[Timestamp].from_bytes((self._folder / "timestamp.json").read_bytes())
+            root.signed.verify_delegate("timestamp", known.signed_bytes, known.signatures)
+        except (OSError, RepositoryError):
+            return 0
+        made = known.signed.unrecognized_fields.get(MADE)
+        return made if isinstance(made, int) else 0
+
+    @contextmanager
+    def _sole_user(self) -> Iterator[None]:
+        with (self._folder / "LOCK").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _sync(self) -> None:
+        # python-tuf renames without it: after a power cut an older state would be believed
+        for path in (*self._folder.glob("*.json"), self._folder):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+class _Fetcher(FetcherInterface):
+    def __init__(self, http: HttpSource) -> None:
+        self._http = http
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        parts = self._http.chunks(url, _ANY_SIZE, {"Accept-Encoding": "gzip"})
+        return (chunk for _, chunk in parts)
+
+
+def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
+    """Return the time by which expiry is judged, see the top of this file.
+
+    Args:
+        clock_ms: Of this device.
+        told_ms: Of the release service; None when it did not say.
+        floor_ms: When the newest timestamp that was verified had been signed; 0 for none.
+    """
+    is_right = told_ms is None or abs(clock_ms - told_ms) <= _TOLERANCE_MS
+    return max(clock_ms if is_right or told_ms is None else told_ms, floor_ms)
+
+
+def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:
+    found: dict[str, TargetFile | None] = {}
+    for name in names:
+        try:
+            found[name] = updater.get_targetinfo(name)
+        except RepositoryError as error:
+            if _NO_BIN not in str(error):
+                raise
+            found[name] = None  # bins are made when their first target comes
+    return found
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    try:
+        with full_disk(url):
+            yield
+    except DownloadLengthMismatchError as error:
+        raise IntegrityError(f"{url}: sends more than metadata may have: {error}") from error
+    except (SlowRetrievalError, DownloadHTTPError, DownloadError) as error:
+        raise ServiceUnreachableError(f"{url}: {error}: {error.__cause__ or ''}") from error
+    except RepositoryError as error:
+        raise IntegrityError(
+            f"{url}: is not what was signed, or older than what was seen: {error}; nothing of it "
+            "was used"
+        ) from error

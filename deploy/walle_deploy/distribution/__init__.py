@@ -1,0 +1,1 @@
+"""What serves a repository's files: cache rules, signed addresses, a development server."""

@@ -1,0 +1,179 @@
+"""Addresses of exclusive files: signed, for one device, expiring (CEN).
+
+The service gives a device an address ``exclusive/ab/SHA256?device=D&expires=S&key=K&sig=X``;
+``sig`` is HMAC-SHA-256 over path, device and expiry with a key that service and file server
+share. The device shows that it is D with the header ``walle-proof``: HMAC-SHA-256 over the whole
+address with a secret that it got when it was enrolled. An address that somebody else reads is of
+no use to them; one that is overheard together with its header is, until it expires, so both
+travel over TLS. No clock of the device takes part.
+
+A device's secret is made of the ring's enrolment key and the device's id: no table of
+secrets is kept, any worker can check any device.
+"""
+
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from walle_stream.clock import wall_ms
+from walle_stream.errors import DeployError, IntegrityError
+
+PROOF_HEADER: Final = "walle-proof"
+"""Of a device's request for an exclusive file."""
+
+SKEW_MS: Final = 60_000
+"""How far the clocks of the service and of the file server may be apart."""
+
+VALID_MS: Final = 600_000
+"""How long an address is valid unless it is said otherwise."""
+
+_FOLDER: Final = "exclusive/"
+_KEEP: Final = 4
+_FIELDS: Final = ["device", "expires", "key", "sig"]
+_OTHERS: Final = 0o077
+_URL_MAX: Final = 4_096
+
+
+class KeyRing(msgspec.Struct, frozen=True):
+    """Secret keys by their ids; the first one signs, all of them are believed."""
+
+    urls: dict[str, str]
+    """Of addresses."""
+    devices: dict[str, str]
+    """Of enrolments: as long as one is here, its devices need not be enrolled again."""
+
+    @classmethod
+    def create(cls) -> Self:
+        """Make a ring with new keys."""
+        return cls(_new_key(), _new_key())
+
+    def rotated(self, *, devices: bool = False) -> Self:
+        """Return the ring with a new first key; all but the newest four are forgotten.
+
+        Args:
+            devices: Of enrolments, which stay until they are all enrolled anew; else of addresses.
+        """
+        old = self.devices if devices else self.urls
+        new = dict(list((_new_key() | old).items())[:_KEEP])
+        return msgspec.structs.replace(self, **{"devices" if devices else "urls": new})
+
+    def device_secret(self, device: str) -> str:
+        """Return the secret that a device is given when it is enrolled.
+
+        Args:
+            device: Its id; whoever calls this has made sure that it is the one who asks.
+        """
+        key = next(iter(self.devices))
+        return f"{key}.{_mac(self.devices[key], 'device', device)}"
+
+
+class UrlSigner:
+    """Signs addresses of exclusive files, and checks requests for them."""
+
+    def __init__(self, ring: KeyRing, clock: Callable[[], int] = wall_ms) -> None:
+        """Take the keys.
+
+        Args:
+            ring: Shared by the service and the file servers.
+            clock: Epoch milliseconds.
+        """
+        self._ring = ring
+        self._clock = clock
+
+    def sign(self, path: str, device: str, valid_ms: int = VALID_MS) -> str:
+        """Return the address for one device.
+
+        Args:
+            path: ``exclusive/...``, relative to the CEN's address.
+            device: Its id.
+            valid_ms: How long from now.
+        """
+        expires = (self._clock() + valid_ms) // 1_000
+        key = next(iter(self._ring.urls))
+        sig = _mac(self._ring.urls[key], path, device, str(expires))
+        query = urlencode(dict(zip(_FIELDS, (device, str(expires), key, sig), strict=True)))
+        return f"{path}?{query}"
+
+    def check(self, url: str, proof: str) -> str:
+        """Return the device that a request is from.
+
+        Args:
+            url: Path and query as requested.
+            proof: Value of ``PROOF_HEADER``; empty when there was none.
+
+        Raises:
+            IntegrityError: The request is not to be answered; the message says why, for the log.
+        """
+        url = _relative(url)
+        path, _, query = url.partition("?")
+        given = parse_qsl(query[:_URL_MAX], keep_blank_values=True)
+        if [name for name, _ in given] != _FIELDS:
+            raise IntegrityError(f"{path}: is not a signed address")
+        device, expires, key, sig = (value for _, value in given)
+        wanted = _mac(self._ring.urls.get(key, ""), path, device, expires)
+        if key not in self._ring.urls or not hmac.compare_digest(wanted.encode(), sig.encode()):
+            raise IntegrityError(f"{path}: its signature is not ours, or its key is retired")
+        # signed, so it is the number that we wrote
+        if int(expires) * 1_000 + SKEW_MS < self._clock():
+            raise IntegrityError(f"{path}: expired at {expires}: the device asks the service again")
+        enrolled, _, _ = proof.partition(".")
+        secret = self._ring.devices.get(enrolled, "")
+        right = prove(f"{enrolled}.{_mac(secret, 'device', device)}", url)
+        is_proven = hmac.compare_digest(right.encode(), proof.encode())
+        if enrolled not in self._ring.devices or not is_proven:
+            raise IntegrityError(f"{path}: the request is not proven to be from {device[:256]!r}")
+        return device
+
+
+def prove(secret: str, url: str) -> str:
+    """Return the value of ``PROOF_HEADER`` for a request.
+
+    Args:
+        secret: That the device was given when it was enrolled.
+        url: The address; scheme and host do not matter.
+    """
+    enrolled, _, own = secret.partition(".")
+    return f"{enrolled}.{_mac(own, 'proof', _relative(url))}"
+
+
+def read_ring(path: Path) -> KeyRing:
+    """Read a ring's file.
+
+    Args:
+        path: Where.
+
+    Raises:
+        DeployError: There is none, it is not one, or others may read it.
+    """
+    try:
+        if path.stat().st_mode & _OTHERS:
+            raise DeployError(f"{path}: others may read these keys: chmod 600 it, and rotate them")
+        ring = msgspec.json.decode(path.read_bytes(), type=KeyRing)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise DeployError(f"{path}: holds no key ring: {error}") from error
+    if not ring.urls or not ring.devices:
+        raise DeployError(f"{path}: holds no keys: make one with walle repository init")
+    return ring
+
+
+def _relative(url: str) -> str:
+    # whatever host and folder the CEN's address has, as the service signed it
+    path, mark, query = url.partition("?")
+    return path[max(path.rfind(_FOLDER), 0) :] + mark + query
+
+
+def _new_key() -> dict[str, str]:
+    return {secrets.token_hex(4): secrets.token_hex(32)}
+
+
+def _mac(key: str, *parts: str) -> str:
+    # lengths in front: no two lists of parts give the same text
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    digest = hmac.digest(key.encode(), text.encode(), "sha256")
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""The publisher's side of signatures: keys, signed metadata, the repository of targets."""

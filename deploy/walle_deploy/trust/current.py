@@ -1,0 +1,154 @@
+"""A repository's newest metadata, read and verified as a device would.
+
+The publisher believes its own folder no more than a device does: what is not signed is not
+built upon, or somebody who can write there would have it signed with the next publish.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Final, Never
+
+from tuf.api.exceptions import RepositoryError
+from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
+
+from walle_deploy.trust.roles import BINS
+from walle_stream.errors import IntegrityError, RefNotFoundError
+
+_ROOT: Final = re.compile(r"([1-9][0-9]*)\.root\.json")
+
+
+class CurrentMetadata:
+    """What ``timestamp.json`` leads to; bins are read when they are asked for."""
+
+    root: Metadata[Root]
+    timestamp: Metadata[Timestamp]
+    snapshot: Metadata[Snapshot]
+    targets: Metadata[Targets]
+
+    def __init__(self, folder: Path) -> None:
+        """Read the four top roles.
+
+        Args:
+            folder: Of the metadata.
+
+        Raises:
+            RefNotFoundError: There is no repository.
+            IntegrityError: What lies there is not what was signed.
+        """
+        self.folder = folder
+        if not (folder / "timestamp.json").is_file():
+            raise RefNotFoundError(
+                f"{folder.parent.parent}: there is no repository, or its making was cut off: "
+                "make it with walle repository init"
+            )
+        newest = newest_root_version(folder)
+        self.root = self._read("root", newest)
+        self._before = self._read("root", newest - 1) if newest > 1 else None
+        self._verify("root", self.root)
+        self.outdated: set[str] = set()
+        """Roles whose metadata only the root before the newest one vouches for: a rotation
+        was cut off behind its root."""
+        self.timestamp = self._checked("timestamp", None)
+        meta = self.timestamp.signed.snapshot_meta
+        self.snapshot = self._checked("snapshot", meta.version)
+        if self.snapshot.signed.version != meta.version:
+            _refuse(folder, "snapshot", "its version is not the timestamp's")
+        self.targets = self._checked("targets", self.version_of("targets"))
+
+    def version_of(self, name: str) -> int:
+        """Return a role's version in the snapshot; 0 when it is not in it.
+
+        Args:
+            name: Such as ``targets``.
+        """
+        meta = self.snapshot.signed.meta.get(f"{name}.json")
+        return meta.version if meta else 0
+
+    def bin_names(self) -> list[str]:
+        """Return the names of the bins that are there, in order."""
+        names = (name.removesuffix(".json") for name in self.snapshot.signed.meta)
+        return sorted(name for name in names if name.startswith(f"{BINS}-"))
+
+    def bin_of(self, target: str) -> str:
+        """Return the name of the bin that a target belongs to.
+
+        Args:
+            target: Its name.
+
+        Raises:
+            IntegrityError: The targets delegate to no bins.
+        """
+        delegations = self.targets.signed.delegations
+        if delegations is None or delegations.succinct_roles is None:
+            _refuse(self.folder, "targets", "it delegates to no bins")
+        return delegations.succinct_roles.get_role_for_target(target)
+
+    def read_bin(self, name: str) -> Metadata[Targets] | None:
+        """Read a bin; None when it has no target yet.
+
+        Args:
+            name: As ``bin_of`` says.
+
+        Raises:
+            IntegrityError: It is not what was signed.
+        """
+        version = self.version_of(name)
+        if not version:
+            return None
+        metadata: Metadata[Targets] = self._read(name, version)
+        try:
+            self.targets.signed.verify_delegate(name, metadata.signed_bytes, metadata.signatures)
+        except RepositoryError as error:
+            _refuse(self.folder, name, error)
+        if metadata.signed.version != version:
+            _refuse(self.folder, name, "its version is not the snapshot's")
+        return metadata
+
+    def _checked(self, name: str, version: int | None) -> Metadata[Any]:
+        metadata = self._read(name, version)
+        self._verify(name, metadata)
+        if version is not None and metadata.signed.version != version:
+            _refuse(self.folder, name, f"expected version {version}")
+        return metadata
+
+    def _verify(self, name: str, metadata: Metadata[Any]) -> None:
+        signed, signatures = metadata.signed_bytes, metadata.signatures
+        try:
+            self.root.signed.verify_delegate(name, signed, signatures)
+            if name == "root" and self._before:
+                self._before.signed.verify_delegate(name, signed, signatures)
+        except RepositoryError as error:
+            if name == "root" or self._before is None:
+                _refuse(self.folder, name, error)
+            try:
+                self._before.signed.verify_delegate(name, signed, signatures)
+            except RepositoryError:
+                _refuse(self.folder, name, error)
+            self.outdated.add(name)
+
+    def _read(self, name: str, version: int | None) -> Metadata[Any]:
+        path = self.folder / (f"{name}.json" if version is None else f"{version}.{name}.json")
+        try:
+            return Metadata.from_bytes(path.read_bytes())
+        except (OSError, RepositoryError) as error:
+            _refuse(self.folder, name, error)
+
+
+def newest_root_version(folder: Path) -> int:
+    """Return the version of the newest root, as devices find it: counting up without a gap.
+
+    Args:
+        folder: Of the metadata.
+    """
+    found = {int(match[1]) for path in folder.iterdir() if (match := _ROOT.fullmatch(path.name))}
+    version = 0
+    while version + 1 in found:
+        version += 1
+    return version
+
+
+def _refuse(folder: Path, name: str, reason: object) -> Never:
+    raise IntegrityError(
+        f"{folder}: {name}: is not what was signed ({reason}): "
+        "bring the folder back from a copy; nothing was signed on top of it"
+    ) from (reason if isinstance(reason, Exception) else None)

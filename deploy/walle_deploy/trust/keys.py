@@ -1,0 +1,99 @@
+"""Private keys of a repository: Ed25519, one file each, for their owner's eyes only.
+
+``ROLE-KEYID.pem`` is PKCS 8 without a passphrase, mode 0600, in a folder of mode 0700. The
+keys of ``root`` and ``targets`` are needed seldom: move their files to a machine without a
+network, and back for a rotation; all else works without them.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from securesystemslib.signer import CryptoSigner
+
+from walle_deploy.trust.layout import put_file
+from walle_stream.errors import DeployError
+
+_NAME: Final = re.compile(r"(?P<role>[a-z]+)-(?P<keyid>[0-9a-f]{64})\.pem")
+_OTHERS: Final = 0o077
+
+
+class KeyFolder:
+    """A folder of private keys; a key that no metadata names is harmless."""
+
+    def __init__(self, folder: Path) -> None:
+        """Look at nothing yet.
+
+        Args:
+            folder: Need not be there.
+        """
+        self.folder = folder
+
+    def create(self, role: str) -> CryptoSigner:
+        """Make a key and write it.
+
+        Args:
+            role: Whose it will be.
+
+        Raises:
+            StoreFullError: The disk is full.
+        """
+        signer = CryptoSigner.generate_ed25519()
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        put_file(self._path(role, signer.public_key.keyid), signer.private_bytes, mode=0o600)
+        return signer
+
+    def key_ids(self, role: str) -> list[str]:
+        """Return the ids of a role's keys that are here, in order.
+
+        Args:
+            role: Whose.
+        """
+        if not self.folder.is_dir():
+            return []
+        found = (_NAME.fullmatch(path.name) for path in sorted(self.folder.iterdir()))
+        return [match["keyid"] for match in found if match and match["role"] == role]
+
+    def signer(self, role: str, key_id: str) -> CryptoSigner | None:
+        """Read a key; None when it is not here.
+
+        Args:
+            role: Whose.
+            key_id: As the metadata names it.
+
+        Raises:
+            DeployError: Others may read it, or it is not that key.
+        """
+        path = self._path(role, key_id)
+        if not path.is_file():
+            return None
+        if path.stat().st_mode & _OTHERS:
+            raise DeployError(f"{path}: others may read this key: chmod 600 it, or rotate {role}")
+        try:
+            private = load_pem_private_key(path.read_bytes(), None)
+        except (ValueError, TypeError) as error:
+            raise DeployError(f"{path}: is not a private key: {error}") from error
+        if not isinstance(private, Ed25519PrivateKey):
+            raise DeployError(f"{path}: is not an Ed25519 key")
+        signer = CryptoSigner(private)
+        if signer.public_key.keyid != key_id:
+            raise DeployError(f"{path}: holds the key {signer.public_key.keyid[:12]}")
+        return signer
+
+    def retire(self, role: str, key_id: str) -> None:
+        """Put a key aside that nothing is signed with any more.
+
+        Args:
+            role: Whose it was.
+            key_id: Which.
+        """
+        path = self._path(role, key_id)
+        if path.is_file():
+            aside = self.folder / "retired"
+            aside.mkdir(mode=0o700, exist_ok=True)
+            path.replace(aside / path.name)
+
+    def _path(self, role: str, key_id: str) -> Path:
+        return self.folder / f"{role}-{key_id}.pem"

@@ -1,0 +1,170 @@
+"""Where everything of a repository lies, and how a file gets there whole.
+
+::
+
+    FOLDER/LOCK                                held by the one command that writes
+    FOLDER/public/metadata/timestamp.json      names the newest snapshot; replaced last
+    FOLDER/public/metadata/N.ROLE.json         signed, never changed once it is named
+    FOLDER/public/metadata/tree/ab/SHA256      nodes of the trees of exclusive files
+    FOLDER/public/targets/ab/SHA256            shared files, by content
+    FOLDER/private/exclusive/ab/SHA256         exclusive files, by content
+    FOLDER/private/versions/SCENARIO/TASK/VERSION.json   addresses of a published version
+    FOLDER/keys/                               private keys; may lie elsewhere
+
+``public`` is what a static server serves to everybody; nothing else of it may be served.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Never
+from uuid import uuid4
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
+
+METADATA: Final = "public/metadata"
+TARGETS: Final = "public/targets"
+TREE: Final = "public/metadata/tree"
+EXCLUSIVE: Final = "private/exclusive"
+VERSIONS: Final = "private/versions"
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_POLL_S: Final = 0.02
+
+
+def blob_path(sha256: str) -> str:
+    """Return where a file lies below its folder.
+
+    Args:
+        sha256: Of its content, 64 lower-case hexadecimal digits.
+    """
+    return f"{sha256[:2]}/{sha256}"
+
+
+def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that a reader, or a kill at any point, sees the old or the new one.
+
+    Args:
+        path: Where; its folder is made.
+        data: Its content.
+        mode: Its rights.
+
+    Raises:
+        StoreFullError: The disk is full; nothing was changed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{uuid4().hex}")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        _explain(path, error)
+
+
+def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
+    """Store a content under its hash, if it is not there already.
+
+    Args:
+        folder: One of the folders of blobs.
+        content: The bytes, or the file that holds them.
+
+    Returns:
+        Its SHA-256 and its size in bytes.
+
+    Raises:
+        RefNotFoundError: There is no such file to read.
+        StoreFullError: The disk is full; nothing was changed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{uuid4().hex}"
+    digest, size_bytes = hashlib.sha256(), 0
+    try:
+        with part.open("xb") as file:
+            for chunk in _chunks(content):
+                digest.update(chunk)
+                size_bytes += len(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        path = folder / blob_path(digest.hexdigest())
+        path.parent.mkdir(exist_ok=True)
+        part.chmod(0o644)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        _explain(folder, error)
+    return digest.hexdigest(), size_bytes
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder's files survive a power cut.
+
+    Args:
+        folder: Which.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
+    """Hold a repository's lock; a killed process gives it back.
+
+    Args:
+        folder: The repository.
+        wait_ms: How long another command may hold it.
+
+    Raises:
+        ConflictError: It is still held then.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    until = monotonic_ms() + wait_ms
+    with (folder / "LOCK").open("ab") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if monotonic_ms() >= until:
+                    raise ConflictError(
+                        f"{folder}: another command is writing to this repository: "
+                        "run this one again when it has ended"
+                    ) from error
+                time.sleep(_POLL_S)
+        yield
+
+
+def _chunks(content: bytes | Path) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    try:
+        with content.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise RefNotFoundError(
+            f"{content}: cannot be read: {error.strerror}: check the path"
+        ) from error
+
+
+def _explain(path: Path, error: OSError) -> Never:
+    if error.errno in _FULL:
+        text = f"{path}: the disk is full, nothing was changed: free some space"
+        raise StoreFullError(text) from error
+    raise error

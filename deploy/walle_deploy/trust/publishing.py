@@ -1,0 +1,153 @@
+"""Publishing a version: its package and its exclusive files, signed with one change."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.trust.layout import (
+    EXCLUSIVE,
+    TARGETS,
+    TREE,
+    VERSIONS,
+    blob_path,
+    put_blob,
+    put_file,
+)
+from walle_deploy.trust.repository import NewTarget, Progress, TrustedRepository
+from walle_deploy.trust.tree import build_tree
+from walle_stream.errors import ConflictError, IntegrityError, RefNotFoundError
+from walle_stream.vm.package.reader import read_package
+
+TREE_ROOT: Final = "exclusive"
+"""Signed with a package: the root of the tree of its version's exclusive files, or empty."""
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+class ExclusiveFile(msgspec.Struct, frozen=True):
+    """A file for one device or one user."""
+
+    owner: str
+    """A device's id, or ``user:ID``."""
+    resource: str
+    """Name under which the script finds it."""
+    content: bytes | Path
+
+
+def publish_version(
+    repository: TrustedRepository,
+    ref: TaskRef,
+    package: bytes | Path,
+    exclusive: Iterable[ExclusiveFile] = (),
+    on_progress: Progress | None = None,
+) -> VersionFiles:
+    """Sign and store the files of a version; done again, it changes nothing.
+
+    Args:
+        repository: Where.
+        ref: The version.
+        package: As ``walle task build`` makes it.
+        exclusive: Files of single devices or users.
+        on_progress: Told of exclusive files that are stored.
+
+    Returns:
+        The files' addresses, relative to the CDN's and the CEN's.
+
+    Raises:
+        ConflictError: The version has other files already.
+        DeployError: A key is missing.
+        PackageError: It is no package.
+        RefNotFoundError: The package is of another task, or a file is not there.
+        StoreFullError: The disk is full.
+    """
+    read = read_package(package)
+    if read.manifest.task.name != ref.task or not ref.version:
+        raise RefNotFoundError(
+            f"{read.file}: holds the task {read.manifest.task.name!r}, not {str(ref)!r}: "
+            "name it SCENARIO/TASK@VERSION"
+        )
+    name = f"{ref.name}/{ref.version}/{read.manifest.task.file_name}"
+    by_owner = _store_exclusive(repository, ref, list(exclusive), on_progress)
+    entries = {file.target: (file.sha256, file.size_bytes) for f in by_owner.values() for file in f}
+    tree_folder = repository.folder / TREE
+    root = build_tree(entries, lambda node: put_blob(tree_folder, node)[0]) if entries else b""
+    custom = {
+        "task": ref.name,
+        "version": ref.version,
+        "audience": "shared",
+        TREE_ROOT: put_blob(tree_folder, root)[0] if root else "",
+    }
+    sha256, size_bytes = put_blob(repository.folder / TARGETS, package)
+    repository.add([NewTarget(name, package, custom)])
+    url = f"targets/{blob_path(sha256)}"
+    files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner)
+    put_file(_index_path(repository, ref), _encode(files))
+    return files
+
+
+def published_files(repository: TrustedRepository, ref: TaskRef) -> VersionFiles:
+    """Return the addresses of a published version's files.
+
+    Args:
+        repository: Where.
+        ref: The version.
+
+    Raises:
+        RefNotFoundError: It is not published, or retired.
+        IntegrityError: What is stored of it cannot be read.
+    """
+    path = _index_path(repository, ref)
+    if not path.is_file():
+        raise RefNotFoundError(f"{ref}: is not published: walle repository publish")
+    try:
+        files = msgspec.json.decode(path.read_bytes(), type=VersionFiles)
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(f"{path}: was altered: publish {ref} again: {error}") from error
+    signed = repository.find(files.shared[0].target)
+    if signed is None:
+        raise RefNotFoundError(f"{ref}: its publishing was cut off, or it was retired")
+    if signed.hashes != {"sha256": files.shared[0].sha256}:
+        raise IntegrityError(f"{path}: names another package than is signed: publish {ref} again")
+    return files
+
+
+def exclusive_name(ref: TaskRef, owner: str, resource: str) -> str:
+    """Return the name of an exclusive file in its version's tree.
+
+    Args:
+        ref: The version.
+        owner: A device's id, or ``user:ID``.
+        resource: Name for the script.
+    """
+    return f"{ref.name}/{ref.version}/for/{quote(owner, safe='')}/{resource}"
+
+
+def _store_exclusive(
+    repository: TrustedRepository,
+    ref: TaskRef,
+    exclusive: list[ExclusiveFile],
+    on_progress: Progress | None,
+) -> dict[str, tuple[PushedFile, ...]]:
+    found: dict[str, tuple[PushedFile, ...]] = {}
+    for done, each in enumerate(exclusive, 1):
+        sha256, size_bytes = put_blob(repository.folder / EXCLUSIVE, each.content)
+        name = exclusive_name(ref, each.owner, each.resource)
+        url = f"exclusive/{blob_path(sha256)}"
+        file = PushedFile(name, url, sha256, size_bytes, "exclusive", each.resource)
+        others = found.get(each.owner, ())
+        if any(other.resource == each.resource for other in others):
+            raise ConflictError(f"{ref}: {each.owner!r} has two files {each.resource!r}")
+        found[each.owner] = (*others, file)
+        if on_progress:
+            on_progress(done, len(exclusive))
+    return found
+
+
+def _index_path(repository: TrustedRepository, ref: TaskRef) -> Path:
+    return repository.folder / VERSIONS / ref.scenario / ref.task / f"{ref.version}.json"

@@ -1,0 +1,254 @@
+"""A repository of signed targets: what publishers do with it.
+
+Metadata follows The Update Framework (https://theupdateframework.github.io/specification) with
+consistent snapshots. A change writes new files beside the old ones and replaces
+``timestamp.json`` last: a reader sees the state before or after it, and so does whoever comes
+after a kill; files that no timestamp leads to are written again by the next change.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+from tuf.api.metadata import TargetFile, Targets
+
+from walle_deploy.trust.current import CurrentMetadata
+from walle_deploy.trust.keys import KeyFolder
+from walle_deploy.trust.layout import METADATA, TARGETS, blob_path, put_blob, sole_writer
+from walle_deploy.trust.rotation import rotate_key
+from walle_deploy.trust.signing import Signing, new_metadata
+from walle_deploy.trust.status import RepositoryStatus, status_of
+from walle_stream.clock import wall_ms
+from walle_stream.errors import ConflictError, RefNotFoundError
+
+BIN_BITS: Final = 10
+"""2 to the power of this is how many bins there can be; docs/deploy/trust.md has why."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
+_NAME_MAX: Final = 500
+
+type Progress = Callable[[int, int], None]
+"""Called with what is done and what there is to do."""
+
+
+class NewTarget(msgspec.Struct, frozen=True):
+    """A file to sign."""
+
+    name: str
+    """Such as ``shop/ipv/v2/ipv-v2.walle``; never given to another content."""
+    content: bytes | Path
+    custom: Mapping[str, Any] = {}
+    """Signed with it: ``task``, ``version``, ``audience``."""
+
+
+class TrustedRepository:
+    """A folder with signed metadata and its targets; every method may block on the disk."""
+
+    def __init__(
+        self, folder: Path, keys: Path | None = None, clock: Callable[[], int] = wall_ms
+    ) -> None:
+        """Name a repository; it is read when something is asked of it.
+
+        Args:
+            folder: Of the layout in ``trust.layout``.
+            keys: Where its keys are; ``FOLDER/keys`` when None.
+            clock: Epoch milliseconds.
+        """
+        self.folder = folder
+        self.metadata = folder / METADATA
+        self.keys = KeyFolder(keys or folder / "keys")
+        self._clock = clock
+        self._signing = Signing(self.metadata, self.keys, clock)
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        keys: Path | None = None,
+        *,
+        root_keys: tuple[int, int] = (1, 1),
+        bin_bits: int = BIN_BITS,
+        clock: Callable[[], int] = wall_ms,
+    ) -> Self:
+        """Make keys and an empty repository; one that was cut off is made anew.
+
+        Args:
+            folder: Where.
+            keys: Where its keys go; ``FOLDER/keys`` when None.
+            root_keys: How many there are, and how many of them a new root needs.
+            bin_bits: 2 to the power of it is the number of bins.
+            clock: Epoch milliseconds.
+
+        Raises:
+            ConflictError: There is one already.
+            StoreFullError: The disk is full.
+        """
+        made = cls(folder, keys, clock)
+        with sole_writer(folder):
+            if (made.metadata / "timestamp.json").exists():
+                raise ConflictError(f"{folder}: there is a repository already: give another folder")
+            made._signing.create(root_keys, bin_bits)
+        return made
+
+    def add(self, targets: Iterable[NewTarget], on_progress: Progress | None = None) -> int:
+        """Sign files, all of them with one change; what is there already stays.
+
+        Args:
+            targets: Which.
+            on_progress: Told of each file that is stored.
+
+        Returns:
+            How many were new.
+
+        Raises:
+            ConflictError: A name has another content already; nothing was changed.
+            RefNotFoundError: A name or a file is none.
+            DeployError: A key is missing.
+            IntegrityError: The repository was altered.
+            StoreFullError: The disk is full.
+        """
+        wanted = list(targets)
+        with sole_writer(self.folder):
+            current = self._signing.load()
+            bins: dict[str, Targets] = {}
+            changed: dict[str, Targets] = {}
+            added = 0
+            for done, target in enumerate(wanted, 1):
+                if not _NAME.fullmatch(target.name) or len(target.name) > _NAME_MAX:
+                    raise RefNotFoundError(
+                        f"{target.name[:_NAME_MAX]!r} cannot be a target's name: expected "
+                        "letters, digits and ._+- in parts between slashes"
+                    )
+                sha256, size_bytes = put_blob(self.folder / TARGETS, target.content)
+                name, signed = _bin(current, bins, target.name)
+                if _enter(signed, target, sha256, size_bytes):
+                    changed[name] = signed
+                    added += 1
+                if on_progress:
+                    on_progress(done, len(wanted))
+            if added:
+                self._signing.commit(current, changed)
+        return added
+
+    def retire(self, names: Iterable[str]) -> int:
+        """Sign that targets are no more: no device will take them again, in any release.
+
+        Args:
+            names: Which.
+
+        Returns:
+            How many were there.
+
+        Raises:
+            RefNotFoundError: One is not there; nothing was changed.
+        """
+        with sole_writer(self.folder):
+            current = self._signing.load()
+            changed: dict[str, Targets] = {}
+            count = 0
+            for name in names:
+                if _bin(current, changed, name)[1].targets.pop(name, None) is None:
+                    raise RefNotFoundError(f"{self.folder}: there is no target {name!r}")
+                count += 1
+            if count:
+                self._signing.commit(current, changed)
+        return count
+
+    def refresh(self) -> list[str]:
+        """Sign anew what has less than a third of its time left; the timestamp always.
+
+        Returns:
+            The names of what was signed.
+
+        Raises:
+            DeployError: A key is missing.
+            IntegrityError: The repository was altered.
+        """
+        with sole_writer(self.folder):
+            return self._signing.refresh(self._signing.load())
+
+    def rotate(self, role: str, *, key_id: str = "", is_lost: bool = False) -> str:
+        """Give a role a new key in the place of one.
+
+        Args:
+            role: ``root``, ``targets``, ``packages``, ``snapshot`` or ``timestamp``.
+            key_id: Begin of the old key's id; may be empty where the role has one key.
+            is_lost: The old key is gone, or stolen: nothing is signed with it any more.
+
+        Returns:
+            The id of the new key.
+
+        Raises:
+            DeployError: A key is missing.
+            RefNotFoundError: There is no such role or key.
+        """
+        with sole_writer(self.folder):
+            return rotate_key(self._signing, role, key_id, is_lost=is_lost)
+
+    def find(self, name: str) -> TargetFile | None:
+        """Return what is signed of a target; None when there is none.
+
+        Args:
+            name: Its name.
+        """
+        current = CurrentMetadata(self.metadata)
+        found = current.read_bin(current.bin_of(name))
+        return found.signed.targets.get(name) if found else None
+
+    def targets(self) -> Iterator[TargetFile]:
+        """Return all targets, bin by bin."""
+        current = CurrentMetadata(self.metadata)
+        for name in current.bin_names():
+            found = current.read_bin(name)
+            if found:
+                yield from found.signed.targets.values()
+
+    def status(self) -> RepositoryStatus:
+        """Return where every role stands; changes nothing.
+
+        Raises:
+            IntegrityError: The repository was altered.
+            RefNotFoundError: There is none.
+        """
+        return status_of(CurrentMetadata(self.metadata), self.keys, self._clock())
+
+    def root(self) -> bytes:
+        """Return the newest root: what a device is given when it is made."""
+        current = CurrentMetadata(self.metadata)
+        return (self.metadata / f"{current.root.signed.version}.root.json").read_bytes()
+
+
+def target_url(target: TargetFile) -> str:
+    """Return a target's address relative to the CDN's.
+
+    Args:
+        target: As signed.
+    """
+    return f"targets/{blob_path(target.hashes['sha256'])}"
+
+
+def _bin(current: CurrentMetadata, bins: dict[str, Targets], target: str) -> tuple[str, Targets]:
+    name = current.bin_of(target)
+    if name not in bins:
+        found = current.read_bin(name)
+        bins[name] = found.signed if found else new_metadata(Targets)
+    return name, bins[name]
+
+
+def _enter(into: Targets, target: NewTarget, sha256: str, size_bytes: int) -> bool:
+    before = into.targets.get(target.name)
+    if before is None:
+        custom = {"custom": dict(target.custom)} if target.custom else None
+        into.targets[target.name] = TargetFile(
+            size_bytes, {"sha256": sha256}, target.name, unrecognized_fields=custom
+        )
+        return True
+    if before.hashes != {"sha256": sha256} or (before.custom or {}) != dict(target.custom):
+        raise ConflictError(
+            f"{target.name}: is signed with another content "
+            f"({before.hashes['sha256'][:12]}..., not {sha256[:12]}...): a version never "
+            "changes, publish a new one"
+        )
+    return False

@@ -1,0 +1,86 @@
+"""Giving a role a new key, so that a device that looks in between still verifies all it reads.
+
+What the role signs is first signed with the old and the new key, then the new root names the
+new one alone; devices with the old root and with the new root accept it. With a lost key
+that cannot be: between the new root and what is signed next devices refuse to update for a
+moment. A rotation that was cut off is begun again: it takes the key that it had made.
+"""
+
+from typing import TYPE_CHECKING
+
+from securesystemslib.signer import CryptoSigner
+
+from walle_deploy.trust.roles import BINS, LIFETIME_MS
+from walle_deploy.trust.signing import Signing, keys_of
+from walle_stream.errors import RefNotFoundError
+
+if TYPE_CHECKING:
+    from tuf.api.metadata import Root
+
+
+def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> str:
+    """Replace one key of a role.
+
+    Args:
+        signing: Of the repository; its lock is held.
+        role: Which.
+        key_id: Begin of the old key's id; may be empty where the role has one key.
+        is_lost: Nothing is signed with the old one any more.
+
+    Returns:
+        The id of the new key.
+
+    Raises:
+        DeployError: A key that is needed is not here.
+        RefNotFoundError: There is no such role or key.
+    """
+    if role not in LIFETIME_MS:
+        raise RefNotFoundError(f"there is no role {role!r}: expected {', '.join(LIFETIME_MS)}")
+    current = signing.load()
+    known, _ = keys_of(current, role)
+    old = [each for each in known if each.startswith(key_id)]
+    if len(old) != 1:
+        raise RefNotFoundError(
+            f"{role!r} has {len(old)} keys that begin with {key_id!r}: name one of "
+            f"{', '.join(each[:12] for each in known)} with --key"
+        )
+    new = _unused(signing, role, known)
+    if role == BINS:
+        _rotate_bins(signing, old[0], new)
+    else:
+        _rotate_top(signing, role, old[0], new, is_lost=is_lost)
+    signing.keys.retire(role, old[0])
+    return new.public_key.keyid
+
+
+def _rotate_bins(signing: Signing, old: str, new: CryptoSigner) -> None:
+    # one change: the new targets and the bins come into force with the same timestamp
+    current = signing.load()
+    targets = current.targets.signed
+    bins = {name: found.signed for name in current.bin_names() if (found := current.read_bin(name))}
+    targets.add_key(new.public_key)
+    targets.revoke_key(old)
+    signing.commit(current, {**bins, "targets": targets})
+
+
+def _rotate_top(signing: Signing, role: str, old: str, new: CryptoSigner, *, is_lost: bool) -> None:
+    current = signing.load()
+    roots = signing.signers(current, "root")
+    if role != "root" and not is_lost:
+        signing.signers(current, role)  # one that is lost without being said so: nothing is begun
+        changed = {"targets": current.targets.signed} if role == "targets" else {}
+        signing.commit(current, changed, {role: [new]})
+        current = signing.load()
+    root: Root = current.root.signed
+    root.add_key(new.public_key, role)
+    root.revoke_key(old, role)
+    signing.write_root(root, [*roots, new] if role == "root" else roots)
+    signing.load()  # signs what only the root before vouches for
+
+
+def _unused(signing: Signing, role: str, known: list[str]) -> CryptoSigner:
+    for key_id in signing.keys.key_ids(role):
+        signer = None if key_id in known else signing.keys.signer(role, key_id)
+        if signer:
+            return signer
+    return signing.keys.create(role)

@@ -1,0 +1,250 @@
+"""Signing and writing metadata: what every change of a repository goes through."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from securesystemslib.signer import CryptoSigner
+from tuf.api.metadata import (
+    Delegations,
+    Metadata,
+    MetaFile,
+    Root,
+    Signed,
+    Snapshot,
+    SuccinctRoles,
+    Targets,
+    Timestamp,
+)
+from tuf.api.serialization.json import JSONSerializer
+
+from walle_deploy.trust.current import CurrentMetadata
+from walle_deploy.trust.keys import KeyFolder
+from walle_deploy.trust.layout import put_file, sync_folder
+from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
+from walle_stream.errors import DeployError
+
+_COMPACT: Final = JSONSerializer(compact=True)
+_KEPT_MS: Final = 86_400_000
+_ONLINE: Final = ("targets", "snapshot", "timestamp")
+
+
+class Signing:
+    """Writes signed metadata; the caller holds the repository's lock."""
+
+    def __init__(self, metadata: Path, keys: KeyFolder, clock: Callable[[], int]) -> None:
+        """Take what is needed.
+
+        Args:
+            metadata: The folder.
+            keys: To sign with.
+            clock: Epoch milliseconds.
+        """
+        self.metadata = metadata
+        self.keys = keys
+        self.clock = clock
+
+    def create(self, root_keys: tuple[int, int], bin_bits: int) -> None:
+        """Write an empty repository, with keys that are there from a cut-off start, or new ones.
+
+        Args:
+            root_keys: How many there are, and how many of them a new root needs.
+            bin_bits: 2 to the power of it is the number of bins.
+        """
+        signers = {role: self._first(role, 1) for role in (*_ONLINE, BINS)}
+        signers["root"] = self._first("root", root_keys[0])
+        root = new_metadata(Root, consistent_snapshot=True)
+        for role in ("root", *_ONLINE):
+            for signer in signers[role]:
+                root.add_key(signer.public_key, role)
+        root.roles["root"].threshold = root_keys[1]
+        packages = signers[BINS][0].public_key
+        targets = new_metadata(Targets)
+        targets.delegations = Delegations(
+            {packages.keyid: packages},
+            succinct_roles=SuccinctRoles([packages.keyid], 1, bin_bits, BINS),
+        )
+        self._write("root", root, signers["root"])
+        self._write("targets", targets, signers["targets"])
+        snapshot = new_metadata(Snapshot, meta={"targets.json": MetaFile(1)})
+        data = self._write("snapshot", snapshot, signers["snapshot"])
+        self._finish(new_metadata(Timestamp), 1, data, signers["timestamp"])
+
+    def load(self) -> CurrentMetadata:
+        """Read the newest metadata, and complete a rotation that was cut off."""
+        current = CurrentMetadata(self.metadata)
+        if current.outdated:
+            changed = {"targets": current.targets.signed} if "targets" in current.outdated else {}
+            self.commit(current, changed)
+            current = CurrentMetadata(self.metadata)
+        return current
+
+    def commit(
+        self,
+        current: CurrentMetadata,
+        changed: Mapping[str, Targets],
+        extra: Mapping[str, Collection[CryptoSigner]] | None = None,
+    ) -> None:
+        """Sign what was changed, a new snapshot and a new timestamp.
+
+        Args:
+            current: As it was read; changed in place.
+            changed: Targets and bins with their new content, by name.
+            extra: By role: further keys to sign with.
+
+        Raises:
+            DeployError: A key is missing; nothing was changed.
+        """
+        more = extra or {}
+        signers = {
+            role: [*self.signers(current, role), *more.get(role, ())]
+            for role in {role_of(name) for name in changed} | {"snapshot", "timestamp"}
+        }
+        snapshot = current.snapshot.signed
+        for name, signed in changed.items():
+            signed.version = current.version_of(name) + 1
+            self._write(name, signed, signers[role_of(name)])
+        for name, signed in changed.items():
+            snapshot.meta[f"{name}.json"] = MetaFile(signed.version)
+        snapshot.version += 1
+        data = self._write("snapshot", snapshot, signers["snapshot"])
+        timestamp = current.timestamp.signed
+        timestamp.version += 1
+        self._finish(timestamp, snapshot.version, data, signers["timestamp"])
+
+    def refresh(self, current: CurrentMetadata) -> list[str]:
+        """Sign anew what is due, and remove what nobody reads any more.
+
+        Args:
+            current: As it was read.
+
+        Returns:
+            The names of what was signed.
+        """
+        now_ms = self.clock()
+        renewed = []
+        if is_due("root", current.root, now_ms) and self._has_keys(current, "root"):
+            root = current.root.signed
+            root.version += 1
+            self._write("root", root, self.signers(current, "root"))
+            renewed.append("root")
+        changed: dict[str, Targets] = {}
+        if is_due("targets", current.targets, now_ms) and self._has_keys(current, "targets"):
+            changed["targets"] = current.targets.signed
+        for name in current.bin_names():
+            found = current.read_bin(name)
+            if found and is_due(name, found, now_ms):
+                changed[name] = found.signed
+        if changed or is_due("snapshot", current.snapshot, now_ms):
+            self.commit(current, changed)
+            renewed += [*changed, "snapshot"]
+        else:
+            signers = self.signers(current, "timestamp")
+            timestamp = current.timestamp.signed
+            timestamp.version += 1
+            self._write_timestamp(timestamp, signers)
+        self._sweep(now_ms)
+        return [*renewed, "timestamp"]
+
+    def write_root(self, root: Root, signers: Collection[CryptoSigner]) -> None:
+        """Write the next root.
+
+        Args:
+            root: Its content.
+            signers: Enough keys of the root before it, and of itself.
+        """
+        root.version += 1
+        self._write("root", root, signers)
+        sync_folder(self.metadata)
+
+    def signers(self, current: CurrentMetadata, role: str) -> list[CryptoSigner]:
+        """Return a role's keys that are here.
+
+        Args:
+            current: Says which ones the role has.
+            role: Which.
+
+        Raises:
+            DeployError: They are too few.
+        """
+        key_ids, threshold = keys_of(current, role)
+        found = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
+        if len(found) < threshold:
+            raise DeployError(
+                f"{self.keys.folder}: {threshold} of the keys of {role!r} are needed, "
+                f"{len(found)} of its {len(key_ids)} are here: bring their files, or "
+                f"walle repository rotate {role} --lost"
+            )
+        return found
+
+    def _has_keys(self, current: CurrentMetadata, role: str) -> bool:
+        key_ids, threshold = keys_of(current, role)
+        return sum(key_id in self.keys.key_ids(role) for key_id in key_ids) >= threshold
+
+    def _first(self, role: str, count: int) -> list[CryptoSigner]:
+        found = [self.keys.signer(role, key_id) for key_id in self.keys.key_ids(role)[:count]]
+        there = [signer for signer in found if signer]
+        return there + [self.keys.create(role) for _ in range(count - len(there))]
+
+    def _write(self, name: str, signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
+        signed.expires = expiry_of(name, self.clock())
+        data = _signed(signed, signers)
+        put_file(self.metadata / f"{signed.version}.{name}.json", data)
+        return data
+
+    def _finish(
+        self, timestamp: Timestamp, version: int, snapshot: bytes, signers: Collection[CryptoSigner]
+    ) -> None:
+        timestamp.snapshot_meta = MetaFile.from_data(version, snapshot, ["sha256"])
+        self._write_timestamp(timestamp, signers)
+
+    def _write_timestamp(self, timestamp: Timestamp, signers: Collection[CryptoSigner]) -> None:
+        timestamp.expires = expiry_of("timestamp", self.clock())
+        timestamp.unrecognized_fields[MADE] = self.clock()
+        sync_folder(self.metadata)
+        put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
+        sync_folder(self.metadata)
+
+    def _sweep(self, now_ms: int) -> None:
+        # a device in the middle of a refresh still reads what was the newest a moment ago
+        current = CurrentMetadata(self.metadata)
+        names = ["snapshot", "targets", *current.bin_names()]
+        kept = {f"{current.version_of(name)}.{name}.json" for name in names}
+        kept.add(f"{current.snapshot.signed.version}.snapshot.json")
+        for path in self.metadata.iterdir():
+            is_old = path.is_file() and path.stat().st_mtime * 1_000 < now_ms - _KEPT_MS
+            is_root = path.name.endswith(".root.json") or path.name == "timestamp.json"
+            if is_old and not is_root and path.name not in kept:
+                path.unlink(missing_ok=True)
+
+
+def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
+    """Return the ids of a role's keys, and how many of them must sign.
+
+    Args:
+        current: The newest metadata.
+        role: Which.
+    """
+    if role == BINS:
+        delegations = current.targets.signed.delegations
+        found = delegations.succinct_roles if delegations else None
+        return (list(found.keyids), found.threshold) if found else ([], 1)
+    known = current.root.signed.roles[role]
+    return list(known.keyids), known.threshold
+
+
+def new_metadata[T: Signed](kind: type[T], **fields: Any) -> T:
+    """Return the first version of a role's metadata; it expires when it is written.
+
+    Args:
+        kind: Its class.
+        fields: Further ones.
+    """
+    return kind(version=1, **fields)
+
+
+def _signed(signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
+    metadata = Metadata[Any](signed)
+    for signer in signers:
+        metadata.sign(signer, append=True)
+    return metadata.to_bytes(_COMPACT)

@@ -1,0 +1,74 @@
+"""Where a repository's roles stand."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from walle_deploy.trust.current import CurrentMetadata
+from walle_deploy.trust.keys import KeyFolder
+from walle_deploy.trust.roles import BINS
+from walle_deploy.trust.signing import keys_of
+
+if TYPE_CHECKING:
+    from tuf.api.metadata import Metadata
+
+_TOP: Final = ("root", "targets", "snapshot", "timestamp")
+
+
+class RoleStatus(msgspec.Struct, frozen=True):
+    """One role."""
+
+    role: str
+    version: int
+    """Of the bins the highest; 0 when there is none."""
+    expires_ms: int
+    """Epoch milliseconds; of the bins the first; 0 when there is none."""
+    keys: tuple[str, ...]
+    """Ids of all its keys."""
+    threshold: int
+    """How many of them must sign."""
+    keys_here: int
+    """How many of them lie in the key folder."""
+
+
+class RepositoryStatus(msgspec.Struct, frozen=True):
+    """A repository."""
+
+    roles: tuple[RoleStatus, ...]
+    targets: int
+    """How many files are signed."""
+    bins: int
+    """In how many bins."""
+    expired: tuple[str, ...]
+    """Roles whose metadata devices refuse now."""
+
+
+def status_of(current: CurrentMetadata, keys: KeyFolder, now_ms: int) -> RepositoryStatus:
+    """Look at everything that is signed.
+
+    Args:
+        current: The newest metadata.
+        keys: Which are here.
+        now_ms: Epoch milliseconds.
+
+    Raises:
+        IntegrityError: A bin was altered.
+    """
+    tops: dict[str, Metadata[Any]] = {role: getattr(current, role) for role in _TOP}
+    bins = [each.signed for name in current.bin_names() if (each := current.read_bin(name))]
+    signed = {role: [tops[role].signed] for role in _TOP} | {BINS: bins}
+    roles = []
+    for role, versions in signed.items():
+        key_ids, threshold = keys_of(current, role)
+        roles.append(
+            RoleStatus(
+                role,
+                max((each.version for each in versions), default=0),
+                min((int(each.expires.timestamp() * 1_000) for each in versions), default=0),
+                tuple(key_ids),
+                threshold,
+                len(set(key_ids) & set(keys.key_ids(role))),
+            )
+        )
+    expired = tuple(each.role for each in roles if 0 < each.expires_ms <= now_ms)
+    return RepositoryStatus(tuple(roles), sum(len(b.targets) for b in bins), len(bins), expired)

@@ -1,0 +1,97 @@
+r"""A tree of hashes over the exclusive files of one version: millions of them, one signature.
+
+The signed metadata names the root's SHA-256, as it does of any file. An inner node holds 256
+hashes of nodes, a leaf up to some 100 entries; the bytes of a name's hash say which way to go.
+A device whose file is one of a million reads 3 nodes, 18 kB, and learns no name but its own:
+entries are known by the SHA-256 of their name.
+
+A node is ``walle-tree 1 inner\n`` and 256 x 32 bytes, or ``walle-tree 1 leaf\n`` and a JSON
+object of ``[SHA-256, size]`` by the hexadecimal SHA-256 of the name; its file's name is its
+own SHA-256.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from walle_stream.errors import IntegrityError
+
+NODE_MAX_BYTES: Final = 65_536
+"""No node is larger."""
+
+_INNER: Final = b"walle-tree 1 inner\n"
+_LEAF: Final = b"walle-tree 1 leaf\n"
+_FAN_OUT: Final = 256
+_HASH_BYTES: Final = 32
+_PER_LEAF: Final = 64
+_DEPTH_MAX: Final = 3
+
+type Entry = tuple[str, int]
+"""SHA-256 and size in bytes of a file."""
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+_decoder: Final = msgspec.json.Decoder(dict[str, tuple[str, int]])
+
+
+def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> bytes:
+    """Make a tree, leaves first.
+
+    Args:
+        entries: By name.
+        store: Keeps a node and returns its SHA-256.
+
+    Returns:
+        The root, which is not stored.
+    """
+    hashed = {hashlib.sha256(name.encode()).hexdigest(): each for name, each in entries.items()}
+    depth = 0
+    while _PER_LEAF * _FAN_OUT**depth < len(hashed):
+        depth += 1
+    return _node(sorted(hashed.items()), 0, depth, store)
+
+
+def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | None:
+    """Look up one file.
+
+    Args:
+        name: Of the file.
+        root: SHA-256 of the root, from the signed metadata.
+        read: Gets the bytes of a node by its SHA-256, of ``NODE_MAX_BYTES`` at most; they are
+            not trusted.
+
+    Returns:
+        What is signed of it; None when it is not in the tree.
+
+    Raises:
+        IntegrityError: A node is not what was signed.
+    """
+    key = hashlib.sha256(name.encode()).digest()
+    sha256 = root
+    for level in range(_DEPTH_MAX + 1):
+        data = read(sha256)
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise IntegrityError(
+                f"{name}: node {sha256[:12]}... of its version's tree is not what was signed: "
+                "get it again"
+            )
+        if data.startswith(_LEAF):
+            return _decoder.decode(data[len(_LEAF) :]).get(key.hex())
+        start = len(_INNER) + key[level] * _HASH_BYTES
+        if not data.startswith(_INNER) or len(data) != len(_INNER) + _FAN_OUT * _HASH_BYTES:
+            break
+        sha256 = data[start : start + _HASH_BYTES].hex()
+    raise IntegrityError(f"{name}: its version's tree is of another form: update this device's app")
+
+
+def _node(
+    items: list[tuple[str, Entry]], level: int, depth: int, store: Callable[[bytes], str]
+) -> bytes:
+    if level == depth:
+        return _LEAF + _encode(dict(items))
+    parts: list[list[tuple[str, Entry]]] = [[] for _ in range(_FAN_OUT)]
+    for item in items:
+        parts[int(item[0][2 * level : 2 * level + 2], 16)].append(item)
+    hashes = (store(_node(part, level + 1, depth, store)) for part in parts)
+    return _INNER + b"".join(bytes.fromhex(each) for each in hashes)
