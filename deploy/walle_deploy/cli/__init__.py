@@ -1,0 +1,1 @@
+"""The platform's sub-commands of ``walle``; what they need is imported when they run."""
