@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.document import Document, Key, shown
@@ -24,15 +24,25 @@ from walle_stream.types import device_id_problem
 USER_PREFIX: Final = "user:"
 """Stands before a user's id where device ids stand, too."""
 
-_PATTERN: Final = r"^(?:[^*?\[\]/\\]+/)*[^*?\[\]/\\]*\*[^*?\[\]/\\]*$"
+_PATTERN: Final = re.compile(r"(?:[^*?\[\]/\\]+/)*[^*?\[\]/\\]*\*[^*?\[\]/\\]*")
+
+
+def _with_one_star(text: str) -> str:
+    if not _PATTERN.fullmatch(text):
+        raise ValueError(
+            f"expected a path with one * in its last part, such as users/*.bin, found {shown(text)}"
+        )
+    return text
 
 
 class ExclusiveFiles(Strict):
     """One resource of which each device or user has a file of its own."""
 
     name: ResourceName = Field(description="What the script calls it: ctx.resource(name).")
-    files: Annotated[str, StringConstraints(pattern=_PATTERN, max_length=500)] = Field(
-        description="Path in the branch with one * in its last part, which stands for the id."
+    files: Annotated[str, StringConstraints(max_length=500), AfterValidator(_with_one_star)] = (
+        Field(
+            description="Path in the branch with one * in its last part, which stands for the id."
+        )
     )
     by: Literal["device", "user"] = Field(default="device", description="Whose ids they are.")
 

@@ -53,6 +53,7 @@ class Git:
         work_tree: Path | None = None,
         environ: Mapping[str, str] | None = None,
         locks: Sequence[int] = (),
+        is_near: bool = False,
     ) -> None:
         """Point it at a repository, which need not be there yet.
 
@@ -61,11 +62,14 @@ class Git:
             work_tree: The clone's files.
             environ: More of the environment, such as who commits.
             locks: File descriptors that must stay open as long as a command runs.
+            is_near: The group is of this machine: what reaches it keeps the locks, too. A host's
+                helpers may go on for long, such as one that keeps passwords.
         """
         self.folder = folder
         self.work_tree = work_tree
         self.environ = dict(environ or {})
         self.locks = tuple(locks)
+        self._is_near = is_near
 
     def run(
         self,
@@ -132,7 +136,7 @@ class Git:
                 env={**self.variables(is_network=is_network), **(environ or {})},
                 timeout=limit,
                 check=False,
-                pass_fds=self.locks,
+                pass_fds=self.locks if self._is_near or not is_network else (),
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(

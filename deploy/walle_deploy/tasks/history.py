@@ -172,10 +172,10 @@ def _state(mirror: Mirror, ref: TaskRef) -> _State:
     return _State(commit, blobs, own)
 
 
-def _compared[K: (str, tuple[str, str])](
+def _compared[K](
     old: dict[K, str], new: dict[K, str]
 ) -> Iterator[tuple[Literal["added", "removed", "changed"], K]]:
-    for key in sorted({*old, *new}):
+    for key in sorted({*old, *new}, key=str):
         if key not in old:
             yield "added", key
         elif key not in new:

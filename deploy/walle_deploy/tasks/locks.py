@@ -37,6 +37,7 @@ class RepositoryLock:
         self._path = folder / _NAME
         self._wait_s = wait_s
         self._descriptor = -1
+        self._has_note = False
         self.left: dict[str, str] = {}
         """What a killed command was doing; empty when the last one ended."""
 
@@ -78,8 +79,8 @@ class RepositoryLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Give it back; a note of something half done stays only if nobody took it up."""
-        if not self.left:
+        """Give it back; what is half done, or may have reached others, stays noted."""
+        if not self.left and (kind is None or not self._has_note):
             os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
@@ -94,6 +95,7 @@ class RepositoryLock:
         os.pwrite(self._descriptor, data + b"\n", 0)
         os.ftruncate(self._descriptor, len(data) + 1)
         self.left = {}
+        self._has_note = bool(facts)
 
     def _wait(self) -> None:
         until = time.monotonic() + self._wait_s

@@ -166,7 +166,12 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     done = git.attempt(*arguments, is_network=True)
     if done.returncode:
         if _ABSENT.search(done.stderr.decode(errors="replace")):
-            there = group.scenarios() if group.is_local else []
+            if not group.is_local:
+                raise RefNotFoundError(
+                    f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
+                    "are made there; make an empty one, or look whether you may read it"
+                )
+            there = group.scenarios()
             raise RefNotFoundError(
                 f"there is no scenario {scenario!r} in {group.address}"
                 f"{suggest(scenario, there)}; {_named('it has', there)}"

@@ -101,12 +101,14 @@ def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
             far = stack.enter_context(RepositoryLock(Path(work.url)))
             if far.left:
                 far.note({})
-            git = Git(git.folder, environ=git.environ, locks=(*git.locks, far.descriptor))
+            locks = (*git.locks, far.descriptor)
+            git = Git(git.folder, environ=git.environ, locks=locks, is_near=True)
         done = git.attempt(*arguments, is_network=True)
     if not done.returncode:
         return
     said = (done.stdout + done.stderr).decode(errors="replace")
     if any(reason in said for reason in _REFUSED):
+        work.lock.note({})  # nobody has it: there is nothing to go on with
         raise ConflictError(
             f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
             "at this moment: run the same command again"
