@@ -2,10 +2,12 @@
 
 import argparse
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 _RUN: Final = "run"
+_READING: Final = {"list", "log", "diff", "build"}
 
 
 def add(verbs: Any) -> None:
@@ -59,9 +61,9 @@ def add(verbs: Any) -> None:
 
 def _later(name: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
-        from walle_deploy.cli import task_verbs  # noqa: PLC0415 - heavy
-
-        verb: Callable[[argparse.Namespace], int] = getattr(task_verbs, f"run_{name}")
+        module = "reading" if name in _READING else "authoring"
+        verbs = import_module(f"walle_deploy.cli.task_{module}")
+        verb: Callable[[argparse.Namespace], int] = getattr(verbs, f"run_{name}")
         return verb(options)
 
     return run
@@ -69,8 +71,18 @@ def _later(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _build(of_file: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
-        if "@" not in options.file or Path(options.file).exists():
-            return of_file(options)
-        return _later("build")(options)
+        return (_later("build") if _is_ref(options.file) else of_file)(options)
 
     return run
+
+
+def _is_ref(text: str) -> bool:
+    from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - heavy
+    from walle_stream.errors import RefNotFoundError  # noqa: PLC0415 - beside it
+
+    try:
+        TaskRef.parse(text)
+    except RefNotFoundError:
+        # one that is meant to be a version is refused as that, not as a file
+        return "@" in text and not Path(text).exists()
+    return not Path(text).exists()

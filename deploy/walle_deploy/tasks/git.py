@@ -225,4 +225,4 @@ def last_line(stderr: bytes) -> str:
     # the reason stands before what git always ends with
     reasons = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))]
     text = (reasons or said or [""])[0 if reasons else -1]
-    return "".join(each if each.isprintable() else "?" for each in text)[:_LINE_MAX]
+    return "".join(each if each.isprintable() else "?" for each in text.expandtabs(1))[:_LINE_MAX]

@@ -22,6 +22,7 @@ CACHE_VARIABLE: Final = "WALLE_CACHE"
 
 _URL: Final = re.compile(r"(?:ssh|https?|git|file)://[^\s\x00-\x1f-][^\s\x00-\x1f]*")
 _SCP: Final = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:[^\s\x00-\x1f]+")
+_PASSWORD: Final = re.compile(r"\w+://[^/@]*:[^/@]*@")
 _SUFFIX: Final = ".git"
 
 
@@ -42,12 +43,17 @@ class Group(msgspec.Struct, frozen=True):
                 ``USER@HOST:PATH``; None takes it from the environment.
 
         Raises:
-            RefNotFoundError: Nothing names one, or it is none of these.
+            RefNotFoundError: Nothing names one, it is none of these, or it holds a password.
         """
         given = os.environ.get(GROUP_VARIABLE, "") if text is None else text
         if not given:
             raise RefNotFoundError(
                 f"no group is named: give --group FOLDER or URL, or set {GROUP_VARIABLE}"
+            )
+        if _PASSWORD.match(given):
+            raise RefNotFoundError(
+                "the group's URL holds a password: it would stand in files and messages; keep it "
+                "with git (git help credentials) and leave it out"
             )
         if _URL.fullmatch(given) or _SCP.fullmatch(given):
             return cls(given.rstrip("/"), is_local=False)

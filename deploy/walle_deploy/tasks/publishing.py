@@ -113,4 +113,4 @@ def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
             f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
             "at this moment: run the same command again"
         )
-    raise git_error(("push",), done.stdout + done.stderr, done.returncode)
+    raise git_error(("push",), done.stderr + done.stdout, done.returncode)

@@ -33,6 +33,8 @@ _SETTINGS: Final = {
     "receive.denyDeletes": "true",
     "receive.fsckObjects": "true",
     "gc.autoDetach": "false",
+    # the group's own, whatever whoever pushes has for theirs
+    "core.hooksPath": "hooks",
 }
 
 

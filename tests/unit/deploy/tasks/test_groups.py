@@ -23,6 +23,12 @@ def test_the_environment_names_one_when_nobody_else_does(monkeypatch):
         Group.parse(None)
 
 
+def test_a_password_is_kept_out_of_files_and_messages():
+    with pytest.raises(RefNotFoundError, match="holds a password") as caught:
+        Group.parse("https://ada:secret@host/tasks")
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "text",
     ["ext::sh -c id", "ftp://host/x", "ssh://-oProxyCommand=id/x", "file://", "fd::3", "a\0b"],
