@@ -12,6 +12,9 @@ from walle_stream.types import HOSTS_MAX, device_id_problem
 COMMANDS_GROUP: Final = "walle_stream.commands"
 """Entry point group of further sub-commands: ``add(subparsers)``."""
 
+TASK_COMMANDS_GROUP: Final = "walle_stream.task_commands"
+"""Entry point group of further verbs of ``walle task``: ``add(subparsers)``."""
+
 _ROUTES: Final = ("decode", "oversized", "invalid", "late", "task", "overflow")
 _WORD_MAX: Final = 100
 _USAGE_EXIT: Final = 2
@@ -47,7 +50,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     _add_definitions(commands)
     _add_state(commands)
     _add_status(commands)
-    _add_task(commands)
+    _add_task(commands, command)
     _add_engine(commands)
     if command not in commands.choices:
         points = entry_points(group=COMMANDS_GROUP)
@@ -204,8 +207,8 @@ def _add_status(commands: Any) -> None:
     status.set_defaults(run=_later("status", "status"))
 
 
-def _add_task(commands: Any) -> None:
-    task = commands.add_parser("task", help="packages of bytecode that devices run")
+def _add_task(commands: Any, command: str) -> None:
+    task = commands.add_parser("task", help="tasks on git, and packages that devices run")
     verbs = task.add_subparsers(title="verbs", metavar="VERB", required=True)
     build = verbs.add_parser("build", help="compile a task into one file")
     build.add_argument("file", metavar="FILE", help="YAML of a task, or of a pipeline with one")
@@ -230,6 +233,9 @@ def _add_task(commands: Any) -> None:
     show.set_defaults(run=_later("task", "show"))
     for verb in (build, size, show):
         verb.add_argument("--json", action="store_true", help="one JSON object on one line")
+    if command == "task":
+        for point in entry_points(group=TASK_COMMANDS_GROUP):
+            point.load()(verbs)
 
 
 def _add_engine(commands: Any) -> None:

@@ -1,0 +1,15 @@
+"""One feature per finished visit of a page."""
+
+
+def run(ctx, page):
+    """Count the clicks of the visit and number the visits of this device."""
+    visits = ctx.state.get("visits", 0) + 1
+    ctx.state.put("visits", visits)
+    ctx.emit(
+        {
+            "page": page.page_id,
+            "dwell_ms": page.dwell_ms,
+            "clicks": len(page.filter(kind="click")),
+            "visit": visits,
+        }
+    )

@@ -1,0 +1,88 @@
+"""``walle task init|checkout|commit|test|tag|list|log|diff``, and ``build`` from a version."""
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+_RUN: Final = "run"
+_READING: Final = {"list", "log", "diff", "build"}
+
+
+def add(verbs: Any) -> None:
+    """Add the verbs to ``walle task``; an entry point of ``walle_stream.task_commands``.
+
+    Args:
+        verbs: Its sub-parsers; ``build`` is among them.
+    """
+    init = verbs.add_parser("init", help="make a task: branch, definition, script, sample, test")
+    init.add_argument("ref", metavar="SCENARIO/TASK")
+    checkout = verbs.add_parser("checkout", help="bring a task or version into a folder, or on")
+    checkout.add_argument("ref", metavar="SCENARIO/TASK[@VERSION]")
+    for verb in (init, checkout):
+        verb.add_argument(
+            "folder", type=Path, nargs="?", metavar="DIR", help="default: the task's name"
+        )
+    commit = verbs.add_parser("commit", help="check the folder, commit all of it, push it")
+    commit.add_argument("--rebase", action="store_true", help="on top of what others committed")
+    tag = verbs.add_parser("tag", help="make a version of what is committed")
+    tag.add_argument("version", metavar="VERSION", help="such as v2")
+    for verb in (commit, tag):
+        verb.add_argument("-m", "--message", default="", metavar="TEXT", help="what it is for")
+        verb.add_argument(
+            "folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="default: here"
+        )
+    test = verbs.add_parser("test", help="check, run the sample and the tests; runs its code")
+    test.add_argument("what", nargs="?", default=".", metavar="DIR|REF", help="default: here")
+    listed = verbs.add_parser("list", help="scenarios, tasks and versions")
+    listed.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all")
+    log = verbs.add_parser("log", help="the commits of a task, or up to a version")
+    log.add_argument("ref", metavar="REF")
+    log.add_argument("-n", "--count", type=int, metavar="N", help="the last N alone")
+    diff = verbs.add_parser("diff", help="files and audiences that differ")
+    diff.add_argument("before", metavar="A")
+    diff.add_argument("after", metavar="B")
+    for verb, name in (
+        *((init, "init"), (checkout, "checkout"), (commit, "commit"), (tag, "tag")),
+        *((test, "test"), (listed, "list"), (log, "log"), (diff, "diff")),
+    ):
+        verb.add_argument("--json", action="store_true", help="one JSON object on one line")
+        verb.set_defaults(run=_later(name))
+    build = verbs.choices["build"]
+    build.set_defaults(run=_build(build.get_default(_RUN)))
+    for verb in (init, checkout, test, listed, log, diff, build):
+        verb.add_argument(
+            "--group",
+            metavar="GROUP",
+            help="folder or URL that holds the repositories (default: $WALLE_GROUP)",
+        )
+
+
+def _later(name: str) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        module = "reading" if name in _READING else "authoring"
+        verbs = import_module(f"walle_deploy.cli.task_{module}")
+        verb: Callable[[argparse.Namespace], int] = getattr(verbs, f"run_{name}")
+        return verb(options)
+
+    return run
+
+
+def _build(of_file: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        return (_later("build") if _is_ref(options.file) else of_file)(options)
+
+    return run
+
+
+def _is_ref(text: str) -> bool:
+    from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - heavy
+    from walle_stream.errors import RefNotFoundError  # noqa: PLC0415 - beside it
+
+    try:
+        TaskRef.parse(text)
+    except RefNotFoundError:
+        # one that is meant to be a version is refused as that, not as a file
+        return "@" in text and not Path(text).exists()
+    return not Path(text).exists()

@@ -1,0 +1,101 @@
+"""What ``walle task init``, ``checkout``, ``commit``, ``tag`` and ``test`` do and print."""
+
+import argparse
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from walle_deploy.cli.task_output import SHORT, print_json, print_line
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.checkouts import checkout
+from walle_deploy.tasks.committing import commit_folder
+from walle_deploy.tasks.groups import Group
+from walle_deploy.tasks.mirrors import open_mirror
+from walle_deploy.tasks.starting import checkout_task, init_task
+from walle_deploy.tasks.tagging import tag_version
+from walle_deploy.tasks.trials import try_task
+
+
+def run_init(options: argparse.Namespace) -> int:
+    """Make a task and say where its files are."""
+    ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
+    made = init_task(group, ref, options.folder or Path(ref.task))
+    facts = {"ref": str(ref), "folder": str(made.folder), "commit": made.commit}
+    if not print_json(options, facts):
+        shown = shlex.quote(str(made.folder))
+        print_line(f"made {ref} in {group.url(ref.scenario)}, its files in {shown}")
+        print_line(f"test it:   walle task test {shown}")
+        print_line(f"commit:    walle task commit -m 'What changed' {shown}")
+        print_line(f"a version: walle task tag v1 {shown}")
+    return 0
+
+
+def run_checkout(options: argparse.Namespace) -> int:
+    """Bring a task or version into a folder."""
+    ref = TaskRef.parse(options.ref)
+    made = checkout_task(Group.parse(options.group), ref, options.folder or Path(ref.task))
+    facts = {"ref": str(ref), "folder": str(made.folder), "commit": made.commit}
+    if not print_json(options, facts):
+        print_line(f"{made.folder} is at {ref}, commit {made.commit[:SHORT]}")
+    return 0
+
+
+def run_commit(options: argparse.Namespace) -> int:
+    """Commit a folder and push it."""
+    done = commit_folder(options.folder, options.message, rebase=options.rebase)
+    if not print_json(options, msgspec.to_builtins(done) | {"ref": str(done.ref)}):
+        _say_mended(done.mended)
+        if not done.files:
+            print_line(f"{done.ref}: nothing to commit, at {done.commit[:SHORT]}")
+        else:
+            top = ", on top of others' commits" if done.is_rebased else ""
+            print_line(
+                f"{done.ref}: committed {len(done.files)} files as {done.commit[:SHORT]}{top}"
+            )
+            for name in done.files:
+                print_line(f"  {name}")
+    return 0
+
+
+def run_tag(options: argparse.Namespace) -> int:
+    """Make a version."""
+    done = tag_version(options.folder, options.version, options.message)
+    if not print_json(options, msgspec.to_builtins(done) | {"ref": str(done.ref)}):
+        _say_mended(done.mended)
+        print_line(f"made the version {done.ref} of commit {done.commit[:SHORT]}")
+        print_line(f"build it: walle task build {done.ref} -o DIR")
+    return 0
+
+
+def run_test(options: argparse.Namespace) -> int:
+    """Try a folder's task, or one of the group; 1 when its tests fail."""
+    folder = Path(options.what)
+    if folder.is_dir():
+        return _try(options, folder)
+    ref = TaskRef.parse(options.what)
+    with TemporaryDirectory(prefix="walle-task-") as made:
+        with open_mirror(Group.parse(options.group), ref.scenario) as mirror:
+            source, _ = checkout(mirror, mirror.commit(ref), str(ref))
+            # tests may write; the cache stays as it is
+            copy = shutil.copytree(source, Path(made) / ref.task)
+        return _try(options, copy)
+
+
+def _try(options: argparse.Namespace, folder: Path) -> int:
+    trial = try_task(folder)
+    if not print_json(options, msgspec.to_builtins(trial) | {"good": trial.is_good}):
+        if not trial.is_good:
+            sys.stdout.write(trial.output)
+        if trial.features is not None:
+            print_line(f"{trial.task}: the sample gives {trial.features} features")
+        print_line(f"{trial.task}: tests {trial.tests}")
+    return 0 if trial.is_good else 1
+
+
+def _say_mended(text: str) -> None:
+    if text:
+        print_line(f"finished first: {text}")

@@ -1,0 +1,31 @@
+"""How the verbs of ``walle task`` print: lines for people, or one JSON object."""
+
+import argparse
+import sys
+from typing import Any, Final
+
+import msgspec
+
+SHORT: Final = 12
+"""Digits of a commit that people see."""
+
+
+def print_line(line: str) -> None:
+    """Print a line.
+
+    Args:
+        line: Without its end.
+    """
+    sys.stdout.write(f"{line}\n")
+
+
+def print_json(options: argparse.Namespace, facts: Any) -> bool:
+    """Print facts as JSON if that is asked for; return whether it was.
+
+    Args:
+        options: As parsed.
+        facts: What msgspec can encode.
+    """
+    if options.json:
+        print_line(msgspec.json.encode(facts).decode())
+    return bool(options.json)

@@ -1,0 +1,78 @@
+"""What ``walle task list``, ``log``, ``diff`` and ``build`` of a version do and print."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from walle_deploy.cli.task_output import SHORT, print_json, print_line
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.building import build_version, write_version
+from walle_deploy.tasks.groups import Group
+from walle_deploy.tasks.history import Change, diff_versions, list_tasks, log_task
+
+_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print scenarios, tasks and versions."""
+    group = Group.parse(options.group)
+    tasks = [
+        each for name in options.scenario or group.scenarios() for each in list_tasks(group, name)
+    ]
+    if not print_json(options, {"group": group.address, "tasks": tasks}):
+        for task in tasks:
+            print_line(f"{task.task}  {task.commit[:SHORT]}")
+            for each in task.versions:
+                print_line(f"  {each.name:<16}{each.when[:16]}  {each.who}: {each.subject}")
+        if not tasks:
+            print_line(f"no tasks in {group.address}: walle task init SCENARIO/TASK makes one")
+    return 0
+
+
+def run_log(options: argparse.Namespace) -> int:
+    """Print commits, the newest first."""
+    ref = TaskRef.parse(options.ref)
+    entries = log_task(Group.parse(options.group), ref, options.count)
+    if not print_json(options, {"ref": str(ref), "commits": entries}):
+        for each in entries:
+            print_line(f"{each.commit[:SHORT]}  {each.when[:16]}  {each.who}: {each.subject}")
+    return 0
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """Print what differs: files, who gets which, the lines."""
+    before, after = TaskRef.parse(options.before), TaskRef.parse(options.after)
+    found = diff_versions(Group.parse(options.group), before, after)
+    if not print_json(options, found):
+        for change in (*found.files, *found.audiences):
+            print_line(f"{_SIGNS[change.kind]} {_changed(change)}")
+        sys.stdout.write(found.patch)
+    return 0
+
+
+def run_build(options: argparse.Namespace) -> int:
+    """Build a version's files from its tag."""
+    ref = TaskRef.parse(options.file)
+    built = build_version(Group.parse(options.group), ref, options.python)
+    folder = options.output or Path()
+    write_version(built, folder)
+    facts = {"ref": str(ref), "commit": built.commit, "folder": str(folder), "files": built.files}
+    if not print_json(options, facts):
+        package = built.files.shared[0]
+        name = Path(package.target).name
+        print_line(f"made {folder / name} from commit {built.commit[:SHORT]}")
+        print_line(f"  sha256 {package.sha256}, {package.size_bytes} bytes")
+        count = sum(map(len, built.files.exclusive.values()))
+        if count:
+            print_line(
+                f"  {count} exclusive files of {len(built.files.exclusive)} devices and users"
+            )
+    return 0
+
+
+def _changed(change: Change) -> str:
+    if not change.audience:
+        return change.path
+    who = change.audience if change.audience.startswith("user:") else f"device {change.audience}"
+    return f"{change.resource!r} of {who}"

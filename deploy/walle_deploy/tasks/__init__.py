@@ -1,0 +1,1 @@
+"""Task management on git: scenarios are repositories, tasks branches, versions annotated tags."""

@@ -1,0 +1,143 @@
+"""``files.yaml`` of a task: which files are of one device or user alone.
+
+Everything that ``task.yaml`` names under ``spec.resources`` is shared: it travels in the package.
+Exclusive files are declared here by a pattern, one file per device or user, whose id stands
+where the pattern has its ``*``. Place in the flow: ``definition`` reads it out of a checkout.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+
+from walle_stream.errors import SpecFileError
+from walle_stream.spec.document import Document, Key, shown
+from walle_stream.spec.messages import Refused, explain
+from walle_stream.spec.models import API_VERSION, ResourceName
+from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.strict import Strict
+from walle_stream.types import device_id_problem
+
+USER_PREFIX: Final = "user:"
+"""Stands before a user's id where device ids stand, too."""
+
+_PATTERN: Final = re.compile(r"(?:[^*?\[\]/\\]+/)*[^*?\[\]/\\]*\*[^*?\[\]/\\]*")
+
+
+def _with_one_star(text: str) -> str:
+    if not _PATTERN.fullmatch(text):
+        raise ValueError(
+            f"expected a path with one * in its last part, such as users/*.bin, found {shown(text)}"
+        )
+    return text
+
+
+class ExclusiveFiles(Strict):
+    """One resource of which each device or user has a file of its own."""
+
+    name: ResourceName = Field(description="What the script calls it: ctx.resource(name).")
+    files: Annotated[str, StringConstraints(max_length=500), AfterValidator(_with_one_star)] = (
+        Field(
+            description="Path in the branch with one * in its last part, which stands for the id."
+        )
+    )
+    by: Literal["device", "user"] = Field(default="device", description="Whose ids they are.")
+
+
+class TaskFilesSpec(Strict):
+    """Which files go to whom."""
+
+    exclusive: tuple[ExclusiveFiles, ...] = Field(
+        default=(), max_length=1_000, description="Files of one device or user alone."
+    )
+
+
+class TaskFiles(Strict):
+    """The audiences of a task's files."""
+
+    api_version: Literal["walle/v1"]
+    kind: Literal["TaskFiles"]
+    spec: TaskFilesSpec = Field(default_factory=TaskFilesSpec)
+
+
+class OwnFile(msgspec.Struct, frozen=True):
+    """An exclusive file that was found."""
+
+    audience: str
+    """A device id, or ``user:ID``."""
+    resource: str
+    path: str
+    """In the branch."""
+
+
+def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
+    """Read ``files.yaml`` and match its patterns; sorted by audience, then resource.
+
+    Args:
+        file: Where it would lie; there is nothing exclusive where there is none.
+        paths: Of all files of the commit.
+
+    Raises:
+        SpecFileError: It is wrong, names no file, or a file's name holds no id.
+    """
+    if not file.exists():
+        return []
+    document, spec = _load(file)
+    found: list[OwnFile] = []
+    names: set[str] = set()
+    for index, each in enumerate(spec.exclusive):
+        key: Key = ("spec", "exclusive", index)
+        if each.name in names:
+            raise document.error((*key, "name"), f"the resource {each.name!r} stands here twice")
+        names.add(each.name)
+        own = _matches(document, key, each, paths)
+        if not own:
+            message = f"no file of the task matches {shown(each.files)}"
+            raise document.error((*key, "files"), message)
+        found += own
+    return sorted(found, key=lambda own: (own.audience, own.resource))
+
+
+def _load(file: Path) -> tuple[Document, TaskFilesSpec]:
+    # nothing of the environment: the same commit says the same everywhere
+    documents = read_documents(file, {})
+    if len(documents) != 1 or not isinstance(documents[0].value, dict):
+        raise SpecFileError(
+            f"{file}:1:1: expected one document 'apiVersion: {API_VERSION}, kind: TaskFiles'",
+            *(str(file), 1, 1),
+        )
+    document = documents[0]
+    try:
+        spec = TaskFiles.model_validate(document.value, by_alias=True, by_name=False).spec
+    except ValidationError as error:
+        problems = explain(Refused(document, TaskFiles, (), document.value), error)
+        problems.sort(key=lambda each: (each.is_consequence, each.error.line, each.error.column))
+        first, more = problems[0].error, len(problems) - 1
+        suffix = f" (and {more} more)" if more else ""
+        raise SpecFileError(first.message + suffix, first.file, first.line, first.column) from error
+    return document, spec
+
+
+def _matches(
+    document: Document, key: Key, each: ExclusiveFiles, paths: Sequence[str]
+) -> list[OwnFile]:
+    before, _, after = each.files.partition("*")
+    pattern = re.compile(rf"{re.escape(before)}([^/]*){re.escape(after)}")
+    own = []
+    for path in paths:
+        match = pattern.fullmatch(path)
+        if match is None:
+            continue
+        name = match[1]
+        problem = device_id_problem(name)
+        if each.by == "device" and name.startswith(USER_PREFIX):
+            problem = f"a device's id cannot begin with {USER_PREFIX!r}"
+        if problem is not None:
+            message = f"{shown(path)} names no {each.by}: {problem}"
+            raise document.error((*key, "files"), message)
+        prefix = USER_PREFIX if each.by == "user" else ""
+        own.append(OwnFile(audience=prefix + name, resource=each.name, path=path))
+    return own

@@ -1,0 +1,139 @@
+"""A version's files from its tag: the package, and what is of one device or user alone.
+
+The same tag gives the same bytes on the same Pythons, from any clone, in any folder, at any
+time; every file has its SHA-256. Place in the flow: a release and the trust metadata take
+what is made here.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.tasks.audiences import OwnFile
+from walle_deploy.tasks.checkouts import checkout
+from walle_deploy.tasks.definitions import read_definition, told_as
+from walle_deploy.tasks.groups import Group
+from walle_deploy.tasks.mirrors import open_mirror
+from walle_stream.app.packages import package_task, write_package
+from walle_stream.errors import PackageError, RefNotFoundError
+from walle_stream.vm.package.reader import read_package
+
+INDEX_FILE: Final = "version.json"
+"""Name of the file that says what the others are, see ``write_version``."""
+
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+class BuiltVersion(msgspec.Struct, frozen=True):
+    """All files of one version."""
+
+    ref: TaskRef
+    commit: str
+    """What its tag points to."""
+    package: bytes
+    """The file ``files.shared[0]``."""
+    files: VersionFiles
+    """Every file with its target's name, which is also its ``url``, its SHA-256 and size."""
+    contents: Mapping[str, Path]
+    """Where each exclusive file lies, by target; in the cache: not to be changed, and to be
+    copied soon."""
+
+
+def build_version(
+    group: Group, ref: TaskRef, pythons: Sequence[str] = (), cache: Path | None = None
+) -> BuiltVersion:
+    """Build a version from its tag; blocks, some 0.3 s for each interpreter.
+
+    Args:
+        group: Where the scenario is.
+        ref: Which version.
+        pythons: Other interpreters than this one, see ``package_task``.
+        cache: Where copies of repositories and checkouts are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: There is no such version, or none is named.
+        ConflictError: Its tag was moved.
+        GitError: The group does not answer, or the commit has what no task may have.
+        SpecFileError: A definition in it is wrong.
+        ScriptError: The script is wrong.
+        PackageError: An interpreter cannot take part, or the package is too large.
+    """
+    if not ref.version:
+        raise RefNotFoundError(f"{ref} names no version: give one, such as {ref}@v1")
+    with open_mirror(group, ref.scenario, cache) as mirror:
+        commit = mirror.commit(ref)
+        folder, files = checkout(mirror, commit, str(ref))
+        with told_as(f"{ref}:", folder):
+            definition = read_definition(ref, folder, [file.path for file in files])
+            package = package_task(definition.task, pythons)
+            name = read_package(package).manifest.task.file_name  # what is given out can be read
+        start = f"{ref.name}/{ref.version}"
+        contents: dict[str, Path] = {}
+        exclusive: dict[str, tuple[PushedFile, ...]] = {}
+        for own in definition.own:
+            pushed = _own_file(start, own, folder / own.path)
+            contents[pushed.target] = folder / own.path
+            exclusive[own.audience] = (*exclusive.get(own.audience, ()), pushed)
+    target = f"{start}/{name}"
+    digest = hashlib.sha256(package).hexdigest()
+    shared = PushedFile(target, target, digest, len(package))
+    return BuiltVersion(ref, commit, package, VersionFiles((shared,), exclusive), contents)
+
+
+def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
+    """Write a version's files under their names, the index last; files there are replaced.
+
+    Args:
+        built: What.
+        folder: Where; it is made.
+
+    Returns:
+        The paths: the package, exclusive files, ``version.json`` with ``ref``, ``commit``,
+        ``shared`` and ``exclusive`` (by audience).
+
+    Raises:
+        PackageError: It cannot be written there.
+        OSError: The disk is full.
+    """
+    start = f"{built.ref.name}/{built.ref.version}/"
+    shared = built.files.shared[0]
+    index = {
+        "ref": str(built.ref),
+        "commit": built.commit,
+        "shared": built.files.shared,
+        "exclusive": built.files.exclusive,
+    }
+    made = [folder / shared.target.removeprefix(start)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for target, source in sorted(built.contents.items()):
+            made.append(folder / target.removeprefix(start))
+            made[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_package(source.read_bytes(), made[-1])
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise PackageError(
+            f"{folder}: cannot be written: {error.strerror}: give another -o", str(folder)
+        ) from error
+    write_package(built.package, made[0])
+    made.append(folder / INDEX_FILE)
+    text = msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n"
+    write_package(text, made[-1])
+    return made
+
+
+def _own_file(start: str, own: OwnFile, path: Path) -> PushedFile:
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            digest.update(piece)
+            size += len(piece)
+    # the target's name is read by every device: it tells nobody whose file it is
+    target = f"{start}/exclusive/{own.resource}/{digest.hexdigest()}"
+    return PushedFile(target, target, digest.hexdigest(), size, "exclusive", own.resource)

@@ -1,0 +1,58 @@
+"""Checkouts of commits in the cache, by repository and commit.
+
+Looked up, then locked, looked up again, made beside, moved into place: a kill leaves nothing
+that is taken for whole, and what was altered since is made again. A tag is resolved before, as
+tags can move and commits cannot.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from walle_deploy.tasks.mirrors import Mirror
+from walle_deploy.tasks.trees import TreeFile, export_files, is_whole, list_tree
+
+_KEPT: Final = 20
+
+
+def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeFile]]:
+    """Return a folder with a commit's files; they must not be changed. Blocks.
+
+    Args:
+        mirror: The repository; it is locked as long as it is open, so that is the lock here.
+        commit: Which.
+        origin: What messages call it.
+
+    Returns:
+        The folder, and what is in it, by path.
+
+    Raises:
+        GitError: The commit has what no task may have.
+        OSError: The disk is full.
+    """
+    files = list_tree(mirror.git, commit, origin)
+    home = mirror.git.folder.with_suffix("").parent.parent / "checkouts" / mirror.git.folder.stem
+    folder = home / commit
+    if folder.is_dir() and is_whole(files, folder):
+        folder.touch()
+        return folder, files
+    home.mkdir(parents=True, exist_ok=True)
+    # nobody else works here: what is there was left by a kill
+    for left in [*home.glob(".part-*"), *([folder] if folder.exists() else [])]:
+        shutil.rmtree(left)
+    part = home / f".part-{commit}"
+    part.mkdir()
+    try:
+        export_files(mirror.git, files, part, origin)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    part.rename(folder)
+    _forget_old(home)
+    return folder, files
+
+
+def _forget_old(home: Path) -> None:
+    folders = sorted(home.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in folders[_KEPT:]:
+        shutil.rmtree(old)

@@ -1,0 +1,192 @@
+"""Commits a working folder: checks all of it, then pushes it to the group, or changes nothing.
+
+What is checked is what is committed: the files are staged aside, exported, and read as a build
+from a tag would read them. Place in the flow: ``walle task commit``.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.definitions import Definition, read_definition, told_as
+from walle_deploy.tasks.folders import WorkingFolder, open_folder
+from walle_deploy.tasks.publishing import fetch_branch, push_commit
+from walle_deploy.tasks.settling import CONFLICTS_FILE, Move, move, note_commit, settle
+from walle_deploy.tasks.trees import export_files, list_tree
+from walle_stream.errors import ConflictError, GitError
+
+_CHECK: Final = "walle-check"
+_MARK: Final = b"<<<<<<< "
+_NAMED: Final = 5
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a commit did."""
+
+    ref: TaskRef
+    commit: str
+    """That the folder is at now."""
+    files: tuple[str, ...]
+    """That it changed; empty: there was nothing to commit."""
+    is_rebased: bool = False
+    """Whether it stands on commits of others that were not here before."""
+    mended: str = ""
+    """What a killed command had left and was finished first."""
+
+
+def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> Committed:
+    """Check a working folder, commit all of it and push it; blocks.
+
+    Args:
+        folder: It, or a folder in it.
+        message: Of the commit; empty: one that names the files.
+        rebase: Put it on top of what others committed meanwhile.
+
+    Returns:
+        What was done.
+
+    Raises:
+        ConflictError: Others committed meanwhile, or their changes and these touch the same lines.
+        SpecFileError: A definition is wrong.
+        ScriptError: The script is wrong.
+        GitError: A file is none that may travel, or the group refuses.
+        RefNotFoundError: It is no working folder, or the group is not there.
+    """
+    with open_folder(folder) as work:
+        mended = settle(work)
+        tree, head, upstream = work.staged_tree(), work.head(), fetch_branch(work)
+        _refuse_marks(work)
+        is_behind = bool(upstream) and not work.is_ancestor(upstream, head)
+        if tree == work.tree_of(head) and head == upstream:
+            return Committed(work.ref, head, (), mended=mended)
+        if is_behind and not rebase:
+            behind: ConflictError = _somebody_was_first(work, head, upstream)
+            raise behind
+        parent = head
+        if is_behind:
+            tree, parent, before = _merged(work, tree, head, upstream), upstream, tree
+            if tree == work.tree_of(upstream):  # nothing of one's own is left
+                move(work, Move(before, tree, upstream, work.ref.task, upstream))
+                return Committed(work.ref, upstream, (), is_rebased=True, mended=mended)
+        else:
+            before = tree
+        check_tree(work, tree, work.ref)
+        files = _changed(work, work.tree_of(upstream), tree)
+        commit = head
+        if is_behind or tree != work.tree_of(head):
+            commit = make_commit(work, tree, parent, message or _default_message(files))
+        target = Move(before, tree, commit, work.ref.task, commit)
+        note_commit(work, target)
+        push_commit(work, commit, upstream)
+        move(work, target)
+        return Committed(work.ref, commit, files, is_behind, mended)
+
+
+def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
+    """Check a tree as a build would.
+
+    Args:
+        work: The working folder.
+        tree: Its object id.
+        ref: The task, with the version that it shall have, if any.
+
+    Raises:
+        GitError: A file is none that may travel.
+        SpecFileError: A definition is wrong.
+        ScriptError: The script is wrong.
+    """
+    start = "" if work.folder == Path.cwd() else os.path.relpath(work.folder)
+    files = list_tree(work.git, tree, start or str(ref))
+    folder = work.git.folder / _CHECK
+    shutil.rmtree(folder, ignore_errors=True)  # a kill may have left it
+    folder.mkdir()
+    try:
+        export_files(work.git, files, folder, start or str(ref))
+        with told_as(f"{start}{os.sep}" if start else "", folder):
+            return read_definition(ref, folder, [file.path for file in files])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> str:
+    """Make a commit that no branch has yet, and return its id.
+
+    Args:
+        work: The working folder.
+        tree: What it holds.
+        parent: What it stands on; empty: it is the first.
+        message: For people.
+
+    Raises:
+        GitError: It cannot be written.
+    """
+    before = ("-p", parent) if parent else ()
+    text = f"{message.strip()}\n".encode(errors="replace")
+    return work.git.run("commit-tree", tree, *before, given=text).decode().strip()
+
+
+def _merged(work: WorkingFolder, tree: str, head: str, upstream: str) -> str:
+    mine = make_commit(work, tree, head, "as the files are")
+    done = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
+    parts = done.stdout.decode(errors="replace").split("\0")
+    if done.returncode == 0:
+        return parts[0]
+    if done.returncode != 1:
+        raise GitError(f"{work.ref}: git merge-tree failed: install git 2.38 or newer")
+    files = parts[1 : parts.index("", 1)]
+    list_tree(work.git, parts[0], str(work.ref))  # it is about to be written
+    marks = msgspec.json.encode(files).decode()
+    move(work, Move(tree, parts[0], upstream, work.ref.task, upstream, marks))
+    raise ConflictError(
+        f"{work.ref}: others changed the same lines of {_listed(files)}: both are in the files "
+        "now, between <<<<<<< and >>>>>>>: choose, take the marks out, then commit again"
+    )
+
+
+def _refuse_marks(work: WorkingFolder) -> None:
+    try:
+        text = (work.git.folder / CONFLICTS_FILE).read_bytes()
+    except FileNotFoundError:
+        return
+    for name in msgspec.json.decode(text, type=list[str]):
+        path = work.folder / name
+        is_marked = path.is_file() and any(
+            line.startswith(_MARK) for line in path.read_bytes().splitlines()
+        )
+        if is_marked:
+            raise ConflictError(
+                f"{path}: still has marks of a conflict (<<<<<<<): choose, and take them out"
+            )
+
+
+def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> ConflictError:
+    form = "--format=%an, %ar: %s"
+    last = work.git.line("log", "-1", "--no-show-signature", form, upstream)
+    count = work.git.line("rev-list", "--count", upstream, *([f"^{head}"] if head else []))
+    files = _changed(work, work.tree_of(head), work.tree_of(upstream))
+    return ConflictError(
+        f"{work.ref}: others committed meanwhile ({count}; the last by {last[:200]}) and changed "
+        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
+    )
+
+
+def _changed(work: WorkingFolder, before: str, after: str) -> tuple[str, ...]:
+    if not before:
+        listed = work.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", after)
+    else:
+        arguments = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
+        listed = work.git.run(*arguments)
+    return tuple(listed.decode(errors="replace").split("\0")[:-1])
+
+
+def _default_message(files: tuple[str, ...]) -> str:
+    return f"Change {_listed(files)}"
+
+
+def _listed(files: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    return f"{', '.join(files[:_NAMED])}{more}" or "nothing"

@@ -1,0 +1,123 @@
+"""What a task's branch holds: ``task.yaml``, its script, resources, and ``files.yaml``.
+
+Read from a folder with nothing but the files of one commit, so that what is not committed is
+missed here and not on a device. Place in the flow: ``building`` and the commands that commit
+and tag read it, out of a checkout.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.audiences import OwnFile, find_own_files
+from walle_stream.app.programs import compile_task
+from walle_stream.errors import PackageError, ScriptError, SpecFileError, WalleError
+from walle_stream.spec.loader import load_task
+from walle_stream.spec.models import Task
+
+TASK_FILE: Final = "task.yaml"
+"""Name of the definition in a task's branch."""
+
+FILES_FILE: Final = "files.yaml"
+"""Name of the file that declares audiences; there need not be one."""
+
+PIPELINE_FILE: Final = "pipeline.yaml"
+"""Name of the pipeline over a sample, for tests; there need not be one."""
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """A task as a commit has it."""
+
+    task: Task
+    """Its version is the tag's."""
+    own: tuple[OwnFile, ...]
+    """The exclusive files, by audience."""
+
+
+def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definition:
+    """Read a task and check all of it, script included; compiles it.
+
+    Args:
+        ref: Which; its version becomes the task's.
+        folder: With the files of the commit.
+        paths: Of these files, relative.
+
+    Raises:
+        SpecFileError: A definition is wrong, of another task, or names what is not committed.
+        ScriptError: The script is wrong.
+    """
+    task = _load(ref, folder)
+    inside = set(paths)
+    named = {"script": task.spec.script, **task.spec.resources}
+    for name, path in named.items():
+        relative = os.path.relpath(os.path.normpath(path), folder)
+        if relative not in inside:
+            what = "spec.script" if name == "script" else f"spec.resources[{name!r}]"
+            raise SpecFileError(
+                f"{folder / TASK_FILE}: {what}: {relative} is not among the files of the commit: "
+                "only those of the task's own branch travel; look at .gitignore, too",
+                str(folder / TASK_FILE),
+            )
+    own = find_own_files(folder / FILES_FILE, paths)
+    compile_task(task)
+    return Definition(task, tuple(own))
+
+
+@contextmanager
+def told_as(start: str, folder: Path) -> Iterator[None]:
+    """Let errors name a checkout's files as the user knows them.
+
+    Args:
+        start: What stands in front of a file's name, such as ``shop/ipv@v2:`` or ``folder/``.
+        folder: The checkout, whose path is replaced.
+
+    Raises:
+        WalleError: As it was, with other words.
+    """
+    inside = f"{folder}{os.sep}"
+    try:
+        yield
+    except (SpecFileError, ScriptError, PackageError) as error:
+        message = error.message.replace(inside, start)
+        made: WalleError = PackageError(message)
+        if isinstance(error, SpecFileError):
+            file = error.file.replace(inside, start)
+            made = SpecFileError(message, file, error.line, error.column)
+        elif isinstance(error, ScriptError):
+            made = ScriptError(message, *error.args[1:])
+        raise made from error
+
+
+def _load(ref: TaskRef, folder: Path) -> Task:
+    file = folder / TASK_FILE
+    if not file.is_file():
+        raise SpecFileError(
+            f"{file}: is missing: a task's branch holds its definition there; walle task init "
+            "makes one",
+            str(file),
+        )
+    # nothing of the environment: the same commit gives the same bytes everywhere
+    task = load_task(file, {})
+    if task is None:
+        raise SpecFileError(f"{file}:1:1: expected one Task in the file", str(file), 1, 1)
+    name = task.metadata.name
+    if name != ref.task:
+        raise SpecFileError(
+            f"{file}: metadata.name is {name!r}, the branch is {ref.task!r}: they have to be the "
+            "same",
+            str(file),
+        )
+    if not ref.version:
+        return task
+    if "version" in task.spec.model_fields_set and task.spec.version != ref.version:
+        raise SpecFileError(
+            f"{file}: spec.version is {task.spec.version!r}, the tag says {ref.version!r}: leave "
+            "spec.version out, the tag is the version",
+            str(file),
+        )
+    return task.model_copy(update={"spec": task.spec.model_copy(update={"version": ref.version})})

@@ -1,0 +1,134 @@
+"""A working folder: a clone of the scenario on the task's branch, as git makes one, too.
+
+Which task it is, is the branch that is checked out; which group, its ``origin``. Place in the
+flow: the commands that change something open it; ``publishing`` pushes what they make.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.git import Git
+from walle_deploy.tasks.groups import Group, group_of_url
+from walle_deploy.tasks.locks import RepositoryLock
+from walle_deploy.tasks.mirrors import HEADS
+from walle_stream.errors import ConflictError, GitError, RefNotFoundError
+
+_INDEX: Final = "walle-index"
+
+
+class WorkingFolder:
+    """A locked working folder."""
+
+    def __init__(
+        self, folder: Path, git: Git, lock: RepositoryLock, group: Group, ref: TaskRef
+    ) -> None:
+        """Keep what was found; see ``open_folder``.
+
+        Args:
+            folder: With the task's files.
+            git: On it; knows who commits.
+            lock: That is held.
+            group: Where it came from.
+            ref: The task.
+        """
+        self.folder = folder
+        self.git = git
+        self.lock = lock
+        self.group = group
+        self.ref = ref
+        self.url = group.url(ref.scenario)
+
+    def head(self) -> str:
+        """Return the commit that the files are of; empty before the first one."""
+        found = self.git.attempt("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return found.stdout.decode().strip()
+
+    def tree_of(self, commit: str) -> str:
+        """Return the tree of a commit; empty for none.
+
+        Args:
+            commit: Its id, or an empty text.
+
+        Raises:
+            GitError: There is no such commit here.
+        """
+        return self.git.line("rev-parse", "--verify", f"{commit}^{{tree}}") if commit else ""
+
+    def staged_tree(self) -> str:
+        """Keep all files as they are now in a tree, the index untouched.
+
+        Raises:
+            GitError: A file cannot be read, or is a repository of its own.
+        """
+        own, index = self.git.folder / _INDEX, self.git.folder / "index"
+        # beside the user's, which knows which files did not change
+        own.unlink(missing_ok=True)
+        own.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
+        if index.exists():
+            own.write_bytes(index.read_bytes())
+        environ = {"GIT_INDEX_FILE": str(own)}
+        try:
+            self.git.run("add", "--all", "--", ".", environ=environ)
+            return self.git.run("write-tree", environ=environ).decode().strip()
+        finally:
+            own.unlink(missing_ok=True)
+
+    def is_ancestor(self, commit: str, of: str) -> bool:
+        """Say whether a commit is in the history of another.
+
+        Args:
+            commit: The earlier one; an empty text is in every history.
+            of: The later one.
+        """
+        if not commit:
+            return True
+        return not self.git.attempt("merge-base", "--is-ancestor", commit, of).returncode
+
+
+@contextmanager
+def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFolder]:
+    """Open the working folder that a path is in, and keep other commands out; blocks.
+
+    Args:
+        folder: It, or a folder in it.
+        ref: Whose it shall be; None: of the branch that is checked out.
+
+    Yields:
+        It.
+
+    Raises:
+        RefNotFoundError: It is no working folder of a task.
+        GitError: git does not know who works here.
+        ConflictError: Another command works in it for long, or it is of another scenario.
+    """
+    top, inner = _find(folder)
+    with RepositoryLock(inner) as lock:
+        git = Git(inner, work_tree=top, locks=(lock.descriptor,))
+        git.environ |= git.identity()
+        url = git.attempt("config", "--local", "--get", "remote.origin.url").stdout.decode().strip()
+        group, scenario = group_of_url(url)
+        branch = git.attempt("symbolic-ref", "--quiet", "HEAD").stdout.decode().strip()
+        if ref is None:
+            if not branch:
+                raise GitError(
+                    f"{top} is at a version, which does not change: walle task checkout "
+                    f"{scenario}/TASK {top}"
+                )
+            ref = TaskRef.parse(f"{scenario}/{branch.removeprefix(HEADS)}")
+        elif ref.scenario != scenario:
+            raise ConflictError(f"{top} is of the scenario {scenario!r}: give another folder")
+        yield WorkingFolder(top, git, lock, group, ref)
+
+
+def _find(folder: Path) -> tuple[Path, Path]:
+    start = folder.absolute()
+    for each in (start, *start.parents):
+        inner = each / ".git"
+        if inner.is_dir():
+            return each, inner
+    raise RefNotFoundError(
+        f"{folder} is no working folder of a task: walle task checkout SCENARIO/TASK makes one"
+    )

@@ -1,0 +1,228 @@
+"""Runs the git command: arguments as a list, a clean environment, a time limit, no prompt.
+
+What the user configured decides who they are and how hosts are reached (credentials, proxies,
+ssh); nothing else of it reaches what is made here: no hooks, filters, aliases, templates or
+signatures of theirs. Place in the flow: everything in ``tasks`` that touches a repository.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from walle_stream.errors import GitError
+
+LOCAL_TIMEOUT_S: Final = 120
+"""Longest time of a command that stays on this machine."""
+
+NETWORK_TIMEOUT_S: Final = 600
+"""Longest time of a fetch or a push."""
+
+_KEPT: Final = frozenset(
+    {
+        *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND"),
+        *("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"),
+        *("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "GIT_EXEC_PATH"),
+        *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+    }
+)
+_ALWAYS: Final = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "file:ssh:https:http:git",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_EDITOR": "false",
+    "LC_ALL": "C",
+}
+_OVERRIDES: Final = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false"),
+    *("gc.auto=0", "maintenance.auto=false", "advice.detachedHead=false"),
+    # what comes from elsewhere is looked at before it is kept
+    *("transfer.fsckObjects=true", "fetch.recurseSubmodules=no", "push.recurseSubmodules=no"),
+)
+_LINE_MAX: Final = 300
+
+
+class Git:
+    """The git command on one repository."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        work_tree: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        locks: Sequence[int] = (),
+        is_near: bool = False,
+    ) -> None:
+        """Point it at a repository, which need not be there yet.
+
+        Args:
+            folder: The repository's own folder: ``shop.git``, or a clone's ``.git``.
+            work_tree: The clone's files.
+            environ: More of the environment, such as who commits.
+            locks: File descriptors that must stay open as long as a command runs.
+            is_near: The group is of this machine: what reaches it keeps the locks, too. A host's
+                helpers may go on for long, such as one that keeps passwords.
+        """
+        self.folder = folder
+        self.work_tree = work_tree
+        self.environ = dict(environ or {})
+        self.locks = tuple(locks)
+        self._is_near = is_near
+
+    def run(
+        self,
+        *arguments: str,
+        given: bytes | None = None,
+        is_network: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Run a command and return what it prints; blocks.
+
+        Args:
+            arguments: Command and its arguments; names of others stand behind ``--`` or ``refs/``.
+            given: Its standard input; empty when None.
+            is_network: It reaches the group: the user's configuration counts, more time.
+            environ: More of the environment for this command.
+
+        Raises:
+            GitError: It failed, took too long, or there is no git.
+        """
+        done = self.attempt(*arguments, given=given, is_network=is_network, environ=environ)
+        if done.returncode:
+            failed: GitError = git_error(arguments, done.stderr, done.returncode)
+            raise failed
+        return done.stdout
+
+    def line(self, *arguments: str) -> str:
+        """Run a command that prints one line, and return it.
+
+        Args:
+            arguments: As for ``run``.
+
+        Raises:
+            GitError: It failed.
+        """
+        return self.run(*arguments).decode(errors="replace").strip()
+
+    def attempt(
+        self,
+        *arguments: str,
+        given: bytes | None = None,
+        is_network: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command that may fail; blocks.
+
+        Args:
+            arguments: As for ``run``.
+            given: As for ``run``.
+            is_network: As for ``run``.
+            environ: As for ``run``.
+
+        Returns:
+            What it printed, and its exit code.
+
+        Raises:
+            GitError: It took too long, or there is no git.
+        """
+        limit = NETWORK_TIMEOUT_S if is_network else LOCAL_TIMEOUT_S
+        try:
+            return subprocess.run(  # noqa: S603 - git, and no shell
+                self.command(*arguments),
+                input=given or b"",
+                capture_output=True,
+                env={**self.variables(is_network=is_network), **(environ or {})},
+                timeout=limit,
+                check=False,
+                pass_fds=self.locks if self._is_near or not is_network else (),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GitError(
+                f"git {arguments[0]} did not end within {limit} s: look whether the group answers"
+            ) from error
+        except OSError as error:
+            missing: GitError = no_git(error)
+            raise missing from error
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line.
+
+        Args:
+            arguments: As for ``run``.
+        """
+        overrides = [part for each in _OVERRIDES for part in ("-c", each)]
+        tree = [] if self.work_tree is None else [f"--work-tree={self.work_tree}"]
+        start = ["git", "--no-pager", f"--git-dir={self.folder}", *tree]
+        return [*start, "--literal-pathspecs", *overrides, *arguments]
+
+    def variables(self, *, is_network: bool) -> dict[str, str]:
+        """Return the environment of a command.
+
+        Args:
+            is_network: It may read the user's configuration.
+        """
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("GIT_") or name in _KEPT
+        }
+        made = {**kept, **_ALWAYS, **self.environ}
+        if not is_network:
+            made |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+        return made
+
+    def identity(self) -> dict[str, str]:
+        """Return the environment that names who commits, from their own configuration.
+
+        Raises:
+            GitError: git does not know who they are.
+        """
+        done = self.attempt("var", "GIT_COMMITTER_IDENT", is_network=True)
+        name, _, rest = done.stdout.decode(errors="replace").partition(" <")
+        email, closing, _ = rest.partition(">")
+        if done.returncode or not name.strip() or not closing:
+            raise GitError(
+                "git does not know who you are: git config --global user.name 'Your Name', and "
+                "user.email"
+            )
+        made = {}
+        for role in ("AUTHOR", "COMMITTER"):
+            made[f"GIT_{role}_NAME"] = os.environ.get(f"GIT_{role}_NAME", name)
+            made[f"GIT_{role}_EMAIL"] = os.environ.get(f"GIT_{role}_EMAIL", email)
+        return made
+
+
+def git_error(arguments: Sequence[str], stderr: bytes, code: int) -> GitError:
+    """Make the error of a command that failed.
+
+    Args:
+        arguments: Of the command.
+        stderr: What it said.
+        code: Its exit code.
+    """
+    return GitError(f"git {arguments[0]}: {last_line(stderr) or f'ended with {code}'}")
+
+
+def no_git(error: OSError) -> GitError:
+    """Make the error of a machine without git.
+
+    Args:
+        error: What starting it said.
+    """
+    return GitError(f"the git command cannot be run ({error.strerror}): install git 2.38 or newer")
+
+
+def last_line(stderr: bytes) -> str:
+    """Return what git said: its last line that says something, short.
+
+    Args:
+        stderr: All that it said.
+    """
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
+    said = [line for line in lines if line and not line.startswith(("hint:", "To "))]
+    # the reason stands before what git always ends with
+    reasons = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))]
+    text = (reasons or said or [""])[0 if reasons else -1]
+    return "".join(each if each.isprintable() else "?" for each in text.expandtabs(1))[:_LINE_MAX]

@@ -1,0 +1,133 @@
+"""A group: the folder or host that holds the scenarios' repositories.
+
+Place in the flow: the commands name it once (``--group`` or ``WALLE_GROUP``); repositories are
+found in it by the scenario's name.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_stream.errors import RefNotFoundError
+
+GROUP_VARIABLE: Final = "WALLE_GROUP"
+"""Name of the environment variable that names the group."""
+
+CACHE_VARIABLE: Final = "WALLE_CACHE"
+"""Name of the environment variable that says where copies of repositories are kept."""
+
+_URL: Final = re.compile(r"(?:ssh|https?|git|file)://[^\s\x00-\x1f-][^\s\x00-\x1f]*")
+_SCP: Final = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:[^\s\x00-\x1f]+")
+_PASSWORD: Final = re.compile(r"\w+://[^/@]*:[^/@]*@")
+_SUFFIX: Final = ".git"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Where the repositories are."""
+
+    address: str
+    """An absolute folder, or the part of a URL that stands before ``shop.git``."""
+    is_local: bool
+    """Whether it is a folder of this machine, where repositories can be made and listed."""
+
+    @classmethod
+    def parse(cls, text: str | None = None) -> Self:
+        """Read what names a group.
+
+        Args:
+            text: A folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or
+                ``USER@HOST:PATH``; None takes it from the environment.
+
+        Raises:
+            RefNotFoundError: Nothing names one, it is none of these, or it holds a password.
+        """
+        given = os.environ.get(GROUP_VARIABLE, "") if text is None else text
+        if not given:
+            raise RefNotFoundError(
+                f"no group is named: give --group FOLDER or URL, or set {GROUP_VARIABLE}"
+            )
+        if _PASSWORD.match(given):
+            raise RefNotFoundError(
+                "the group's URL holds a password: it would stand in files and messages; keep it "
+                "with git (git help credentials) and leave it out"
+            )
+        if _URL.fullmatch(given) or _SCP.fullmatch(given):
+            return cls(given.rstrip("/"), is_local=False)
+        if "://" in given or "::" in given or "\0" in given:
+            raise RefNotFoundError(
+                f"{given[:200]!r} names no group: expected a folder, ssh://, https:// or file://"
+            )
+        return cls(str(Path(given).absolute()), is_local=True)
+
+    def url(self, scenario: str) -> str:
+        """Return what git calls a scenario's repository.
+
+        Args:
+            scenario: Its name.
+        """
+        return f"{self.address}/{scenario}{_SUFFIX}"
+
+    def scenarios(self) -> list[str]:
+        """Return the names of the scenarios, sorted; blocks.
+
+        Raises:
+            RefNotFoundError: There is no such folder, or it is of a host, which cannot be asked.
+        """
+        if not self.is_local:
+            raise RefNotFoundError(
+                f"{self.address} cannot be asked for its scenarios: name one, such as "
+                "walle task list shop"
+            )
+        folder = Path(self.address)
+        if not folder.is_dir():
+            raise RefNotFoundError(
+                f"there is no group {folder}: walle task init SCENARIO/TASK makes it"
+            )
+        names = (path.stem for path in folder.glob(f"*{_SUFFIX}") if path.is_dir())
+        return sorted(name for name in names if _is_scenario(name))
+
+
+def group_of_url(url: str) -> tuple[Group, str]:
+    """Return the group and the scenario of a repository's URL.
+
+    Args:
+        url: Of a clone's ``origin``.
+
+    Raises:
+        RefNotFoundError: It is not of a scenario.
+    """
+    address, _, name = url.rstrip("/").rpartition("/")
+    scenario = name.removesuffix(_SUFFIX)
+    if not address or not _is_scenario(scenario):
+        raise RefNotFoundError(
+            f"the repository's origin {url[:200]!r} is no scenario of a group: expected "
+            "GROUP/SCENARIO.git"
+        )
+    return Group.parse(address), scenario
+
+
+def cache_folder(given: Path | None = None) -> Path:
+    """Return where copies of repositories and checkouts are kept; it can be deleted any time.
+
+    Args:
+        given: Another one than the user's.
+    """
+    if given is not None:
+        return given.absolute()
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return Path(caches or Path.home() / ".cache").absolute() / "walle" / "tasks"
+
+
+def _is_scenario(name: str) -> bool:
+    try:
+        TaskRef.parse(f"{name}/task")
+    except RefNotFoundError:
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""What there is and how it came: scenarios, tasks, versions, commits, differences.
+
+Place in the flow: ``walle task list``, ``log`` and ``diff``; read from the copies in the cache.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.audiences import find_own_files
+from walle_deploy.tasks.checkouts import checkout
+from walle_deploy.tasks.definitions import FILES_FILE, told_as
+from walle_deploy.tasks.groups import Group
+from walle_deploy.tasks.mirrors import TAGS, Mirror, open_mirror
+from walle_stream.errors import RefNotFoundError
+
+_FIELD: Final = "%x1f"
+_TAG: Final = "%1f".join(
+    f"%({name})"
+    for name in (
+        *("refname", "objecttype", "*objectname", "taggername", "taggerdate:iso-strict"),
+        "contents:subject",
+    )
+)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A commit or a version, and who made it."""
+
+    name: str
+    """The commit, or the version."""
+    commit: str
+    who: str
+    when: str
+    """ISO 8601."""
+    subject: str
+    """First line of what they said."""
+
+
+class TaskEntry(msgspec.Struct, frozen=True):
+    """A task of a scenario."""
+
+    task: str
+    """``SCENARIO/TASK``."""
+    commit: str
+    """That it is at."""
+    versions: tuple[Entry, ...]
+    """The newest first; annotated tags alone."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A file that differs, or who gets one."""
+
+    kind: Literal["added", "removed", "changed"]
+    path: str
+    audience: str = ""
+    """A device id or ``user:ID``; empty: of the branch."""
+    resource: str = ""
+    """What the script calls an exclusive file."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Of two states of a scenario's tasks."""
+
+    files: tuple[Change, ...]
+    audiences: tuple[Change, ...]
+    """Devices and users that get another file, one more, or one less."""
+    patch: str
+    """As git prints it; bytes that are no UTF-8 replaced."""
+
+
+def list_tasks(group: Group, scenario: str, cache: Path | None = None) -> list[TaskEntry]:
+    """Return the tasks of a scenario with their versions, by name; blocks.
+
+    Args:
+        group: Where the scenario is.
+        scenario: Its name.
+        cache: Where copies are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: There is no such scenario.
+        GitError: The group does not answer.
+    """
+    with open_mirror(group, scenario, cache) as mirror:
+        versions: dict[str, list[Entry]] = {}
+        for task, entry in _versions(mirror):
+            versions.setdefault(task, []).append(entry)
+        return [
+            TaskEntry(
+                f"{scenario}/{task}",
+                mirror.commit(TaskRef(scenario, task)),
+                tuple(versions.get(task, ())),
+            )
+            for task in mirror.tasks()
+        ]
+
+
+def log_task(
+    group: Group, ref: TaskRef, count: int | None = None, cache: Path | None = None
+) -> list[Entry]:
+    """Return the commits of a task, or up to a version, the newest first; blocks.
+
+    Args:
+        group: Where the scenario is.
+        ref: Which.
+        count: At most so many; None: all.
+        cache: Where copies are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: There is no such task or version.
+        GitError: The group does not answer.
+    """
+    with open_mirror(group, ref.scenario, cache) as mirror:
+        form = f"--format=%H{_FIELD}%an{_FIELD}%aI{_FIELD}%s"
+        bound = [] if count is None else [f"--max-count={count}"]
+        arguments = ("log", "-z", "--no-show-signature", form, *bound, mirror.commit(ref))
+        text = mirror.git.run(*arguments).decode(errors="replace")
+        entries = (line.split("\x1f", 3) for line in text.split("\0") if line)
+        return [Entry(commit, commit, *rest) for commit, *rest in entries]
+
+
+def diff_versions(
+    group: Group, before: TaskRef, after: TaskRef, cache: Path | None = None
+) -> Difference:
+    """Return what differs between two tasks or versions of a scenario; blocks.
+
+    Args:
+        group: Where the scenario is.
+        before: The one.
+        after: The other.
+        cache: Where copies are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: One is not there, or they are of different scenarios.
+        SpecFileError: A ``files.yaml`` is wrong.
+        GitError: The group does not answer, or a commit has what no task may have.
+    """
+    if before.scenario != after.scenario:
+        raise RefNotFoundError(
+            f"{before} and {after} are of different scenarios: two of the same can be compared"
+        )
+    with open_mirror(group, before.scenario, cache) as mirror:
+        old, new = _state(mirror, before), _state(mirror, after)
+        files = tuple(Change(kind, path) for kind, path in _compared(old.blobs, new.blobs))
+        audiences = tuple(
+            Change(kind, "", audience, resource)
+            for kind, (audience, resource) in _compared(old.own, new.own)
+        )
+        arguments = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
+        patch = mirror.git.run(*arguments, old.commit, new.commit).decode(errors="replace")
+        return Difference(files, audiences, patch)
+
+
+class _State(msgspec.Struct, frozen=True):
+    commit: str
+    blobs: dict[str, str]
+    """By path."""
+    own: dict[tuple[str, str], str]
+    """By audience and resource."""
+
+
+def _state(mirror: Mirror, ref: TaskRef) -> _State:
+    commit = mirror.commit(ref)
+    folder, files = checkout(mirror, commit, str(ref))
+    blobs = {file.path: file.blob for file in files}
+    with told_as(f"{ref}:", folder):
+        found = find_own_files(folder / FILES_FILE, list(blobs))
+    own = {(each.audience, each.resource): blobs[each.path] for each in found}
+    return _State(commit, blobs, own)
+
+
+def _compared[K](
+    old: dict[K, str], new: dict[K, str]
+) -> Iterator[tuple[Literal["added", "removed", "changed"], K]]:
+    for key in sorted({*old, *new}, key=str):
+        if key not in old:
+            yield "added", key
+        elif key not in new:
+            yield "removed", key
+        elif old[key] != new[key]:
+            yield "changed", key
+
+
+def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:
+    arguments = ("for-each-ref", "--sort=-taggerdate", "--sort=-version:refname")
+    text = mirror.git.run(*arguments, f"--format={_TAG}", TAGS).decode(errors="replace")
+    for line in text.splitlines():
+        name, kind, commit, who, when, subject = line.split("\x1f", 5)
+        task, _, version = name.removeprefix(TAGS).partition("/")
+        if kind == "tag" and version and name in mirror.refs:
+            yield task, Entry(version, commit, who, when, subject)

@@ -1,0 +1,130 @@
+"""One walle command at a time in a repository, and what a killed one left is mended.
+
+The lock is a file ``walle.lock`` in the repository's folder, held by the kernel as long as the
+command or a git that it started lives. It holds a note of what is being done; who takes the
+lock and finds a note knows that its writer died, and takes away the ``*.lock`` files of git
+that were made since. Plain git commands of users do not look at it.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from walle_stream.errors import ConflictError, GitError
+
+_NAME: Final = "walle.lock"
+_WAIT_S: Final = 60.0
+_LOOK_S: Final = 0.02
+_LEFT: Final = ("*.lock", "refs/**/*.lock")
+
+
+class RepositoryLock:
+    """Held while a command changes a repository."""
+
+    def __init__(self, folder: Path, wait_s: float = _WAIT_S) -> None:
+        """Take nothing yet.
+
+        Args:
+            folder: The repository's own, such as ``shop.git``.
+            wait_s: Longest time to wait for another command, in seconds.
+        """
+        self._path = folder / _NAME
+        self._wait_s = wait_s
+        self._descriptor = -1
+        self._has_note = False
+        self.left: dict[str, str] = {}
+        """What a killed command was doing; empty when the last one ended."""
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for processes that must end before the lock is free."""
+        return self._descriptor
+
+    def __enter__(self) -> Self:
+        """Wait for the lock, then mend what a killed command left.
+
+        Raises:
+            ConflictError: Another command holds it for too long.
+            GitError: The folder cannot be written.
+        """
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise GitError(f"{self._path} cannot be opened: {error.strerror}") from error
+        try:
+            self._wait()
+            began_ns = os.fstat(self._descriptor).st_mtime_ns
+            text = os.pread(self._descriptor, 65_536, 0)
+            if text:
+                self.left = _read_note(text)
+                _take_locks_away(self._path, began_ns)
+                if not self.left:
+                    self.note({})
+            else:
+                self.note({})
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Give it back; what is half done, or may have reached others, stays noted."""
+        if not self.left and (kind is None or not self._has_note):
+            os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def note(self, facts: Mapping[str, str]) -> None:
+        """Say what is being done, for who comes after a kill.
+
+        Args:
+            facts: Texts by name; replaces what was said before.
+        """
+        data = msgspec.json.encode(dict(facts))
+        # longer ones first padded: a kill in between leaves one line that can be read
+        os.pwrite(self._descriptor, data + b"\n", 0)
+        os.ftruncate(self._descriptor, len(data) + 1)
+        self.left = {}
+        self._has_note = bool(facts)
+
+    def _wait(self) -> None:
+        until = time.monotonic() + self._wait_s
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise ConflictError(
+                        f"another walle command works in {self._path.parent} since over "
+                        f"{self._wait_s:g} s: wait for it, or end it"
+                    ) from None
+                time.sleep(_LOOK_S)
+            else:
+                return
+
+
+def _read_note(text: bytes) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(text.splitlines()[0], type=dict[str, str])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _take_locks_away(own: Path, since_ns: int) -> None:
+    for pattern in _LEFT:
+        for path in own.parent.glob(pattern):
+            try:
+                if path != own and path.stat().st_mtime_ns >= since_ns:
+                    path.unlink()
+            except FileNotFoundError:
+                continue  # its git was still on its way out

@@ -1,0 +1,211 @@
+"""A copy of a scenario's repository in the cache: what is read is read from it.
+
+A copy is brought up to date with each look at the group. It keeps the tags it has seen: one
+that was moved upstream is noticed, as versions do not move. Place in the flow: between the group
+and everything that reads versions.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.git import Git, git_error
+from walle_deploy.tasks.groups import Group, cache_folder
+from walle_deploy.tasks.locks import RepositoryLock
+from walle_stream.errors import ConflictError, GitError, RefNotFoundError
+from walle_stream.spec.suggestions import suggest
+
+HEADS: Final = "refs/heads/"
+"""Where git has branches."""
+
+TAGS: Final = "refs/tags/"
+"""Where git has tags."""
+
+_ABSENT: Final = re.compile(
+    r"not appear to be a git repository|does not exist|[Nn]ot found|could not be found"
+)
+_LISTED: Final = 20
+
+
+class Mirror:
+    """The copy of one repository, as it was when it was opened."""
+
+    def __init__(self, scenario: str, url: str, git: Git, refs: Mapping[str, str]) -> None:
+        """Keep what was found; see ``open_mirror``.
+
+        Args:
+            scenario: Name.
+            url: Of the repository in the group.
+            git: On the copy.
+            refs: Object by full name of the reference, as the group has them now.
+        """
+        self.scenario = scenario
+        self.url = url
+        self.git = git
+        self.refs = refs
+
+    def commit(self, ref: TaskRef) -> str:
+        """Return the commit of a task's last state, or of a version.
+
+        Args:
+            ref: Which.
+
+        Raises:
+            RefNotFoundError: There is none; the message names what there is.
+            ConflictError: The version was moved since it was first seen here.
+        """
+        if not ref.version:
+            found = self.refs.get(HEADS + ref.task)
+            if found is None:
+                raise self._no_task(ref)
+            return found
+        name = TAGS + ref.tag
+        tag = self.refs.get(name)
+        if tag is None:
+            raise self._no_version(ref)
+        known = self.git.line("for-each-ref", "--format=%(objectname)", "--", name)
+        if known != tag:
+            raise self._moved(ref, known, tag)
+        if self.git.line("cat-file", "-t", tag) != "tag":
+            raise RefNotFoundError(
+                f"{ref}: its tag {ref.tag} is a lightweight one: a version is an annotated tag, "
+                "made by walle task tag"
+            )
+        return self.git.line("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}")
+
+    def tasks(self) -> list[str]:
+        """Return the names of all tasks, sorted."""
+        return sorted(name.removeprefix(HEADS) for name in self.refs if name.startswith(HEADS))
+
+    def versions(self, task: str) -> list[str]:
+        """Return the versions of a task, sorted.
+
+        Args:
+            task: Its name.
+        """
+        start = f"{TAGS}{task}/"
+        return sorted(name.removeprefix(start) for name in self.refs if name.startswith(start))
+
+    def _no_task(self, ref: TaskRef) -> RefNotFoundError:
+        there = self.tasks()
+        return RefNotFoundError(
+            f"there is no task {ref.name} in {self.url}{suggest(ref.task, there)}; "
+            f"{_named('it has', there)}"
+        )
+
+    def _no_version(self, ref: TaskRef) -> RefNotFoundError:
+        if HEADS + ref.task not in self.refs:
+            return self._no_task(ref)
+        there = self.versions(ref.task)
+        return RefNotFoundError(
+            f"there is no version {ref}{suggest(ref.version, there)}; {_named('there are', there)}"
+        )
+
+    def _moved(self, ref: TaskRef, known: str, found: str) -> ConflictError:
+        return ConflictError(
+            f"the version {ref} was moved: its tag was {known[:12]} when it was first seen here, "
+            f"and is {found[:12]} in {self.url}; versions do not move: ask who did it, make "
+            f"another version, and if it has to be, delete {self.git.folder}"
+        )
+
+
+@contextmanager
+def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Iterator[Mirror]:
+    """Bring the copy of a scenario up to date, and keep others from changing it; blocks.
+
+    Args:
+        group: Where the scenario is.
+        scenario: Its name.
+        cache: Where copies are kept; None: the user's.
+
+    Yields:
+        The copy.
+
+    Raises:
+        RefNotFoundError: The group has no such scenario.
+        GitError: The group does not answer, or git refuses what it holds.
+    """
+    url = group.url(scenario)
+    key = hashlib.sha256(url.encode()).hexdigest()[:24]
+    folder = cache_folder(cache) / "git" / f"{key}.git"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GitError(f"the cache {folder} cannot be made: {error.strerror}") from error
+    with RepositoryLock(folder) as lock:
+        git = Git(folder, locks=(lock.descriptor,))
+        if not (folder / "refs").is_dir() or not (folder / "HEAD").is_file():
+            git.run("init", "--quiet", "--bare", "--template=", "--", str(folder))
+        refs = remote_refs(git, group, scenario)
+        _fetch(git, url, refs)
+        lock.note({})
+        yield Mirror(scenario, url, git, refs)
+
+
+def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
+    """Ask the group for a scenario's branches and tags; blocks.
+
+    Args:
+        git: On any repository.
+        group: Where the scenario is.
+        scenario: Its name.
+
+    Returns:
+        The object by the reference's full name.
+
+    Raises:
+        RefNotFoundError: The group has no such scenario.
+        GitError: The group does not answer.
+    """
+    url = group.url(scenario)
+    arguments = ("ls-remote", "--quiet", "--refs", "--heads", "--tags", "--", url)
+    done = git.attempt(*arguments, is_network=True)
+    if done.returncode:
+        if _ABSENT.search(done.stderr.decode(errors="replace")):
+            if not group.is_local:
+                raise RefNotFoundError(
+                    f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
+                    "are made there; make an empty one, or look whether you may read it"
+                )
+            there = group.scenarios()
+            raise RefNotFoundError(
+                f"there is no scenario {scenario!r} in {group.address}"
+                f"{suggest(scenario, there)}; {_named('it has', there)}"
+            )
+        failed: GitError = git_error(arguments, done.stderr, done.returncode)
+        raise failed
+    lines = (line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines())
+    return {name: found for found, _, name in lines}
+
+
+def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
+    form = "--format=%(refname) %(objectname)"
+    lines = git.run("for-each-ref", form).decode().splitlines()
+    have = dict(line.split(" ") for line in lines)
+    heads = [name for name in refs if name.startswith(HEADS) and have.get(name) != refs[name]]
+    # a tag that is here already stays what it was
+    tags = [name for name in refs if name.startswith(TAGS) and name not in have]
+    gone = [name for name in have if name.startswith(HEADS) and name not in refs]
+    if gone:
+        # before others come: 'a' may stand where 'a/b' was
+        git.run("update-ref", "--stdin", given=b"".join(b"delete %b\n" % g.encode() for g in gone))
+    wanted = [*(f"+{name}:{name}" for name in heads), *(f"{name}:{name}" for name in tags)]
+    if not wanted:
+        return
+    git.run(
+        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+        *("--stdin", "--", url),
+        given="\n".join(wanted).encode() + b"\n",
+        is_network=True,
+    )
+
+
+def _named(start: str, names: list[str]) -> str:
+    if not names:
+        return f"{start} none"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{start} {', '.join(names[:_LISTED])}{more}"

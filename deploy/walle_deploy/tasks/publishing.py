@@ -1,0 +1,116 @@
+"""Pushes a commit or a tag to the group, or nothing: the last moment where authors meet.
+
+A push names what the group must still have; if somebody was first, nothing changes anywhere.
+What is pushed is noted before, so that the next command after a kill knows of it. Place in the
+flow: below the commands ``init``, ``commit`` and ``tag``.
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from walle_deploy.tasks.folders import WorkingFolder
+from walle_deploy.tasks.git import Git, git_error
+from walle_deploy.tasks.locks import RepositoryLock
+from walle_deploy.tasks.mirrors import HEADS, TAGS, remote_refs
+from walle_stream.errors import ConflictError
+
+_REFUSED: Final = (
+    *("stale info", "already exists", "fast-forward", "fetch first"),
+    *("failed to update ref", "cannot lock ref", "incorrect old value"),
+)
+
+
+def fetch_branch(work: WorkingFolder) -> str:
+    """Bring the group's state of the task here; blocks.
+
+    Args:
+        work: The working folder.
+
+    Returns:
+        The branch's commit in the group; empty where it has none.
+
+    Raises:
+        RefNotFoundError: The group has no such scenario.
+        GitError: The group does not answer.
+    """
+    found = remote_refs(work.git, work.group, work.ref.scenario).get(HEADS + work.ref.task, "")
+    if found and work.git.attempt("cat-file", "-e", f"{found}^{{commit}}").returncode:
+        work.git.run(
+            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+            *("--", work.url, f"{HEADS}{work.ref.task}"),
+            is_network=True,
+        )
+    return found
+
+
+def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
+    """Push a commit to the task's branch.
+
+    Args:
+        work: The working folder.
+        commit: What.
+        expected: What the branch must be at in the group; empty: not there.
+
+    Raises:
+        ConflictError: The branch is somewhere else by now.
+        GitError: The group does not answer, or refuses.
+    """
+    _push(work, f"{HEADS}{work.ref.task}", commit, expected)
+
+
+def push_tag(work: WorkingFolder, tag: str, name: str) -> None:
+    """Push a tag that must not be there.
+
+    Args:
+        work: The working folder.
+        tag: Object of the tag.
+        name: Without ``refs/tags/``.
+
+    Raises:
+        ConflictError: There is one by now.
+        GitError: The group does not answer, or refuses.
+    """
+    _push(work, f"{TAGS}{name}", tag, "")
+
+
+def upstream_tag(work: WorkingFolder, name: str) -> str:
+    """Return the object of a tag in the group; empty where there is none.
+
+    Args:
+        work: The working folder.
+        name: Without ``refs/tags/``.
+
+    Raises:
+        RefNotFoundError: The group has no such scenario.
+        GitError: The group does not answer.
+    """
+    return remote_refs(work.git, work.group, work.ref.scenario).get(TAGS + name, "")
+
+
+def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
+    arguments = (
+        *("push", "--quiet", "--porcelain", "--atomic", "--no-follow-tags", "--no-verify"),
+        *("--no-signed", "--recurse-submodules=no", f"--force-with-lease={name}:{expected}"),
+        *("--", work.url, f"{found}:{name}"),
+    )
+    with ExitStack() as stack:
+        git = work.git
+        if work.group.is_local:
+            # a kill of this command may leave git's own lock there: the next one takes it away
+            far = stack.enter_context(RepositoryLock(Path(work.url)))
+            if far.left:
+                far.note({})
+            locks = (*git.locks, far.descriptor)
+            git = Git(git.folder, environ=git.environ, locks=locks, is_near=True)
+        done = git.attempt(*arguments, is_network=True)
+    if not done.returncode:
+        return
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    if any(reason in said for reason in _REFUSED):
+        work.lock.note({})  # nobody has it: there is nothing to go on with
+        raise ConflictError(
+            f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
+            "at this moment: run the same command again"
+        )
+    raise git_error(("push",), done.stderr + done.stdout, done.returncode)

@@ -1,0 +1,184 @@
+"""Moves a working folder from one commit to another, and finishes what a kill interrupted.
+
+Every step can be done again: a file is written only where it has the content of before, or
+already that of after. What is to be done is noted in the folder's lock first.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.tasks.folders import WorkingFolder
+from walle_deploy.tasks.mirrors import HEADS, TAGS
+from walle_deploy.tasks.publishing import fetch_branch, upstream_tag
+from walle_stream.errors import ConflictError
+
+CONFLICTS_FILE: Final = "walle-conflicts"
+"""In the clone's ``.git``: the paths in which marks of a conflict were left, as JSON."""
+
+_INDEX: Final = "walle-move-index"
+_REMOTE: Final = "refs/remotes/origin/"
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Where a working folder goes."""
+
+    from_tree: str
+    """What its files are now; empty: there are none."""
+    to_tree: str
+    """What they shall be."""
+    commit: str
+    """What the folder is at then."""
+    branch: str = ""
+    """The task; empty: at a version."""
+    upstream: str = ""
+    """What the group's branch is at."""
+    conflicts: str = ""
+    """JSON list of paths with marks in them; empty: none."""
+
+
+def move(work: WorkingFolder, target: Move) -> None:
+    """Bring files, branch and index to a commit.
+
+    Args:
+        work: The working folder; what is to be done is noted in its lock.
+        target: Where.
+
+    Raises:
+        ConflictError: A file was edited after a kill, so that it is neither as before nor after.
+        GitError: A file cannot be written.
+    """
+    work.lock.note({"do": "move", **msgspec.to_builtins(target)})
+    _move(work, target)
+    work.lock.note({})
+
+
+def settle(work: WorkingFolder) -> str:
+    """Finish what a killed command began, or forget it where it reached nobody; blocks.
+
+    Args:
+        work: The working folder, just opened.
+
+    Returns:
+        What was finished, for people; empty: nothing was left.
+
+    Raises:
+        ConflictError: A file was edited after the kill.
+        GitError: The group does not answer.
+    """
+    left = work.lock.left
+    said = ""
+    match left.get("do"):
+        case "commit" if _is_pushed(work, left):
+            _move(work, _target(left))
+            said = f"the commit {left['commit'][:12]} of a command that was killed"
+        case "tag" if upstream_tag(work, left["name"]) == left["tag"]:
+            work.git.run("update-ref", TAGS + left["name"], left["tag"])
+            said = f"the tag {left['name']} of a command that was killed"
+        case "move":
+            _move(work, _target(left))
+            said = "a checkout that was killed"
+        case _:
+            pass
+    work.lock.note({})
+    return said
+
+
+def note_commit(work: WorkingFolder, target: Move) -> None:
+    """Note that a commit is about to be pushed.
+
+    Args:
+        work: The working folder.
+        target: Where the folder goes when the group has it.
+    """
+    work.lock.note({"do": "commit", **msgspec.to_builtins(target)})
+
+
+def _target(left: Mapping[str, str]) -> Move:
+    return Move(**{name: left[name] for name in Move.__struct_fields__})
+
+
+def _is_pushed(work: WorkingFolder, left: Mapping[str, str]) -> bool:
+    upstream = fetch_branch(work)
+    return bool(upstream) and work.is_ancestor(left["commit"], upstream)
+
+
+def _move(work: WorkingFolder, target: Move) -> None:
+    git = work.git
+    if target.from_tree != target.to_tree:
+        _update_files(work, target.from_tree, target.to_tree)
+    if target.branch:
+        git.run("update-ref", HEADS + target.branch, target.commit)
+        git.run("symbolic-ref", "HEAD", HEADS + target.branch)
+        if target.upstream:
+            git.run("update-ref", _REMOTE + target.branch, target.upstream)
+    else:
+        git.run("update-ref", "--no-deref", "HEAD", target.commit)
+    git.run("read-tree", target.commit)
+    git.attempt("update-index", "-q", "--refresh")
+    marks = git.folder / CONFLICTS_FILE
+    if target.conflicts:
+        marks.write_text(target.conflicts)
+    else:
+        marks.unlink(missing_ok=True)
+
+
+def _update_files(work: WorkingFolder, before: str, after: str) -> None:
+    changes = _changes(work, before, after)
+    edited = [
+        path for path, (old, new) in changes.items() if _content_id(work, path) not in {old, new}
+    ]
+    if edited:
+        raise ConflictError(
+            f"{work.folder / edited[0]} was edited while a command that was killed was not done "
+            f"({len(edited)} such files): move it away, run the command again, then put it back"
+        )
+    written = [path for path, (_, new) in changes.items() if new]
+    for path, (_, new) in changes.items():
+        if not new:
+            _remove(work.folder, path)
+    if written:
+        index = work.git.folder / _INDEX
+        index.unlink(missing_ok=True)
+        index.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
+        environ = {"GIT_INDEX_FILE": str(index)}
+        work.git.run("read-tree", after, environ=environ)
+        names = b"".join(path.encode() + b"\0" for path in written)
+        work.git.run("checkout-index", "--force", "-z", "--stdin", given=names, environ=environ)
+        index.unlink(missing_ok=True)
+
+
+def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[str, str]]:
+    """Return the blobs before and after of each path that differs; empty where there is none."""
+    if before:
+        arguments = ("diff-tree", "-r", "-z", "--no-renames", "--raw", before, after)
+        parts = work.git.run(*arguments).decode().split("\0")[:-1]
+        found = {}
+        for facts, path in zip(parts[::2], parts[1::2], strict=True):
+            _, _, old, new, _ = facts.split()
+            found[path] = (old.strip("0") and old, new.strip("0") and new)
+        return found
+    listed = work.git.run("ls-tree", "-r", "-z", "--full-tree", after).decode().split("\0")[:-1]
+    return {entry.partition("\t")[2]: ("", entry.split()[2]) for entry in listed}
+
+
+def _content_id(work: WorkingFolder, path: str) -> str:
+    file = work.folder / path
+    if not file.is_file() or file.is_symlink():
+        return ""
+    # with the conversions of .gitattributes, as add has them
+    return work.git.line("hash-object", f"--path={path}", "--", str(file))
+
+
+def _remove(folder: Path, path: str) -> None:
+    file = folder / path
+    file.unlink(missing_ok=True)
+    for parent in file.parents:
+        if parent == folder:
+            break
+        try:
+            parent.rmdir()
+        except OSError:
+            break

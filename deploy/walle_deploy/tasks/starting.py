@@ -1,0 +1,264 @@
+"""New tasks and working folders: made beside, moved into place when they are whole.
+
+Place in the flow: ``walle task init`` and ``walle task checkout``.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.committing import check_tree, make_commit
+from walle_deploy.tasks.folders import WorkingFolder, open_folder
+from walle_deploy.tasks.git import Git
+from walle_deploy.tasks.groups import Group
+from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror
+from walle_deploy.tasks.publishing import fetch_branch, push_commit
+from walle_deploy.tasks.settling import Move, move, settle
+from walle_deploy.tasks.trees import list_tree
+from walle_stream.app.resources import shipped_configs
+from walle_stream.errors import ConflictError, GitError, RefNotFoundError
+
+_TEMPLATE: Final = "task-template"
+_NAME: Final = b"name: visit\n"
+_SETTINGS: Final = {
+    # a version, once made, stays; nobody's commits are thrown away
+    "receive.denyNonFastForwards": "true",
+    "receive.denyDeletes": "true",
+    "receive.fsckObjects": "true",
+    "gc.autoDetach": "false",
+    # the group's own, whatever whoever pushes has for theirs
+    "core.hooksPath": "hooks",
+}
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A working folder."""
+
+    ref: TaskRef
+    folder: Path
+    commit: str
+    """That its files are of."""
+
+
+def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
+    """Make a task with a definition, script, sample and test; the scenario, too; blocks.
+
+    Args:
+        group: Where.
+        ref: The task.
+        folder: Of its files: must not exist, or be empty.
+
+    Returns:
+        What was made; also what an earlier, killed call made.
+
+    Raises:
+        ConflictError: There is such a task, or the folder holds something.
+        GitError: git refuses, or does not know who you are.
+        RefNotFoundError: A host has no such repository.
+    """
+    _refuse_version(ref)
+    if group.is_local:
+        _make_repository(Path(group.address), ref)
+    with _new_folder(folder) as part:
+        git = Git(part / ".git", work_tree=part)
+        _make_clone(git, group, ref)
+        _copy_template(part, ref)
+        with open_folder(part) as work:
+            tree = work.staged_tree()
+            check_tree(work, tree, ref)
+            commit = make_commit(work, tree, "", f"Begin the task {ref.name}")
+            there = fetch_branch(work)
+            if not there:
+                push_commit(work, commit, "")
+            elif not _is_own_start(work, there, tree):
+                taken: ConflictError = _exists(work, there)
+                raise taken
+            else:
+                commit = there
+            move(work, Move(tree, tree, commit, ref.task, commit))
+    return Started(ref, folder, commit)
+
+
+def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None = None) -> Started:
+    """Bring a task, or one version of it, into a folder; blocks.
+
+    Args:
+        group: Where the scenario is.
+        ref: Which; a version's folder is for looking and testing, not for commits.
+        folder: Must not exist, be empty, or be a working folder without changes.
+        cache: Where copies of repositories are kept; None: the user's.
+
+    Returns:
+        What is there now.
+
+    Raises:
+        RefNotFoundError: There is no such task or version.
+        ConflictError: The folder holds something else, or has changes that are not committed.
+        GitError: The commit has what no task may have, or the group does not answer.
+    """
+    if (folder / ".git").is_dir():
+        with open_folder(folder, ref) as work:
+            settle(work)
+            head = work.head()
+            if work.staged_tree() != work.tree_of(head):
+                raise ConflictError(
+                    f"{folder} has changes that are not committed: commit them, or check out "
+                    "into another folder"
+                )
+            with open_mirror(work.group, ref.scenario, cache) as mirror:
+                return _bring(work, mirror, folder)
+    with open_mirror(group, ref.scenario, cache) as mirror:
+        mirror.commit(ref)  # what is not there is said before a folder is made
+        with _new_folder(folder) as part:
+            _make_clone(Git(part / ".git", work_tree=part), group, ref)
+            with open_folder(part, ref) as work:
+                return _bring(work, mirror, folder)
+
+
+def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Started:
+    ref, head = work.ref, work.head()
+    commit = mirror.commit(ref)
+    list_tree(mirror.git, commit, str(ref))
+    if ref.version:
+        wanted = f"{TAGS}{ref.tag}:{TAGS}{ref.tag}"
+    else:
+        wanted = f"+{HEADS}{ref.task}:refs/remotes/origin/{ref.task}"
+    start = f"{TAGS}{ref.task}/"
+    own = work.git.run("for-each-ref", "--format=%(refname)").decode().split()
+    tags = [n for n in mirror.refs if n.startswith(start) and n not in own and n not in wanted]
+    work.git.run(
+        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+        *("--stdin", "--", str(mirror.git.folder)),
+        given="\n".join([wanted, *(f"{name}:{name}" for name in tags)]).encode() + b"\n",
+    )
+    branch = "" if ref.version else ref.task
+    if branch:
+        mine = work.git.attempt("rev-parse", "--verify", "--quiet", HEADS + branch).stdout
+        if not work.is_ancestor(mine.decode().strip(), commit):
+            raise ConflictError(
+                f"{folder} has commits of {ref} that the group has not: walle task commit pushes "
+                "them (--rebase where others were first)"
+            )
+    upstream = commit if branch else ""
+    target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
+    move(work, target)
+    return Started(ref, folder, commit)
+
+
+def _refuse_version(ref: TaskRef) -> None:
+    if ref.version:
+        raise RefNotFoundError(
+            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
+        )
+
+
+def _make_repository(group: Path, ref: TaskRef) -> None:
+    path = group / f"{ref.scenario}.git"
+    if path.is_dir():
+        return
+    try:
+        group.mkdir(parents=True, exist_ok=True)
+        with _new_folder(path) as part:
+            git = Git(part)
+            git.run(
+                *("init", "--quiet", "--bare", "--template=", f"--initial-branch={ref.task}"),
+                *("--", str(part)),
+            )
+            for name, value in _SETTINGS.items():
+                git.run("config", "--local", name, value)
+    except ConflictError:
+        if not (path / "HEAD").is_file():  # else somebody made it at this moment
+            raise
+    except OSError as error:
+        raise GitError(f"{path} cannot be made: {error.strerror}: name another --group") from error
+
+
+def _make_clone(git: Git, group: Group, ref: TaskRef) -> None:
+    git.run(
+        *("init", "--quiet", "--template=", f"--initial-branch={ref.task}"),
+        *("--", str(git.work_tree)),
+    )
+    git.run("config", "--local", "remote.origin.url", group.url(ref.scenario))
+    git.run("config", "--local", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    git.run("config", "--local", f"branch.{ref.task}.remote", "origin")
+    git.run("config", "--local", f"branch.{ref.task}.merge", f"{HEADS}{ref.task}")
+
+
+def _copy_template(folder: Path, ref: TaskRef) -> None:
+    for template in sorted((shipped_configs() / _TEMPLATE).iterdir()):
+        if template.is_file():
+            content = template.read_bytes()
+            content = content.replace(_NAME, f"name: {ref.task}\n".encode(), 1)
+            name = ".gitignore" if template.name == "gitignore" else template.name
+            (folder / name).write_bytes(content)
+
+
+def _is_own_start(work: WorkingFolder, there: str, tree: str) -> bool:
+    # what a killed init pushed: by the same person, the very same files, nothing before or after
+    facts = work.git.line("show", "--no-patch", "--no-show-signature", "--format=%P|%T|%ae", there)
+    return facts == f"|{tree}|{work.git.environ['GIT_AUTHOR_EMAIL']}"
+
+
+def _exists(work: WorkingFolder, there: str) -> ConflictError:
+    form = "--format=the last commit is by %an, %ar"
+    last = work.git.line("show", "--no-patch", "--no-show-signature", form, there)
+    return ConflictError(
+        f"there is a task {work.ref} already ({last[:200]}): walle task checkout {work.ref}"
+    )
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder beside, which becomes the folder when all went well.
+
+    Raises:
+        ConflictError: The folder holds something, or somebody else made it.
+        GitError: It cannot be made.
+    """
+    folder = folder.absolute()
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ConflictError(f"{folder} holds something already: give another folder")
+    part = folder.with_name(f".{folder.name}.walle-part")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(part)
+    except OSError as error:
+        raise GitError(f"{folder} cannot be made: {error.strerror}: give another one") from error
+    try:
+        for left in part.iterdir():  # of one that was killed
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        yield part
+        try:
+            part.rename(folder)
+        except OSError as error:
+            raise ConflictError(
+                f"{folder} was made by somebody else at this moment: give another folder"
+            ) from error
+    finally:
+        if os.fstat(descriptor).st_ino == _inode(part):
+            shutil.rmtree(part, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _locked(part: Path) -> int:
+    while True:
+        part.mkdir(exist_ok=True)
+        descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_ino == _inode(part):
+            return descriptor
+        os.close(descriptor)  # it was moved into place while we waited
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0

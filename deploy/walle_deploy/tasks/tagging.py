@@ -1,0 +1,96 @@
+"""Makes a version: an annotated tag on what the group has of the task.
+
+Place in the flow: ``walle task tag``; releases and builds begin with a tag.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.committing import check_tree
+from walle_deploy.tasks.folders import WorkingFolder, open_folder
+from walle_deploy.tasks.mirrors import TAGS
+from walle_deploy.tasks.publishing import fetch_branch, push_tag, upstream_tag
+from walle_deploy.tasks.settling import settle
+from walle_stream.errors import ConflictError, GitError
+
+
+class Tagged(msgspec.Struct, frozen=True):
+    """A version that was made."""
+
+    ref: TaskRef
+    commit: str
+    mended: str = ""
+    """What a killed command had left and was finished first."""
+
+
+def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
+    """Make a version of what the group has; blocks.
+
+    Args:
+        folder: A working folder whose files are committed.
+        version: Its name, such as ``v2``.
+        message: Of the tag; empty: its name.
+
+    Raises:
+        ConflictError: There is such a version, or somebody made one at this moment.
+        GitError: The folder has changes that are not committed, or the group refuses.
+        RefNotFoundError: The name is none, it is no working folder, or the group is not there.
+        SpecFileError: A definition is wrong, or says another version.
+        ScriptError: The script is wrong.
+    """
+    with open_folder(folder) as work:
+        mended = settle(work)
+        ref = TaskRef.parse(f"{work.ref.name}@{version}")
+        head = _committed_head(work)
+        _refuse_existing(work, ref, head, mended)
+        if upstream_tag(work, ref.tag):  # it is what a killed command made, just like this
+            return Tagged(ref, head, mended)
+        check_tree(work, work.tree_of(head), ref)
+        tag = _make_tag(work, ref, head, message or str(ref))
+        work.lock.note({"do": "tag", "tag": tag, "name": ref.tag})
+        push_tag(work, tag, ref.tag)
+        work.git.run("update-ref", TAGS + ref.tag, tag)
+        work.lock.note({})
+        return Tagged(ref, head, mended)
+
+
+def _committed_head(work: WorkingFolder) -> str:
+    head = work.head()
+    if work.staged_tree() != work.tree_of(head):
+        raise GitError(
+            f"{work.folder} has changes that are not committed: walle task commit, or take them "
+            "back, then tag"
+        )
+    upstream = fetch_branch(work)
+    if not upstream or not work.is_ancestor(head, upstream):
+        raise GitError(
+            f"{work.folder} has commits that {work.group.address} has not: walle task commit "
+            "pushes them, then tag"
+        )
+    return head
+
+
+def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) -> None:
+    upstream = upstream_tag(work, ref.tag)
+    known = work.git.attempt("rev-parse", "--verify", "--quiet", TAGS + ref.tag).stdout
+    here = known.decode().strip()
+    if here and upstream and here != upstream:
+        raise ConflictError(
+            f"the version {ref} was moved: its tag is {here[:12]} here and {upstream[:12]} in "
+            f"{work.group.address}; versions do not move: ask who did it, and take another name"
+        )
+    if not upstream:
+        return
+    is_just_mended = ref.tag in mended.split()
+    peeled = work.git.attempt("rev-parse", "--verify", "--quiet", f"{TAGS}{ref.tag}^{{commit}}")
+    if is_just_mended and peeled.stdout.decode().strip() == head:
+        return
+    raise ConflictError(f"there is a version {ref} already: a version is made once, name the next")
+
+
+def _make_tag(work: WorkingFolder, ref: TaskRef, commit: str, message: str) -> str:
+    who = work.git.line("var", "GIT_COMMITTER_IDENT")
+    text = f"object {commit}\ntype commit\ntag {ref.tag}\ntagger {who}\n\n{message.strip()}\n"
+    return work.git.run("mktag", given=text.encode(errors="replace")).decode().strip()

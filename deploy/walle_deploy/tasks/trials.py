@@ -1,0 +1,92 @@
+"""Tries a task: its definition, its sample, its own tests. This runs the task's code.
+
+Place in the flow: ``walle task test``, before a commit and a tag.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from walle_deploy.tasks.definitions import PIPELINE_FILE, TASK_FILE
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import WORN_OUT, LocalRun
+from walle_stream.app.options import RunOptions
+from walle_stream.app.query import features_lines
+from walle_stream.app.validation import validate_file
+
+TIMEOUT_S: Final = 600
+"""Longest time of the tests."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What came of it; a wrong definition is an error instead."""
+
+    task: str
+    features: int | None
+    """That the sample gave; None: there is no ``pipeline.yaml``."""
+    tests: str
+    """``passed``, ``failed``, or why there were none."""
+    output: str
+    """What the tests printed."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing failed."""
+        return self.tests != "failed"
+
+
+def try_task(folder: Path) -> Trial:
+    """Check a folder's task, run it over its sample, run its tests; blocks.
+
+    Args:
+        folder: With ``task.yaml``.
+
+    Returns:
+        What came of it.
+
+    Raises:
+        WalleError: A definition or script is wrong, or the sample cannot be run.
+    """
+    summary = validate_file(folder / TASK_FILE)
+    features = None
+    if (folder / PIPELINE_FILE).is_file():
+        features = _run_sample(folder / PIPELINE_FILE)
+    tests, output = _run_tests(folder)
+    return Trial(summary["name"], features, tests, output)
+
+
+def _run_sample(file: Path) -> int:
+    with TemporaryDirectory(prefix="walle-task-test-") as data:
+        while True:
+            assembly = Assembly.load(file, [])
+            options = RunOptions(Path(data), assembly.host_count, None)
+            if LocalRun(assembly, options).run().stopped_by != WORN_OUT:
+                return sum(1 for _ in features_lines(Path(data)))
+
+
+def _run_tests(folder: Path) -> tuple[str, str]:
+    if not any(folder.rglob("test_*.py")):
+        return "none: there is no test_*.py", ""
+    if find_spec("pytest") is None:
+        return "none: pytest is not installed", ""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+    try:
+        done = subprocess.run(  # noqa: S603 - the task's own tests, which the user asks for
+            [*command, "."],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "failed", f"the tests did not end within {TIMEOUT_S} s"
+    return ("failed" if done.returncode else "passed"), done.stdout
