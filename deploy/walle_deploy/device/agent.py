@@ -8,7 +8,6 @@ after a pause that doubles; what was installed before goes on meanwhile.
 import logging
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -47,12 +46,16 @@ class Installer(Protocol):
 
 
 class FileSource(Protocol):
-    """Verified files, as ``device.files.VerifiedFiles`` gives them. Any thread."""
+    """Verified files, as ``device.pulling.PulledFiles`` gives them. Any thread."""
 
     def pull(
         self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
-    ) -> Mapping[str, Path]:
-        """Return where a version's verified files lie, by resource; the package under ""."""
+    ) -> Mapping[str, bytes]:
+        """Return a version's verified files by resource, the package under an empty name."""
+        ...
+
+    def record(self, device: str, task: PushedTask) -> None:
+        """Take note that a version is installed."""
         ...
 
 
@@ -145,10 +148,8 @@ class DeviceAgent:
         ref = TaskRef.parse(f"{task.task}@{task.version}" if task.version else task.task)
         if not task.version:
             return ref.task, None
-        paths = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
-        package = paths.pop("").read_bytes()
-        resources = {name: path.read_bytes() for name, path in paths.items()}
-        return ref.task, NewVersion(package, resources, str(ref))
+        files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
+        return ref.task, NewVersion(files.pop(""), files, str(ref))
 
     def _install(self, changes: Mapping[str, Change], taken: list[PushedTask]) -> bool:
         try:
@@ -161,6 +162,7 @@ class DeviceAgent:
         else:
             for task in taken:
                 self._failed.pop((task.task, task.version), None)
+                self._files.record(self.device, task)
                 _log.info(
                     "%s",
                     f"installed {task.task}@{task.version}"

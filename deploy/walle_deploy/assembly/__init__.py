@@ -1,0 +1,1 @@
+"""Puts the parts together: where one part's port meets another part."""

@@ -1,0 +1,63 @@
+"""From a tag to something that can be released: built, signed, stored, known."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.tasks.building import BuiltVersion, build_version
+from walle_deploy.tasks.groups import Group
+from walle_deploy.trust.publishing import ExclusiveFile, publish_version
+from walle_deploy.trust.repository import Progress, TrustedRepository
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What was published."""
+
+    ref: TaskRef
+    commit: str
+    files: VersionFiles
+
+
+def publish_tag(
+    group: Group,
+    ref: TaskRef,
+    repository: TrustedRepository,
+    store: ReleaseStore,
+    by: str,
+    pythons: Sequence[str] = (),
+    on_progress: Progress | None = None,
+) -> Published:
+    """Build a version from its tag, sign it, and let releases know it; blocks.
+
+    Done again, also after a kill in the middle, it changes nothing that is there.
+
+    Args:
+        group: Where the scenario is.
+        ref: Which version.
+        repository: Gets the files.
+        store: Of the releases.
+        by: Who it is, for the audit log.
+        pythons: Other interpreters that devices have.
+        on_progress: Told of exclusive files that are stored.
+
+    Raises:
+        ConflictError: The version was published with other files, or its tag was moved.
+        WalleError: It cannot be built, or signed, or the store does not answer.
+    """
+    built = build_version(group, ref, pythons)
+    files = publish_version(repository, ref, built.package, _exclusive(built), on_progress)
+    ReleaseDesk(store, by).publish(ref.name, ref.version, files)
+    return Published(ref, built.commit, files)
+
+
+def _exclusive(built: BuiltVersion) -> list[ExclusiveFile]:
+    return [
+        ExclusiveFile(owner, file.resource, Path(built.contents[file.target]))
+        for owner, files in built.files.exclusive.items()
+        for file in files
+    ]

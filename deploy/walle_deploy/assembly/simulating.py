@@ -1,0 +1,69 @@
+"""The simulation step of a release: the version's package, tried on kinds of devices."""
+
+import hashlib
+from pathlib import Path
+
+from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.ports import SimulationRequest, SimulationResult
+from walle_deploy.simulation.events import read_events
+from walle_deploy.simulation.kinds import load_kinds
+from walle_deploy.simulation.simulate import simulate
+from walle_stream.errors import IntegrityError, RefNotFoundError
+from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES
+
+
+class PackageSimulator:
+    """A ``Simulator`` that takes packages from a repository's public folder; blocks."""
+
+    def __init__(self, public: Path) -> None:
+        """Keep where packages are.
+
+        Args:
+            public: Folder that the CDN serves.
+        """
+        self._public = public
+
+    def simulate(self, request: SimulationRequest) -> SimulationResult:
+        """Run it; see ``Simulator``.
+
+        Raises:
+            RefNotFoundError: A package is not here.
+            IntegrityError: One is not what was published.
+            WalleError: Kinds or events cannot be read.
+        """
+        package = self._package(request.files)
+        before = request.previous_files
+        previous = None if before is None else self._package(before)
+        kinds = load_kinds(request.kinds)
+        report = simulate(package, kinds, read_events(request.events), previous)
+        lines = [
+            f"{kind.kind}: {kind.status.replace('_', ' ')}"
+            + (f" ({'; '.join(kind.reasons)})" if kind.reasons else "")
+            for kind in report.kinds
+            if kind.status != "passed"
+        ]
+        passed = sum(kind.status == "passed" for kind in report.kinds)
+        # what was not simulated has not passed: somebody has to say that it does not matter
+        return SimulationResult(
+            passed=not lines, why="; ".join(lines) or f"passed on {passed} kinds of devices"
+        )
+
+    def _package(self, files: VersionFiles) -> bytes:
+        file = files.shared[0]
+        path = self._public / file.url
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(PACKAGE_MAX_BYTES + 1)
+        except OSError as error:
+            raise RefNotFoundError(
+                f"{file.target}: its package is not in {self._public}: {error.strerror}: give the "
+                "folder of the repository that it was published to"
+            ) from error
+        _check(file, data)
+        return data
+
+
+def _check(file: PushedFile, data: bytes) -> None:
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise IntegrityError(f"{file.target}: its package was altered: publish it again")

@@ -1,0 +1,110 @@
+"""The agents of all devices of one host: each asks now and then, few threads do the asking.
+
+Place in the flow: beside a running host (``app.local.LocalRun``), whose devices it keeps at the
+versions that the release service says.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from walle_deploy.device.agent import DeviceAgent, Outcome
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ServiceBusyError, WalleError
+
+_log = logging.getLogger(__name__)
+
+BACKOFF_MAX_S: Final = 60.0
+"""Longest pause of a device whose service does not answer."""
+
+_LATE: Final = "checks that failed"
+
+
+class Fleet:
+    """Keeps agents going. Start once, close once."""
+
+    def __init__(self, agents: Iterable[DeviceAgent], every_s: float, threads: int = 4) -> None:
+        """Plan the first checks, evenly spread over one interval.
+
+        Args:
+            agents: Of the devices.
+            every_s: Seconds between two requests of a device.
+            threads: That ask at once.
+        """
+        self.counts: Counter[str] = Counter()
+        """Checks by outcome."""
+        self._every_ms = every_s * 1_000
+        self._agents = list(agents)
+        now_ms, count = monotonic_ms(), max(len(self._agents), 1)
+        self._due = [
+            (now_ms + self._every_ms * index / count, index) for index in range(len(self._agents))
+        ]
+        heapify(self._due)
+        self._failures = [0] * len(self._agents)
+        self._learned: set[int] = set()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._live, name=f"walle-agents-{number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        """Begin asking; the host must be ready to install."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Ask no more; waits for what is being installed."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def _live(self) -> None:
+        while (index := self._next()) is not None:
+            pause_ms = self._check(index)
+            with self._changed:
+                heappush(self._due, (monotonic_ms() + pause_ms, index))
+                self._changed.notify()
+
+    def _next(self) -> int | None:
+        with self._changed:
+            while not self._is_closed:
+                wait_ms = self._due[0][0] - monotonic_ms() if self._due else self._every_ms
+                if self._due and wait_ms <= 0:
+                    return heappop(self._due)[1]
+                self._changed.wait(wait_ms / 1_000)
+        return None
+
+    def _check(self, index: int) -> float:
+        """Check one device; return the pause until its next check, milliseconds."""
+        agent = self._agents[index]
+        try:
+            if index not in self._learned:
+                agent.learn()
+                self._learned.add(index)
+            outcome = agent.check()
+        except ServiceBusyError as error:
+            self._count("busy")
+            return error.after_s * 1_000
+        except WalleError as error:
+            if self._is_closed:
+                return self._every_ms
+            self._count(_LATE)
+            self._failures[index] += 1
+            if self._failures[index] == 1:
+                _log.warning("%s", error, extra={"device_id": agent.device})
+            return min(self._every_ms * 2 ** self._failures[index], BACKOFF_MAX_S * 1_000)
+        self._failures[index] = 0
+        self._count(outcome.value)
+        return self._every_ms if outcome is not Outcome.INSTALLED else min(self._every_ms, 1_000.0)
+
+    def _count(self, what: str) -> None:
+        with self._changed:
+            self.counts[what] += 1
