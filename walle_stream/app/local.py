@@ -9,7 +9,7 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from threading import Event as Flag
 from typing import Any, Final
 
@@ -63,6 +63,9 @@ type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
 
 
+type Beside = Callable[["LocalRun"], AbstractContextManager[object]]
+"""Made when a run is ready, entered while events are read, left before the hosts close."""
+
 WORN_OUT: Final = "worn out"
 """A run that stopped with this reason wants to go on in a new process."""
 
@@ -88,13 +91,17 @@ def calm_collector() -> Iterator[None]:
 class LocalRun:
     """One run of a pipeline in this process. Use once."""
 
-    def __init__(self, assembly: Assembly, options: RunOptions) -> None:
+    def __init__(
+        self, assembly: Assembly, options: RunOptions, beside: Beside | None = None
+    ) -> None:
         """Prepare; nothing is opened yet.
 
         Args:
             assembly: The pipeline's parts.
             options: How to run it.
+            beside: What goes on while events are read.
         """
+        self._beside = beside
         self._assembly = assembly
         self._options = options
         self._stop = Flag()
@@ -158,10 +165,11 @@ class LocalRun:
             stack.push(self._tell_failure)
             self._tell("running", _progress(readers))
             on_progress = on_progress or (lambda _ratio, _events: None)
-            if len(readers) == len(self._hosts):
-                self._pull(readers, on_progress)
-            else:
-                self._read(readers[0], on_progress)
+            with nullcontext() if self._beside is None else self._beside(self):
+                if len(readers) == len(self._hosts):
+                    self._pull(readers, on_progress)
+                else:
+                    self._read(readers[0], on_progress)
             if self._options.limit is not None and not self._is_ended and not self._stop.is_set():
                 self._stopped_by = "limit"
             self._settle()

@@ -100,7 +100,8 @@ class Fleet:
             self._failures[index] += 1
             if self._failures[index] == 1:
                 _log.warning("%s", error, extra={"device_id": agent.device})
-            return min(self._every_ms * 2 ** self._failures[index], BACKOFF_MAX_S * 1_000)
+            pause_ms = self._every_ms * float(2 ** min(self._failures[index], 20))
+            return min(pause_ms, BACKOFF_MAX_S * 1_000)
         self._failures[index] = 0
         self._count(outcome.value)
         return self._every_ms if outcome is not Outcome.INSTALLED else min(self._every_ms, 1_000.0)

@@ -1,0 +1,163 @@
+"""``walle fleet``: a host whose devices ask a release service, in one process."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from walle_stream.errors import DeployError, SpecFileError
+
+_MS: int = 1_000
+_LINE_MAX = 65_536
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``.
+
+    Args:
+        commands: The sub-parsers.
+    """
+    fleet = commands.add_parser(
+        "fleet", help="run a pipeline whose devices get their versions from a release service"
+    )
+    fleet.add_argument("file", metavar="FILE", help="pipeline YAML, or the name of a shipped one")
+    fleet.add_argument(
+        "--service", required=True, metavar="URL", help="of the release service, without a path"
+    )
+    fleet.add_argument(
+        "--root", required=True, type=Path, metavar="FILE", help="root.json of the repository"
+    )
+    fleet.add_argument(
+        "--profiles",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="JSON Lines, a device's profile each: device, app, appv, os, model ...",
+    )
+    fleet.add_argument(
+        "--secrets", type=Path, metavar="FILE", help="JSON Lines of walle repository enrol --json"
+    )
+    fleet.add_argument(
+        "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
+    )
+    fleet.add_argument(
+        "--every", type=_duration, default="10s", metavar="TIME", help="between requests (10s)"
+    )
+    fleet.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    fleet.add_argument("--data-dir", type=Path, metavar="D", help="(default: walle-data/NAME)")
+    fleet.add_argument("--metrics", metavar="ADDR", help="serve /metrics, /healthz and /readyz")
+    fleet.add_argument("--log-format", choices=("text", "json"), default="text")
+    fleet.add_argument("--log-level", default="warning")
+    fleet.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    fleet.set_defaults(run=run_fleet)
+
+
+def run_fleet(options: argparse.Namespace) -> int:
+    """Run the host and its agents until the source ends or a signal comes.
+
+    Args:
+        options: As parsed.
+
+    Raises:
+        WalleError: A part failed for good.
+    """
+    _need_extra()
+    from walle_deploy.assembly.hosting import Hosting  # noqa: PLC0415 - an extra
+    from walle_stream.app.assembly import Assembly  # noqa: PLC0415 - heavy
+    from walle_stream.app.local import LocalRun  # noqa: PLC0415 - heavy
+    from walle_stream.app.logs import configure_logging  # noqa: PLC0415 - beside it
+    from walle_stream.app.options import RunOptions  # noqa: PLC0415 - beside it
+    from walle_stream.app.resources import find_definition  # noqa: PLC0415 - beside it
+    from walle_stream.cli.run import begin_anew, carry_out, show  # noqa: PLC0415 - heavy
+    from walle_stream.vm.memory import limit_data  # noqa: PLC0415 - beside it
+
+    overrides = [*options.set, "spec.runtime.kind=local"]
+    if options.scenario:
+        overrides.append(f"spec.reports.scenario={options.scenario}")
+    assembly = Assembly.load(find_definition(options.file), overrides)
+    configure_logging(options.log_format, options.log_level, assembly.masked_values)
+    data_dir = options.data_dir or Path("walle-data") / assembly.name
+    hosting = Hosting(
+        options.service,
+        _read(options.root),
+        read_profiles(options.profiles),
+        read_secrets(options.secrets) if options.secrets else {},
+        data_dir.with_name(f"{data_dir.name}-files"),
+        scenario=options.scenario,
+        every_s=options.every / _MS,
+    )
+    assembly.report_sink = hosting.reports
+    how = RunOptions(data_dir, assembly.host_count, on_stuck=begin_anew)
+    limit_data(assembly.memory_bytes)
+    try:
+        report = carry_out(LocalRun(assembly, how, hosting.beside), assembly, options)
+    finally:
+        hosting.close()
+    show(report, data_dir, is_json=options.json)
+    return 0
+
+
+def read_profiles(file: Path) -> list[Any]:
+    """Read profiles of devices.
+
+    Args:
+        file: JSON Lines.
+
+    Raises:
+        SpecFileError: A line is none.
+    """
+    from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - of this alone
+
+    return _lines(file, DeviceProfile)
+
+
+def read_secrets(file: Path) -> dict[str, str]:
+    """Read secrets of devices.
+
+    Args:
+        file: JSON Lines with ``device`` and ``secret``.
+
+    Raises:
+        SpecFileError: A line is none.
+    """
+    return {each["device"]: each["secret"] for each in _lines(file, dict[str, str])}
+
+
+def _lines(file: Path, kind: Any) -> list[Any]:
+    import msgspec  # noqa: PLC0415 - of this alone
+
+    decoder, found = msgspec.json.Decoder(kind), []
+    for number, line in enumerate(_read(file).splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(decoder.decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise SpecFileError(f"{file}:{number}: {error}", str(file), number) from error
+    return found
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SpecFileError(f"{file}: cannot be read: {error.strerror}", str(file)) from error
+
+
+def _duration(text: str) -> int:
+    from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
+
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _need_extra() -> None:
+    try:
+        import tuf  # noqa: F401, PLC0415 - is it there?
+        import urllib3  # noqa: F401, PLC0415 - the same
+    except ImportError as error:
+        raise DeployError(
+            f"{error.name} is not installed: pip install 'walle-stream[deploy]'"
+        ) from error
