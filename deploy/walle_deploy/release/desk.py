@@ -58,6 +58,27 @@ class ReleaseDesk:
                     transaction, action="publish", task=task, version=version, digest=digest
                 )
 
+    def adopt(self, task: str, version: str, why: str = "") -> None:
+        """Say which version devices have already, of a task that was never released here.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: A published one; from now on what releases are compared with.
+            why: For the audit log.
+
+        Raises:
+            ConflictError: The task has a stable version.
+            RefNotFoundError: The version was not published.
+        """
+        with self._store.writing() as transaction:
+            if transaction.stable().get(task):
+                raise ConflictError(f"{task} has a stable version already: release another one")
+            _check_published(transaction, task, version)
+            transaction.set_stable(task, version)
+            self._record(
+                transaction, action="adopt", why=why, task=task, version=version, stable=version
+            )
+
     def create(self, release: Release, why: str = "", *, supersede: bool = False) -> StoredRelease:
         """Begin a release; the controller takes it from there.
 
@@ -80,13 +101,7 @@ class ReleaseDesk:
                     f"there is a release {name!r} already: names are used once, give "
                     "metadata.name another"
                 )
-            versions = transaction.versions(spec.task)
-            if spec.version not in versions:
-                raise RefNotFoundError(
-                    f"{spec.task}@{spec.version} was not published"
-                    f"{suggest(spec.version, versions)}; published "
-                    f"of the task: {', '.join(versions) or 'nothing'}"
-                )
+            _check_published(transaction, spec.task, spec.version)
             for other in transaction.releases(spec.task, only_open=True):
                 if not supersede:
                     raise ConflictError(
@@ -283,3 +298,12 @@ def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease
             f"are: {shown}"
         )
     return stored
+
+
+def _check_published(transaction: ReadTransaction, task: str, version: str) -> None:
+    versions = transaction.versions(task)
+    if version not in versions:
+        raise RefNotFoundError(
+            f"{task}@{version} was not published{suggest(version, versions)}; published of the "
+            f"task: {', '.join(versions) or 'nothing'}"
+        )

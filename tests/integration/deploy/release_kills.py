@@ -1,0 +1,115 @@
+"""Changes of releases, each killed at each of its statements; started by the kill tests.
+
+Every attempt is a child process of its own that opens the store and dies by SIGKILL before
+its N-th statement; the parent then looks whether all of the change is there, or nothing.
+"""
+
+import os
+import signal
+import sys
+
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.audit import verify
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.events import Tick
+from walle_deploy.release.model import Release
+from walle_deploy.store.opening import open_store
+from walle_deploy.store.sqlite import SqliteStore
+
+TASK = "shop/ipv"
+
+
+class Deadly:
+    """Counts statements, and dies at the one that is due."""
+
+    def __init__(self, left):
+        self.left = left
+
+    def __call__(self, execute):
+        def run(*arguments):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return execute(*arguments)
+
+        return run
+
+
+def arm(store, left):
+    """Let a store die at a statement, commits of SQLite included."""
+    deadly = Deadly(left)
+    if isinstance(store, SqliteStore):
+        connection = store._connection
+
+        class Armed:
+            execute = staticmethod(deadly(connection.execute))
+            in_transaction = property(lambda _self: connection.in_transaction)
+
+        store._connection = Armed()
+    else:
+        store._execute = deadly(store._execute)
+
+
+def create(desk):
+    definition = {
+        "apiVersion": "walle/v1",
+        "kind": "Release",
+        "metadata": {"name": "r"},
+        "spec": {"task": TASK, "version": "v2", "gray": [{"percent": 5}], "full": {}},
+    }
+    desk.create(Release.model_validate(definition), supersede=True)
+
+
+def go(desk):
+    desk.apply("r", lambda now: Tick(now, "go", 5))
+
+
+CHANGES = (
+    lambda desk: desk.publish(TASK, "v2", VersionFiles(())),
+    lambda desk: desk.adopt(TASK, "v2"),
+    create,
+    go,
+    lambda desk: desk.pause("r"),
+    lambda desk: desk.resume("r"),
+    go,
+    go,
+    lambda desk: desk.roll_back("r"),
+)
+
+
+def seen(address):
+    """Return what the store holds, after checking that it belongs together."""
+    store = open_store(address)
+    with store.reading() as reading:
+        verify(reading)
+        found = reading.audit_head().number, list(reading.releases()), dict(reading.stable())
+        found += (reading.generation(), list(reading.versions(TASK)))
+    store.close()
+    return found
+
+
+def attempt(address, change, left):
+    """Make a change in a child that dies at a statement; return whether it died."""
+    child = os.fork()
+    if child == 0:
+        store = open_store(address)
+        arm(store, left)
+        change(ReleaseDesk(store, "killed"))
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def main(address):
+    kills = 0
+    for change in CHANGES:
+        before, left = seen(address), 1
+        while attempt(address, change, left):
+            kills += 1
+            left += 1
+            assert seen(address) == before, f"change {CHANGES.index(change)} at statement {left}"
+        assert seen(address)[0] > before[0]
+    print(kills)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,167 @@
+import argparse
+import io
+import json
+from contextlib import redirect_stdout
+
+import pytest
+
+from walle_deploy.cli.release import add
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.events import Tick
+from walle_deploy.release.stored_health import put_health
+from walle_deploy.store.sqlite import SqliteStore
+from walle_stream.errors import (
+    ConflictError,
+    IntegrityError,
+    ReleaseStateError,
+    ServiceUnreachableError,
+)
+
+YAML = """
+apiVersion: walle/v1
+kind: Release
+metadata: {name: ipv-v2}
+spec:
+  task: shop/ipv
+  version: v2
+  gray: [{percent: 20, minDuration: 1h, minDevices: 50}]
+"""
+
+
+class Command:
+    """``walle release`` over a store of its own."""
+
+    def __init__(self, folder):
+        self.file, self.path = folder / "release.yaml", folder / "releases.db"
+        self.file.write_text(YAML)
+        self.store = SqliteStore(self.path)
+        self.desk = ReleaseDesk(self.store, "ann")
+        for version in ("v1", "v2"):
+            self.desk.publish("shop/ipv", version, VersionFiles(()))
+        self.desk.adopt("shop/ipv", "v1")
+
+    def __call__(self, verb, *arguments):
+        parser = argparse.ArgumentParser()
+        add(parser.add_subparsers())
+        texts = ["release", verb, *map(str, arguments), "--store", str(self.path)]
+        options = parser.parse_args(texts)
+        with redirect_stdout(io.StringIO()) as out:
+            self.code = options.run(options)
+        return out.getvalue()
+
+    def json(self, *arguments):
+        return [json.loads(line) for line in self(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture
+def release(tmp_path):
+    command = Command(tmp_path)
+    yield command
+    command.store.close()
+
+
+def go(now_ms):
+    return Tick(now_ms, "go", 99, "ok")
+
+
+def test_a_release_is_created_paused_resumed_and_rolled_back(release):
+    assert release("create", release.file) == "release ipv-v2: shop/ipv@v2, created (revision 1)\n"
+    release.desk.apply("ipv-v2", go)
+    assert "gray, paused" in release("pause", "ipv-v2", "--by", "bob", "--why", "lunch")
+    assert release.json("resume", "ipv-v2")[0]["can"] == ["pause", "rollback"]
+    assert "rolled back (revision 5)" in release("rollback", "ipv-v2")
+
+
+def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
+    assert release("status") == "no releases yet\n"
+    release("create", release.file)
+    release.desk.apply("ipv-v2", go)
+    with release.store.writing() as writing:
+        new = VersionHealth(task="shop/ipv", version="v2", devices=10, failing_devices=1)
+        put_health(writing, new)
+        writing.put_device_counts("one", "shop/ipv", {"v1": 190, "v2": 10})
+    text = release("status", "ipv-v2")
+    for part in (
+        "20 % of the devices",
+        "s to go by and 40 more devices",
+        "v1: 190, v2: 10",
+        "1 of 10 devices of v2",
+    ):
+        assert part in text
+    assert "ipv-v2" in release("status")
+    found = release.json("status", "ipv-v2")[0]
+    assert (found["stage"], found["percent"], found["known_devices"]) == (
+        "gray",
+        20,
+        {"v1": 190, "v2": 10},
+    )
+    assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
+
+
+def test_a_watch_ends_with_the_release(release, monkeypatch):
+    release("create", release.file)
+    release.desk.apply("ipv-v2", go)
+    # what happens between two looks happens in the wait for the next one
+    changes = iter(
+        [lambda: release.desk.pause("ipv-v2"), lambda: release.desk.roll_back("ipv-v2", "no")]
+    )
+    monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", lambda _: next(changes)())
+    with pytest.raises(ReleaseStateError, match="'ipv-v2' is rolled back: no") as caught:
+        release.json("watch", "ipv-v2")
+    assert caught.value.exit_code == 16
+
+
+def test_a_watch_draws_until_all_devices_have_it(release, monkeypatch):
+    release("create", release.file)
+
+    hours = iter(range(2, 9, 2))
+
+    def step(_):
+        later_ms = next(hours) * 3_600_000
+        release.desk.apply("ipv-v2", lambda now: go(now + later_ms))
+
+    monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", step)
+    assert "done" in release("watch", "ipv-v2")
+    assert release.code == 0
+
+
+def test_the_audit_log_is_checked_and_printed(release):
+    release("create", release.file, "--why", "shop day")
+    head = release("audit", "--head").strip()
+    release("pause", "ipv-v2")
+    text = release("audit", "--expect", head)
+    assert "create ipv-v2 -> created 0 %: shop day" in text
+    assert "the chain holds: 5 entries" in text
+    assert [each["action"] for each in release.json("audit", "ipv-v2")] == ["create", "pause"]
+    assert release.json("audit", "--head")[0]["number"] == 5
+    with pytest.raises(IntegrityError, match="entry 4 is not the one"):
+        release("audit", "--expect", head[:-1] + "x")
+
+
+def test_two_operators_are_told_of_each_other(release):
+    release("create", release.file)
+    release("pause", "ipv-v2", "--revision", 1)
+    with pytest.raises(ConflictError, match="at revision 2, you saw 1"):
+        release("rollback", "ipv-v2", "--revision", 1)
+
+
+def test_the_store_is_named_by_the_environment(release, monkeypatch):
+    monkeypatch.setenv("WALLE_RELEASES", str(release.path))
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers())
+    assert parser.parse_args(["release", "status"]).store == str(release.path)
+    monkeypatch.setenv("WALLE_RELEASES", "")
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers())
+    options = parser.parse_args(["release", "status"])
+    with pytest.raises(ServiceUnreachableError, match="give --store, or set WALLE_RELEASES"):
+        options.run(options)
+
+
+@pytest.mark.parametrize("arguments", [("watch", "r", "--every", "0"), ("audit", "--expect", "7")])
+def test_wrong_usage_is_refused(release, arguments, capsys):
+    with pytest.raises(SystemExit):
+        release(*arguments)
+    assert "is not" in capsys.readouterr().err

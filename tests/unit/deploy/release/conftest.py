@@ -1,0 +1,57 @@
+import pytest
+
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.model import Release
+from walle_deploy.store.sqlite import SqliteStore
+
+TASK = "shop/ipv"
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = SqliteStore(tmp_path / "releases.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def desk(store):
+    """With three published versions, v1 the stable one."""
+    desk = ReleaseDesk(store, "ann")
+    for version in ("v1", "v2", "v3"):
+        desk.publish(TASK, version, VersionFiles(()))
+    desk.adopt(TASK, "v1")
+    return desk
+
+
+@pytest.fixture
+def release():
+    def make(name="r", version="v2", **spec):
+        return Release.model_validate(
+            {
+                "apiVersion": "walle/v1",
+                "kind": "Release",
+                "metadata": {"name": name},
+                "spec": {"task": TASK, "version": version, **spec},
+            }
+        )
+
+    return make
+
+
+class FakeHealth:
+    """Health as the test says it, by version."""
+
+    def __init__(self):
+        self.of, self.asked = {}, []
+
+    def health(self, task, version, since_ms):
+        self.asked.append((version, since_ms))
+        return VersionHealth(task=task, version=version, **self.of.get(version, {}))
+
+
+@pytest.fixture
+def health():
+    return FakeHealth()

@@ -1,0 +1,211 @@
+import threading
+
+import pytest
+
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.release.controller import LOOKBACK_MS, Controller
+from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.ports import SimulationResult
+from walle_deploy.release.stored_health import StoredHealth, put_health
+from walle_stream.errors import ConflictError, GitError, ServiceUnreachableError
+
+SIMULATION = {"kinds": "kinds.yaml", "events": "e.jsonl"}
+GOOD = {"devices": 50}
+
+
+class FakeSimulator:
+    """Answers, or raises, one after the other, when ``let_go`` is set."""
+
+    def __init__(self, *answers):
+        self.answers, self.requests, self.let_go = list(answers), [], threading.Event()
+        self.let_go.set()
+
+    def simulate(self, request):
+        self.let_go.wait(20)
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def controller(store, health):
+    made = []
+
+    def make(*answers, lease_ms=600_000):
+        controller = Controller(store, health, FakeSimulator(*answers), lease_ms)
+        made.append(controller)
+        return controller
+
+    yield make
+    for each in made:
+        each._simulator.let_go.set()
+        each.close()
+
+
+def stage(store, name="r"):
+    with store.reading() as reading:
+        return read_state(reading.release(name)).stage
+
+
+def simulate(controller):
+    """Take turns until the simulation's answer is in."""
+    while "r" not in controller._running:
+        controller.turn()
+    controller._running["r"].exception(20)
+    controller.turn()
+
+
+def test_a_good_version_goes_to_all_devices(controller, store, desk, release, health):
+    health.of = {"v1": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
+    health.of["v2"] = health.of["v1"]
+    desk.create(release(beta={"devices": ["a"]}))
+    controller = controller()
+    for _ in range(9):
+        controller.turn()
+    assert stage(store) == "done"
+
+
+def test_a_release_waits_while_nobody_reports(controller, store, desk, release):
+    desk.create(release())
+    controller = controller()
+    for _ in range(3):
+        controller.turn()
+    assert stage(store) == "gray"
+
+
+def test_a_failing_version_is_rolled_back_and_the_log_says_why(
+    controller, store, desk, release, health
+):
+    desk.create(release())
+    controller = controller()
+    controller.turn()
+    health.of = {"v1": {"devices": 200}, "v2": {"devices": 9, "failing_devices": 6}}
+    controller.turn()
+    assert stage(store) == "rolled_back"
+    with store.reading() as reading:
+        entry = reading.audit("r")[-1].text
+        assert reading.table().releases == ()
+    assert '"by":"controller"' in entry
+    assert "failures: 6 of 9 devices of v2, 0 of 200 devices of v1" in entry
+
+
+def test_health_is_asked_since_the_offer_and_a_day_before_it(
+    controller, store, desk, release, health
+):
+    desk.create(release())
+    controller = controller()
+    controller.turn()
+    controller.turn()
+    with store.reading() as reading:
+        offered_ms = read_state(reading.release("r")).offered_ms
+    assert health.asked == [("v2", offered_ms), ("v1", offered_ms - LOOKBACK_MS)]
+
+
+def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, release):
+    desk.create(release(simulation=SIMULATION))
+    controller = controller(SimulationResult(passed=True, why="3 kinds"))
+    controller._simulator.let_go.clear()
+    for _ in range(3):
+        assert controller.turn()
+    assert stage(store) == "simulation"
+    controller._simulator.let_go.set()
+    controller._running["r"].result(20)
+    controller.turn()
+    controller.turn()
+    assert stage(store) == "gray"
+    assert [each.previous for each in controller._simulator.requests] == ["v1"]
+
+
+@pytest.mark.parametrize(
+    "answer", [SimulationResult(passed=False, why="phone-7 fails"), GitError("phone-7 fails")]
+)
+def test_a_failed_simulation_stops_the_release(controller, store, desk, release, answer):
+    desk.create(release(simulation=SIMULATION))
+    simulate(controller(answer))
+    assert stage(store) == "stopped"
+    with store.reading() as reading:
+        assert "phone-7 fails" in reading.audit("r")[-1].text
+
+
+def test_a_simulation_that_could_not_run_now_is_run_again(controller, store, desk, release):
+    desk.create(release(simulation=SIMULATION))
+    controller = controller(ServiceUnreachableError("no"), SimulationResult(passed=True, why=""))
+    simulate(controller)
+    assert stage(store) == "simulation"
+    simulate(controller)
+    controller.turn()
+    assert stage(store) == "gray"
+
+
+def test_one_controller_leads_and_the_next_one_goes_on(controller, store, desk, release):
+    desk.create(release(simulation=SIMULATION))
+    first, second = controller(), controller(SimulationResult(passed=True, why=""))
+    assert (first.turn(), second.turn()) == (True, False)
+    with store.writing() as writing:  # as if it had died long ago
+        assert writing.take_lease("controller", first._owner, 0)
+    simulate(second)
+    second.turn()
+    assert stage(store) == "gray"
+    assert not first.turn()
+
+
+def test_one_that_lost_the_lease_changes_nothing(controller, store, desk, release, health):
+    desk.create(release())
+    late, other = controller(), controller()
+    late.turn()
+    with store.reading() as reading:
+        stored, now_ms = reading.release("r"), reading.now_ms()
+    with store.writing() as writing:
+        assert writing.take_lease("controller", late._owner, 0)
+    assert other.turn()
+    health.of = {"v1": {"devices": 200}, "v2": {"devices": 9, "failing_devices": 9}}
+    with pytest.raises(ConflictError, match="another release controller leads now"):
+        late._take_on(stored, now_ms)
+    assert stage(store) == "gray"
+
+
+def test_a_health_source_that_is_away_makes_its_release_wait(
+    controller, store, desk, release, health, caplog
+):
+    desk.create(release())
+    controller = controller()
+    controller.turn()
+
+    def away(*_):
+        raise ServiceUnreachableError("monitoring does not answer")
+
+    health.health = away
+    assert controller.turn()
+    assert "release r waits: monitoring does not answer" in caplog.text
+
+
+def test_it_runs_until_it_is_asked_to_stop(store, desk, release, health):
+    health.of = {"v1": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
+    health.of["v2"] = health.of["v1"]
+    desk.create(release())
+    controller, stop = Controller(store, health, FakeSimulator()), threading.Event()
+    thread = threading.Thread(target=controller.run, args=(stop, 0.001))
+    thread.start()
+    while stage(store) != "done":
+        pass
+    stop.set()
+    thread.join()
+    controller.close()
+
+
+def test_health_goes_by_way_of_the_store(store):
+    found = VersionHealth(task="shop/ipv", version="v2", devices=3, latency_us={5: 2})
+    with store.writing() as writing:
+        put_health(writing, found)
+    assert StoredHealth(store).health("shop/ipv", "v2", 0) == found
+    assert StoredHealth(store).health("shop/ipv", "v3", 0).devices == 0
+
+
+def test_desks_of_two_names_are_told_apart_in_the_log(store, desk, release):
+    desk.create(release())
+    ReleaseDesk(store, "bob").pause("r", "look")
+    with store.reading() as reading:
+        texts = [each.text for each in reading.audit("r")]
+    assert ['"by":"ann"' in texts[0], '"by":"bob"' in texts[1]] == [True, True]

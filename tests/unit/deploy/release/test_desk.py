@@ -1,0 +1,95 @@
+import pytest
+
+from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.events import Tick
+from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
+
+TASK = "shop/ipv"
+
+
+def to_end(desk, name):
+    while desk.apply(name, lambda now: Tick(now, "go", 9, "ok")).is_open:
+        pass
+
+
+def stages(store):
+    with store.reading() as reading:
+        return {each.release_id: read_state(each).stage for each in reading.releases()}
+
+
+def test_a_release_that_is_done_makes_its_version_the_stable_one(store, desk, release):
+    desk.create(release())
+    to_end(desk, "r")
+    with store.reading() as reading:
+        assert (reading.table().releases, reading.stable()) == ((), {TASK: "v2"})
+
+
+def test_a_rolled_back_version_is_offered_no_more_and_the_stable_one_is_as_before(
+    store, desk, release
+):
+    desk.create(release())
+    desk.apply("r", lambda now: Tick(now, "go"))
+    with store.reading() as reading:
+        assert [each.version for each in reading.table().releases] == ["v2"]
+    desk.roll_back("r", "slow")
+    with store.reading() as reading:
+        table = reading.table()
+    assert (table.releases, table.stable, list(table.files)) == ((), {TASK: "v1"}, [f"{TASK}@v1"])
+
+
+def test_a_task_has_one_release_in_progress(store, desk, release):
+    desk.create(release("one"))
+    with pytest.raises(ConflictError, match="'one' of shop/ipv@v2 is in progress"):
+        desk.create(release("two", "v3"))
+    desk.create(release("two", "v3"), supersede=True)
+    assert stages(store) == {"one": "superseded", "two": "created"}
+
+
+def test_a_name_is_used_once_and_a_version_must_be_published(desk, release):
+    desk.create(release())
+    with pytest.raises(ConflictError, match="names are used once"):
+        desk.create(release(), supersede=True)
+    with pytest.raises(RefNotFoundError, match="v22 was not published, did you mean 'v2'"):
+        desk.create(release("other", "v22"))
+    with pytest.raises(RefNotFoundError, match="there is no release"):
+        desk.pause("none")
+
+
+def test_the_second_of_two_operators_is_refused(store, desk, release):
+    seen = desk.create(release()).revision
+    ReleaseDesk(store, "bob").pause("r", "mine", seen)
+    with pytest.raises(ConflictError, match="is at revision 2, you saw 1"):
+        desk.roll_back("r", "mine", seen)
+    assert ConflictError.exit_code == 18
+
+
+def test_only_the_newest_of_what_is_done_can_be_rolled_back(store, desk, release):
+    for name, version in (("one", "v2"), ("two", "v3")):
+        desk.create(release(name, version))
+        to_end(desk, name)
+    assert stages(store) == {"one": "superseded", "two": "done"}
+    with pytest.raises(ReleaseStateError):
+        desk.roll_back("one")
+    desk.roll_back("two")
+    with store.reading() as reading:
+        assert reading.stable() == {TASK: "v2"}
+
+
+def test_what_is_done_is_not_rolled_back_under_a_release_in_progress(desk, release):
+    desk.create(release("one"))
+    to_end(desk, "one")
+    desk.create(release("two", "v3"))
+    with pytest.raises(ReleaseStateError, match="release 'two' came after it"):
+        desk.roll_back("one")
+
+
+def test_releases_for_some_devices_stand_beside_each_other_until_one_for_all(store, desk, release):
+    for name, version, policy in (("a", "v2", {"os": "x"}), ("b", "v3", {"os": "y"})):
+        desk.create(release(name, version, policy=policy))
+        to_end(desk, name)
+    with store.reading() as reading:
+        assert [each.release_id for each in reading.table().releases] == ["b", "a"]
+    desk.create(release("all", "v3"))
+    to_end(desk, "all")
+    with store.reading() as reading:
+        assert (reading.table().releases, reading.stable()) == ((), {TASK: "v3"})

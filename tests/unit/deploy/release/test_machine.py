@@ -1,0 +1,158 @@
+import pytest
+
+from walle_deploy.release.events import Paused, Resumed, RolledBack, Simulated, Superseded, Tick
+from walle_deploy.release.machine import advance
+from walle_deploy.release.state import ReleaseState, offer_of
+from walle_stream.errors import ReleaseStateError
+
+MINUTE = 60_000
+
+
+def begun(previous="v1", **spec):
+    definition = {
+        "apiVersion": "walle/v1",
+        "kind": "Release",
+        "metadata": {"name": "r"},
+        "spec": {"task": "shop/ipv", "version": "v2", **spec},
+    }
+    return ReleaseState(definition=definition, previous=previous, created_ms=1)
+
+
+def go(at_ms=10, devices=100):
+    return Tick(at_ms, "go", devices, "ok")
+
+
+def run(state, *events):
+    """Return the state after events, each of which must change something."""
+    for event in events:
+        state = advance(state, event).state
+    return state
+
+
+GRAY = {"gray": [{"percent": 5}, {"percent": 100}]}
+
+
+def test_a_release_goes_through_all_its_steps():
+    state = begun(simulation={"kinds": "k", "events": "e"}, beta={"devices": ["a"]}, **GRAY)
+    seen = []
+    for event in (
+        go(),
+        Simulated(11, passed=True, why="fine"),
+        go(12),
+        go(13),
+        go(14),
+        go(15),
+        go(16),
+    ):
+        change = advance(state, event)
+        state = change.state
+        seen.append((state.stage, state.percent, change.stable))
+    assert seen == [
+        ("simulation", 0, None),
+        ("simulation", 0, None),
+        ("beta", 0, None),
+        ("gray", 5, None),
+        ("gray", 100, None),
+        ("full", 100, None),
+        ("done", 0, "v2"),
+    ]
+    assert advance(state, go(17)) is None
+
+
+def test_beta_devices_keep_the_version_in_the_gray_steps():
+    state = run(begun(beta={"devices": ["a", "b"]}, **GRAY), go())
+    assert (offer_of(state).stage, offer_of(state).devices) == ("beta", {"a", "b"})
+    offer = offer_of(run(state, go(11)))
+    assert (offer.stage, offer.percent, offer.devices) == ("gray", 5, {"a", "b"})
+    assert offer_of(run(state, go(11), go(12), go(13))).devices == frozenset()
+
+
+def test_a_step_waits_for_its_time_its_devices_and_its_gates():
+    state = run(begun(gray=[{"percent": 5, "minDuration": "10m", "minDevices": 3}]), go(0))
+    waits = (go(10 * MINUTE - 1, 3), go(10 * MINUTE, 2), Tick(10 * MINUTE, "wait", 3))
+    assert [advance(state, each) for each in waits] == [None] * 3
+    assert run(state, go(10 * MINUTE, 3)).stage == "full"
+
+
+def test_a_step_waits_for_its_own_schedule_in_the_one_before():
+    state = run(
+        begun(gray=[{"percent": 5}, {"percent": 9, "notBefore": "1970-01-01T01:00:00Z"}]), go(0)
+    )
+    assert advance(state, go(60 * MINUTE - 1)) is None
+    assert run(state, go(60 * MINUTE)).percent == 9
+
+
+def test_a_failed_simulation_stops_before_any_device():
+    state = run(begun(simulation={"kinds": "k", "events": "e"}), go())
+    assert advance(state, go(11)) is None
+    change = advance(state, Simulated(12, passed=False, why="phone-7: KeyError"))
+    assert (change.state.stage, change.action, change.stable) == ("stopped", "stop", None)
+    assert offer_of(change.state) is None
+
+
+def test_a_gate_rolls_back_also_while_it_is_paused():
+    state = run(begun(**GRAY), go(), Paused(11, "lunch"))
+    change = advance(state, Tick(12, "stop", 9, "failures: 5 of 9"))
+    assert (change.state.stage, change.action, change.why) == (
+        "rolled_back",
+        "rollback",
+        "failures: 5 of 9",
+    )
+    assert offer_of(change.state) is None
+
+
+def test_a_gate_may_pause_instead():
+    state = run(begun(onStop="pause", **GRAY), go())
+    paused = run(state, Tick(12, "stop", 9, "bad"))
+    assert (paused.stage, paused.paused_ms, offer_of(paused).percent) == ("gray", 12, 5)
+    assert advance(paused, Tick(13, "stop", 9, "bad")) is None
+
+
+def test_a_pause_does_not_count_as_time_of_the_step():
+    state = run(begun(gray=[{"percent": 5, "minDuration": "10m"}]), go(0), Paused(MINUTE))
+    assert advance(state, go(30 * MINUTE)) is None
+    state = run(state, Resumed(30 * MINUTE))
+    assert advance(state, go(39 * MINUTE - 1)) is None
+    assert run(state, go(39 * MINUTE)).stage == "full"
+
+
+def test_a_task_without_a_version_before_is_taken_off_the_devices():
+    assert advance(run(begun("", **GRAY), go()), RolledBack(11)).stable == ""
+    assert advance(begun(""), RolledBack(11)).stable is None
+    assert advance(run(begun("v1", **GRAY), go()), RolledBack(11)).stable is None
+
+
+def test_what_is_done_can_be_rolled_back_to_what_was_before():
+    state = run(begun(**GRAY), *[go(each) for each in range(10, 14)])
+    change = advance(state, RolledBack(20, "no"))
+    assert (state.stage, change.state.stage, change.stable) == ("done", "rolled_back", "v1")
+
+
+def test_a_release_for_some_devices_stays_offered_when_it_is_done():
+    state = run(begun(policy={"os": "android"}, **GRAY), *[go(each) for each in range(10, 14)])
+    assert (state.stage, offer_of(state).stage, offer_of(state).policy) == (
+        "done",
+        "full",
+        {"os": "android"},
+    )
+    assert offer_of(run(state, Superseded(20))) is None
+
+
+@pytest.mark.parametrize(
+    ("events", "event", "message"),
+    [
+        ([], Resumed(5), "is not paused"),
+        ([Paused(1, "lunch")], Paused(5), "is paused already: lunch"),
+        (
+            [go(), RolledBack(2, "bad")],
+            RolledBack(5),
+            "cannot be rolled back: it is rolled back .bad.",
+        ),
+        ([RolledBack(2)], Paused(5), "cannot be paused: it is stopped"),
+        ([RolledBack(2)], Resumed(5), "cannot be resumed"),
+        ([RolledBack(2)], Superseded(5), "cannot be superseded"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_where_it_stands(events, event, message):
+    with pytest.raises(ReleaseStateError, match=message):
+        advance(run(begun(), *events), event)
