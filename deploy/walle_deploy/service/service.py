@@ -194,6 +194,6 @@ async def _every(pause_ms: int, act: Callable[[], Coroutine[None, None, None]]) 
         await asyncio.sleep(pause_ms / 1_000)
         try:
             await act()
-        except Exception:
+        except Exception:  # noqa: BLE001 - the edge to stores that others write
             # without this loop the service would go on with old releases, and say nothing
             _log.exception("release service: %s failed, it is tried again", act.__name__)

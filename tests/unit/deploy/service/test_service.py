@@ -145,22 +145,27 @@ def test_a_newer_table_is_taken_over_and_the_last_one_stays_when_the_store_is_aw
 
 
 def test_a_store_that_fails_in_an_unforeseen_way_is_asked_again(caplog):
-    class Broken(MemoryTable):
-        turns = 0
-
-        def generation(self):
-            self.turns += 1
-            if self.turns == 2:
-                raise ZeroDivisionError
-            return super().generation()
-
     async def run():
+        loop, is_loaded = asyncio.get_running_loop(), asyncio.Event()
+
+        class Broken(MemoryTable):
+            turns = 0
+
+            def generation(self):
+                self.turns += 1
+                if self.turns == 2:
+                    raise ZeroDivisionError
+                return super().generation()
+
+            def load(self):
+                if self.turns > 2:
+                    loop.call_soon_threadsafe(is_loaded.set)
+                return super().load()
+
         source = Broken(table(1))
-        spec = ServiceSpec.model_validate({"poll": "10ms"})
-        async with running(Parts(source), spec) as service:
+        async with running(Parts(source), ServiceSpec.model_validate({"poll": "10ms"})):
             source.table = table(2)
-            while service.index.generation == 1:
-                await asyncio.sleep(0.001)
+            await is_loaded.wait()
 
     asyncio.run(run())
     assert "_look failed, it is tried again" in caplog.text
