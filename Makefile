@@ -79,7 +79,7 @@ conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference an
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
 .PHONY: bench-pipeline bench-latency bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
-    bench-ipv bench-engine bench-report
+    bench-ipv bench-engine bench-release bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
@@ -103,6 +103,8 @@ bench-ipv: setup ## features at the device and in the cloud over one broker: lat
 	@$(PY) bench/ipv.py $(ARGS)
 bench-engine: setup ## models on the tensor engine, onnxruntime and MNN (installed in .venv-peers), one thread each
 	@$(PY) bench/engine.py $(ARGS)
+bench-release: setup ## checks per second of the release service, decisions, known devices, past saturation
+	@$(PY) bench/release.py $(ARGS)
 bench-report: setup ## tables from bench/results
 	@$(PY) bench/report.py $(ARGS)
 

@@ -45,11 +45,12 @@ def main() -> int:
     options = _options()
     if options.measure:  # in its own process
         task = json.loads(options.task)
-        made = (measure_memory if options.measure == "memory" else measure_decisions)(**task)
+        made = (measure_memory if options.measure == "memory" else _measure_decisions)(**task)
         options.out.write_text(json.dumps(made))
         return 0
     began, load = time.monotonic(), os.getloadavg()[0]
-    controls = [spin(1.0)]
+    control_s = 0.05 if options.quick else 1.0
+    controls = [spin(control_s)]
     result: dict[str, Any] = {
         "bench": "release",
         "trial": options.trial,
@@ -63,7 +64,7 @@ def main() -> int:
     if "memory" in options.parts:
         result["memory"] = _apart("memory", devices=options.devices)
         say(f"memory: {result['memory']['mb']} MB of {options.devices:,} devices")
-    controls.append(spin(1.0))
+    controls.append(spin(control_s))
     result |= surroundings(load) | {"controls": controls}
     for name in ("uvicorn", "starlette", "httptools", "uvloop"):
         result["versions"][name] = version(name)
@@ -83,17 +84,19 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of a load in a round (10)")
     parser.add_argument("--fleet", type=int, default=20_000, help="simulated devices (20,000)")
     parser.add_argument("--devices", type=int, help="that are known, for memory (1,000,000)")
+    parser.add_argument("--decisions", type=int, help="of each number of releases (20,000)")
     parser.add_argument("--seed", type=int, default=2022)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="seconds: one round")
     parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
     parser.add_argument("--json", type=Path, help="bench/results/release.json")
-    parser.add_argument("--measure", choices=("memory", "decision"), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=("memory", "decisions"), help=argparse.SUPPRESS)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     options.seconds = options.seconds or (1.5 if options.quick else 10.0)
+    options.decisions = options.decisions or (2_000 if options.quick else 20_000)
     options.devices = options.devices or (100_000 if options.quick else DEVICES)
     return options
 
@@ -103,13 +106,15 @@ def _apart(name: str, **task: Any) -> dict[str, Any]:
 
 
 def _decisions(options: argparse.Namespace) -> list[dict[str, Any]]:
-    made = []
-    for kind, releases in [*(("mixed", each) for each in RELEASES), ("one app", RELEASES[-1])]:
-        devices = 2_000 if options.quick else 20_000
-        task = {"kind": kind, "releases": releases, "devices": devices, "seed": options.seed}
-        made.append(_apart("decision", **task))
-        say(f"decision, {releases} releases, {kind}: {made[-1]['us']['p50']} us")
-    return made
+    made = _apart("decisions", devices=options.decisions, seed=options.seed)["made"]
+    for each in made:
+        say(f"decision, {each['releases']} releases, {each['kind']}: {each['us']['p50']} us")
+    return list(made)
+
+
+def _measure_decisions(devices: int, seed: int) -> dict[str, Any]:
+    kinds = [*(("mixed", each) for each in RELEASES), ("one app", RELEASES[-1])]
+    return {"made": [measure_decisions(each, kind, devices, seed) for kind, each in kinds]}
 
 
 def _rounds(options: argparse.Namespace) -> list[dict[str, Any]]:

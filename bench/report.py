@@ -19,6 +19,7 @@ from latency_parts.tables import tables as latency_tables
 from peers_parts.kafka_tables import kafka_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
+from release_parts.tables import tables as release_tables
 from tunnel_parts.plot import figure as tunnel_figure
 from tunnel_parts.tables import tables as tunnel_tables
 from vm_parts.plot import figure
@@ -257,6 +258,18 @@ def engine_lines(result: dict) -> list[str]:
     )
 
 
+def release_lines(result: dict) -> list[str]:
+    """Return the tables of the release service."""
+    settings = result["settings"]
+    return _section(
+        "Release service: checks of simulated devices over HTTP",
+        f"One worker on a core of its own, {settings['fleet']:,} devices, rounds: "
+        f"{settings['rounds']} of {settings['seconds']:g} s; uvicorn "
+        f"{result['versions']['uvicorn']}. {_where(result)}.{_trial(result)}",
+        release_tables(result),
+    )
+
+
 def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") -> list[str]:
     lines = [f"## {title}", "", about, ""]
     if picture:
@@ -304,6 +317,7 @@ RENDERERS = {
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
     "engine.json": engine_lines,
+    "release.json": release_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
     "conformance.json": conformance_lines,

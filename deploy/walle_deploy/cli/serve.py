@@ -13,6 +13,7 @@ from walle_stream.errors import ServiceUnreachableError, SpecFileError
 _PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop")
 _WORKERS_MAX: Final = 256
 _PORT_MAX: Final = 65_535
+_BACKLOG: Final = 4_096
 
 
 def add(commands: Any) -> None:
@@ -95,6 +96,8 @@ def _listen(address: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, int(port)))
+        # before the address is said: who reads it may connect at once
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ServiceUnreachableError(

@@ -2,19 +2,18 @@
 
 ``Compiler`` turns a policy into a tree whose leaves are either static (they look at what
 many devices have alike: app, versions, model) or dynamic (they look at one device or user).
-``specialise`` puts a class's answers into the static leaves; what is left is a small test of
-dynamic leaves, often nothing at all.
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from fnmatch import translate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from walle_deploy.policy.facts import Facts, Sources
-from walle_deploy.policy.hashing import MASK, salt_key, share_limit
-from walle_deploy.policy.judging import Truth, all_of, any_of, negated, policy_salt
+from walle_deploy.policy.hashing import MASK, policy_salt, salt_key, share_limit
 from walle_deploy.policy.model import IdFile, Policy
+from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static, Test
+from walle_deploy.policy.truth import Truth
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
 
 FIELDS: Final = (
@@ -22,52 +21,6 @@ FIELDS: Final = (
     *("interpreter", "performance", "model", "memory_mb"),
 )
 """Of a profile, that static leaves look at."""
-
-type Test = Callable[[Facts], Truth]
-
-type Node = Truth | Static | Dynamic | All | Any_ | Not
-
-type Outcomes = tuple[tuple[Truth, ...], ...]
-"""For each field of ``FIELDS`` what its tests say of a class."""
-
-
-class Static(NamedTuple):
-    """A test of a field that whole classes of devices share."""
-
-    field: int
-    number: int
-
-
-class Guard(NamedTuple):
-    """Ids one of which a device must have: others need not be asked."""
-
-    is_user: bool
-    ids: frozenset[str]
-
-
-class Dynamic(NamedTuple):
-    """A test of one device or user."""
-
-    test: Test
-    guard: Guard | None = None
-
-
-class All(NamedTuple):
-    """Conjunction."""
-
-    parts: tuple["Node", ...]
-
-
-class Any_(NamedTuple):  # noqa: N801 - Any is taken
-    """Disjunction."""
-
-    parts: tuple["Node", ...]
-
-
-class Not(NamedTuple):
-    """Negation."""
-
-    part: "Node"
 
 
 class Compiler:
@@ -96,11 +49,12 @@ class Compiler:
         parts: list[Node] = [*self._static(policy), *self._dynamic(policy, salt)]
         parts += [self.compile(each, salt) for each in policy.all_]
         if policy.any_ is not None:
-            parts.append(Any_(tuple(self.compile(each, salt) for each in policy.any_)))
+            inner = tuple(self.compile(each, salt) for each in policy.any_)
+            parts.append(Group(is_all=False, parts=inner))
         if policy.not_ is not None:
             parts.append(Not(self.compile(policy.not_, salt)))
         parts += [Not(self.compile(each, salt)) for each in policy.exclude]
-        return parts[0] if len(parts) == 1 else All(tuple(parts))
+        return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
     def outcomes(self, field: int, value: Any) -> tuple[Truth, ...]:
         """Return what the tests of a field say of a value.
@@ -188,143 +142,6 @@ def guarded(guard: Guard) -> Dynamic:
     if guard.is_user:
         return Dynamic(lambda facts: facts.profile.user in ids, guard)
     return Dynamic(lambda facts: facts.profile.device in ids, guard)
-
-
-def specialise(node: Node, outcomes: Outcomes) -> Node:
-    """Return what is left of a tree for a class of devices: no static leaf.
-
-    Args:
-        node: A tree.
-        outcomes: Of the class.
-    """
-    match node:
-        case Static(field, number):
-            return outcomes[field][number]
-        case All(parts) | Any_(parts):
-            left, truths = _split(parts, outcomes)
-            is_all = isinstance(node, All)
-            known = all_of(truths) if is_all else any_of(truths)
-            if not left or known is (not is_all):
-                return known
-            rest = (*left, None) if known is None else left
-            return rest[0] if len(rest) == 1 else type(node)(rest)
-        case Not(part):
-            inner = specialise(part, outcomes)
-            is_constant = inner is None or isinstance(inner, bool)
-            return negated(inner) if is_constant else Not(inner)  # type: ignore[arg-type]
-        case _:
-            return node
-
-
-def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...], list[Truth]]:
-    left: list[Node] = []
-    truths: list[Truth] = []
-    for part in parts:
-        found = specialise(part, outcomes)
-        if found is None or isinstance(found, bool):
-            truths.append(found)
-        else:
-            left.append(found)
-    return tuple(left), truths
-
-
-def static_leaves(node: Node) -> Iterator[Static]:
-    """Yield the static leaves of a tree.
-
-    Args:
-        node: A tree.
-    """
-    match node:
-        case Static():
-            yield node
-        case All(parts) | Any_(parts):
-            for part in parts:
-                yield from static_leaves(part)
-        case Not(part):
-            yield from static_leaves(part)
-        case _:
-            pass
-
-
-def can_hold(node: Node) -> bool:
-    """Tell whether a specialised tree may be true of some device.
-
-    Args:
-        node: Of ``specialise``.
-    """
-    match node:
-        case All(parts):
-            return all(map(can_hold, parts))
-        case Any_(parts):
-            return any(map(can_hold, parts))
-        case None | False:
-            return False
-        case _:
-            return True
-
-
-def guard_of(node: Node) -> Guard | None:
-    """Return ids one of which a device must have for the tree to be true, if there are any.
-
-    Args:
-        node: Of ``specialise``.
-    """
-    match node:
-        case Dynamic(_, guard):
-            return guard
-        case All(parts):
-            found = [guard for part in parts if (guard := guard_of(part)) is not None]
-            return min(found, key=lambda guard: len(guard.ids), default=None)
-        case _:
-            return None
-
-
-def test_of(node: Node) -> Test:
-    """Return a specialised tree as a function.
-
-    Args:
-        node: Of ``specialise``.
-    """
-    match node:
-        case Dynamic(test, _):
-            return test
-        case All(parts):
-            return _conjunction(tuple(map(test_of, parts)))
-        case Any_(parts):
-            return _disjunction(tuple(map(test_of, parts)))
-        case Not(part):
-            inner = test_of(part)
-            return lambda facts: negated(inner(facts))
-        case constant:
-            return lambda _: constant  # type: ignore[return-value]  # no static leaf is left
-
-
-def _conjunction(tests: tuple[Test, ...]) -> Test:
-    def test(facts: Facts) -> Truth:
-        truth: Truth = True
-        for each in tests:
-            found = each(facts)
-            if found is False:
-                return False
-            if found is None:
-                truth = None
-        return truth
-
-    return test
-
-
-def _disjunction(tests: tuple[Test, ...]) -> Test:
-    def test(facts: Facts) -> Truth:
-        truth: Truth = False
-        for each in tests:
-            found = each(facts)
-            if found is True:
-                return True
-            if found is None:
-                truth = None
-        return truth
-
-    return test
 
 
 def _known(test: Callable[[Any], bool]) -> Callable[[Any], Truth]:

@@ -15,7 +15,8 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash
-from walle_deploy.policy.judging import Truth, Verdict, judge_release
+from walle_deploy.policy.judging import Verdict, judge_release
+from walle_deploy.policy.truth import Truth
 from walle_stream.errors import SpecFileError
 
 EXAMPLES: Final = 5

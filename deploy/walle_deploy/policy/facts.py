@@ -26,6 +26,7 @@ class Sources:
         if attributes is not None:
             self._attributes = WatchedFile(attributes.file, attributes.read)
         self._ids: dict[Path, WatchedFile[CompactIds]] = {}
+        self._asked: set[Path] = set()
 
     def attributes_of(self, user: str) -> Attributes:
         """Return what is known of a user; never blocks.
@@ -44,11 +45,20 @@ class Sources:
         Args:
             path: Of the file.
         """
+        self._asked.add(path)
         found = self._ids.get(path)
         if found is None:
             found = self._ids[path] = WatchedFile(path, read_ids)
             found.refresh()
         return found
+
+    def drop_unasked(self) -> None:
+        """Let go the files of ids that nobody asked for since the last call.
+
+        Called when a new index is made, which has asked for all that its policies name.
+        """
+        self._ids = {path: self._ids[path] for path in self._asked}
+        self._asked = set()
 
     def refresh(self) -> None:
         """Read again what has changed; blocks, so it runs in a thread beside the event loop."""

@@ -52,3 +52,12 @@ def is_within(device_hash: int, key: int, limit: int) -> bool:
         limit: Of ``share_limit``.
     """
     return (device_hash * key & MASK) <= limit
+
+
+def policy_salt(salt: str) -> str:
+    """Return the salt of a policy's own share: not that of the release's gray steps.
+
+    Args:
+        salt: Of the release.
+    """
+    return f"{salt}/policy"

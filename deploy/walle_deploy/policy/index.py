@@ -16,25 +16,20 @@ import numpy as np
 
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
-from walle_deploy.policy.compiling import (
-    FIELDS,
-    All,
-    Compiler,
-    Guard,
-    Node,
-    Outcomes,
-    Test,
-    can_hold,
-    guard_of,
-    guarded,
-    specialise,
-    static_leaves,
-    test_of,
-)
+from walle_deploy.policy.compiling import FIELDS, Compiler, guarded
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import MASK, id_hash, salt_key, share_limit
 from walle_deploy.policy.judging import releases_by_task
 from walle_deploy.policy.model import Policy
+from walle_deploy.policy.specialising import (
+    Outcomes,
+    can_hold,
+    guard_of,
+    specialise,
+    static_leaves,
+    test_of,
+)
+from walle_deploy.policy.tree import Group, Guard, Node, Test
 
 CLASSES_MAX: Final = 1_024
 """Classes that are kept; more are made again when they are asked for."""
@@ -141,7 +136,8 @@ class ReleaseIndex:
         match release.stage:
             case "beta":
                 # named devices first: guards are looked for from the left
-                node = All((guarded(Guard(is_user=False, ids=release.devices)), node))
+                named = guarded(Guard(is_user=False, ids=release.devices))
+                node = Group(is_all=True, parts=(named, node))
             case "gray":
                 key, limit = salt_key(release.salt), share_limit(release.percent)
             case _:

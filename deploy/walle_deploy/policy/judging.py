@@ -9,12 +9,10 @@ from typing import Final, NamedTuple
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
 from walle_deploy.policy.facts import Facts
-from walle_deploy.policy.hashing import MASK, is_within, salt_key, share_limit
+from walle_deploy.policy.hashing import MASK, is_within, policy_salt, salt_key, share_limit
 from walle_deploy.policy.model import IdFile, Policy
+from walle_deploy.policy.truth import Truth, all_of, any_of, negated
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
-
-type Truth = bool | None
-"""None: unknown."""
 
 _SHOWN_MAX: Final = 5
 
@@ -100,37 +98,6 @@ def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
         policy = table.stable_policy.get(task, {})
         found.setdefault(task, []).append(ActiveRelease("", task, version, "full", policy))
     return found
-
-
-def all_of(truths: Sequence[Truth]) -> Truth:
-    """Return Kleene's conjunction.
-
-    Args:
-        truths: Of the parts; none are true.
-    """
-    if False in truths:
-        return False
-    return None if None in truths else True
-
-
-def any_of(truths: Sequence[Truth]) -> Truth:
-    """Return Kleene's disjunction.
-
-    Args:
-        truths: Of the parts; none are false.
-    """
-    if True in truths:
-        return True
-    return None if None in truths else False
-
-
-def negated(truth: Truth) -> Truth:
-    """Return Kleene's negation.
-
-    Args:
-        truth: Of the part.
-    """
-    return None if truth is None else not truth
 
 
 def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
@@ -225,15 +192,6 @@ def _of_ids(
         yield Verdict(f"{what} in {ids.file.name}", is_in, name)
     elif ids is not None:
         yield Verdict(f"{what} is {_shown(ids)}", name in ids, name)
-
-
-def policy_salt(salt: str) -> str:
-    """Return the salt of a policy's own share: not that of the release's gray steps.
-
-    Args:
-        salt: Of the release.
-    """
-    return f"{salt}/policy"
 
 
 def _verdict(what: str, found: str, is_met: bool) -> Verdict:

@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
@@ -157,6 +157,7 @@ class ReleaseService:
             return None
         table = self._parts.table.load()
         index = ReleaseIndex(table, self.sources)
+        self.sources.drop_unasked()
         if self._current is not None:
             # or the first device of each class would wait, all of them at once
             index.warm(self._current.releases)
@@ -188,7 +189,11 @@ def _kind(profile: DeviceProfile) -> tuple[str, ...]:
     )
 
 
-async def _every(pause_ms: int, act: Callable[[], object]) -> None:
+async def _every(pause_ms: int, act: Callable[[], Coroutine[None, None, None]]) -> None:
     while True:
         await asyncio.sleep(pause_ms / 1_000)
-        await act()  # type: ignore[misc]  # a coroutine function
+        try:
+            await act()
+        except Exception:  # noqa: BLE001 - the edge to stores that others write
+            # without this loop the service would go on with old releases, and say nothing
+            _log.exception("release service: %s failed, it is tried again", act.__name__)

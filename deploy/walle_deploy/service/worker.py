@@ -62,7 +62,7 @@ def serve(file: Path | None, store: str, listener: socket.socket, workers: int) 
     Args:
         file: See ``load_settings``.
         store: See ``open_parts``.
-        listener: Bound; is closed at the end.
+        listener: Listens; is closed at the end.
         workers: Processes; 1 serves in this one.
 
     Raises:
@@ -88,7 +88,6 @@ def serve(file: Path | None, store: str, listener: socket.socket, workers: int) 
         timeout_keep_alive=spec.limits.keep_alive_ms // 1_000,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    listener.listen(_BACKLOG)
     if workers == 1:
         uvicorn.Server(config).run(sockets=[listener])
     else:

@@ -31,7 +31,7 @@ def test_ids_are_read_line_by_line(tmp_path):
     file.write_text("# those\n d-1 \n\nd-2")
     assert len(read_ids(file)) == 2
     file.write_text("d-1\n" + "x" * 2_000)
-    with pytest.raises(SpecFileError, match="ids.txt:2:1: longer"):
+    with pytest.raises(SpecFileError, match=r"ids\.txt:2:1: longer"):
         read_ids(file)
 
 
@@ -117,3 +117,14 @@ def test_nobody_signed_in_is_no_user_of_any_list(tmp_path):
         assert truth({"users": users}, signed_out) is False
         assert truth({"exclude": [{"users": users}]}, signed_out) is True
         assert truth({"users": users}, signed_in) is True
+
+
+def test_files_that_no_policy_names_any_more_are_let_go(tmp_path):
+    (tmp_path / "a").write_text("x\n")
+    sources = Sources()
+    first = sources.ids(tmp_path / "a")
+    sources.drop_unasked()
+    assert sources.ids(tmp_path / "a") is first
+    sources.drop_unasked()
+    sources.drop_unasked()
+    assert sources.ids(tmp_path / "a") is not first

@@ -1,0 +1,146 @@
+"""Trees of policies for one class of devices: no static leaf is left in them.
+
+``specialise`` puts a class's answers into the static leaves; what remains is a small test of
+single devices, often nothing at all.
+"""
+
+from collections.abc import Iterator
+
+from walle_deploy.policy.facts import Facts
+from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static, Test
+from walle_deploy.policy.truth import Truth, all_of, any_of, negated
+
+type Outcomes = tuple[tuple[Truth, ...], ...]
+"""For each field of ``compiling.FIELDS`` what its tests say of a class."""
+
+
+def specialise(node: Node, outcomes: Outcomes) -> Node:
+    """Return what is left of a tree for a class of devices: no static leaf.
+
+    Args:
+        node: A tree.
+        outcomes: Of the class.
+    """
+    match node:
+        case Static(field, number):
+            return outcomes[field][number]
+        case Group(is_all, parts):
+            left, truths = _split(parts, outcomes)
+            known = all_of(truths) if is_all else any_of(truths)
+            if not left or known is (not is_all):
+                return known
+            rest = (*left, None) if known is None else left
+            return rest[0] if len(rest) == 1 else Group(is_all, rest)
+        case Not(part):
+            inner = specialise(part, outcomes)
+            is_constant = inner is None or isinstance(inner, bool)
+            return negated(inner) if is_constant else Not(inner)  # type: ignore[arg-type]
+        case _:
+            return node
+
+
+def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...], list[Truth]]:
+    left: list[Node] = []
+    truths: list[Truth] = []
+    for part in parts:
+        found = specialise(part, outcomes)
+        if found is None or isinstance(found, bool):
+            truths.append(found)
+        else:
+            left.append(found)
+    return tuple(left), truths
+
+
+def static_leaves(node: Node) -> Iterator[Static]:
+    """Yield the static leaves of a tree.
+
+    Args:
+        node: A tree.
+    """
+    match node:
+        case Static():
+            yield node
+        case Group(_, parts):
+            for part in parts:
+                yield from static_leaves(part)
+        case Not(part):
+            yield from static_leaves(part)
+        case _:
+            pass
+
+
+def can_hold(node: Node) -> bool:
+    """Tell whether a specialised tree may be true of some device.
+
+    Args:
+        node: Of ``specialise``.
+    """
+    match node:
+        case Group(is_all, parts):
+            return (all if is_all else any)(map(can_hold, parts))
+        case None | False:
+            return False
+        case _:
+            return True
+
+
+def guard_of(node: Node) -> Guard | None:
+    """Return ids one of which a device must have for the tree to be true, if there are any.
+
+    Args:
+        node: Of ``specialise``.
+    """
+    match node:
+        case Dynamic(_, guard):
+            return guard
+        case Group(True, parts):
+            found = [guard for part in parts if (guard := guard_of(part)) is not None]
+            return min(found, key=lambda guard: len(guard.ids), default=None)
+        case _:
+            return None
+
+
+def test_of(node: Node) -> Test:
+    """Return a specialised tree as a function.
+
+    Args:
+        node: Of ``specialise``.
+    """
+    match node:
+        case Dynamic(test, _):
+            return test
+        case Group(is_all, parts):
+            return (_conjunction if is_all else _disjunction)(tuple(map(test_of, parts)))
+        case Not(part):
+            inner = test_of(part)
+            return lambda facts: negated(inner(facts))
+        case constant:
+            return lambda _: constant  # type: ignore[return-value]  # no static leaf is left
+
+
+def _conjunction(tests: tuple[Test, ...]) -> Test:
+    def test(facts: Facts) -> Truth:
+        truth: Truth = True
+        for each in tests:
+            found = each(facts)
+            if found is False:
+                return False
+            if found is None:
+                truth = None
+        return truth
+
+    return test
+
+
+def _disjunction(tests: tuple[Test, ...]) -> Test:
+    def test(facts: Facts) -> Truth:
+        truth: Truth = False
+        for each in tests:
+            found = each(facts)
+            if found is True:
+                return True
+            if found is None:
+                truth = None
+        return truth
+
+    return test

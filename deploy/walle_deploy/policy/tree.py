@@ -1,0 +1,47 @@
+"""What policies are compiled to: a tree of tests, of classes of devices and of single ones."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from walle_deploy.policy.facts import Facts
+from walle_deploy.policy.truth import Truth
+
+type Test = Callable[[Facts], Truth]
+
+type Node = Truth | Static | Dynamic | Group | Not
+
+
+class Static(NamedTuple):
+    """A test of a field that whole classes of devices share."""
+
+    field: int
+    """Index in ``compiling.FIELDS``."""
+    number: int
+    """Of the field's tests."""
+
+
+class Guard(NamedTuple):
+    """Ids one of which a device must have: others need not be asked."""
+
+    is_user: bool
+    ids: frozenset[str]
+
+
+class Dynamic(NamedTuple):
+    """A test of one device or user."""
+
+    test: Test
+    guard: Guard | None = None
+
+
+class Group(NamedTuple):
+    """Conjunction, or disjunction."""
+
+    is_all: bool
+    parts: tuple["Node", ...]
+
+
+class Not(NamedTuple):
+    """Negation."""
+
+    part: "Node"

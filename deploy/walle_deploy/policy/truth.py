@@ -1,0 +1,37 @@
+"""Truth with a third value, unknown, as Kleene's logic has it."""
+
+from collections.abc import Sequence
+
+type Truth = bool | None
+"""None: unknown."""
+
+
+def all_of(truths: Sequence[Truth]) -> Truth:
+    """Return Kleene's conjunction.
+
+    Args:
+        truths: Of the parts; none are true.
+    """
+    if False in truths:
+        return False
+    return None if None in truths else True
+
+
+def any_of(truths: Sequence[Truth]) -> Truth:
+    """Return Kleene's disjunction.
+
+    Args:
+        truths: Of the parts; none are false.
+    """
+    if True in truths:
+        return True
+    return None if None in truths else False
+
+
+def negated(truth: Truth) -> Truth:
+    """Return Kleene's negation.
+
+    Args:
+        truth: Of the part.
+    """
+    return None if truth is None else not truth

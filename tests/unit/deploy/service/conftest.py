@@ -1,0 +1,6 @@
+"""These tests need what the service is made of."""
+
+import pytest
+
+for _name in ("httptools", "starlette", "uvicorn", "uvloop"):
+    pytest.importorskip(_name, reason="the extra `deploy` is not installed")

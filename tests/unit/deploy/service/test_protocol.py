@@ -1,0 +1,168 @@
+import asyncio
+from collections import Counter
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from walle_deploy.service.protocol import bounded_protocol
+from walle_deploy.service.settings import ServiceSpec
+
+CHECK = b"GET /v1/check HTTP/1.1\r\nhost: x\r\n\r\n"
+POST = b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
+
+
+class Wire(asyncio.Transport):
+    """What a protocol writes, and whether it closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = b""
+        self.closed = asyncio.Event()
+
+    def write(self, data):
+        self.written += data
+
+    def close(self):
+        self.closed.set()
+
+    def is_closing(self):
+        return self.closed.is_set()
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+
+async def app(scope, receive, send):
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Worker:
+    """Connections of one worker whose loop has not come to any request yet."""
+
+    def __init__(self, **limits):
+        self.answers = Counter()
+        spec = ServiceSpec.model_validate({"limits": limits})
+        self.made = bounded_protocol(spec, self.answers)
+        self.config = uvicorn.Config(
+            app, access_log=False, log_config=None, server_header=False, date_header=False
+        )
+        self.config.load()
+        self.state = ServerState()
+
+    def connect(self):
+        protocol, wire = self.made(self.config, self.state, {}), Wire()
+        protocol.connection_made(wire)
+        return protocol, wire
+
+    def drop(self, *protocols):
+        for each in protocols:
+            each.connection_lost(ConnectionResetError())
+            each._unset_keepalive_if_required()
+
+    async def work(self):
+        await asyncio.gather(*self.state.tasks)
+
+
+def run(act, **limits):
+    async def within():
+        await act(Worker(**limits))
+
+    asyncio.run(within())
+
+
+def test_what_waits_for_too_many_others_is_refused_at_once_and_served_later():
+    async def act(worker):
+        (first, one), (second, two) = worker.connect(), worker.connect()
+        first.data_received(CHECK)
+        for request in (CHECK, POST, CHECK):
+            second.data_received(request)
+        assert two.written.count(b"HTTP/1.1 503 ") == 3
+        assert b"retry-after: 2\r\n" in two.written
+        assert one.written == b""
+        await worker.work()
+        second.data_received(POST)
+        await worker.work()
+        assert one.written.startswith(b"HTTP/1.1 204 ")
+        assert two.written.count(b"HTTP/1.1 204 ") == 1
+        assert worker.answers == {"shed": 3}
+        assert not two.is_closing()
+        worker.drop(first, second)
+
+    run(act, pending=1)
+
+
+def test_an_answer_that_is_due_is_not_overtaken_by_a_refusal():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(CHECK + CHECK)
+        protocol.data_received(CHECK)
+        while wire.written.count(b"HTTP/1.1") < 3:
+            await worker.work()
+            await asyncio.sleep(0)
+        assert wire.written.count(b"HTTP/1.1 204 ") == 3
+        worker.drop(protocol)
+
+    run(act, pending=1)
+
+
+def test_a_head_that_is_too_long_is_refused_in_one_piece_and_in_many():
+    async def act(worker):
+        whole, one = worker.connect()
+        whole.data_received(CHECK[:-2] + b"x: " + b"y" * 2_000 + b"\r\n\r\n")
+        pieces, many = worker.connect()
+        pieces.data_received(CHECK[:-2])
+        for number in range(300):
+            if not many.is_closing():
+                pieces.data_received(b"x%d: y\r\n" % number)
+        for wire in (one, many):
+            assert wire.written.startswith(b"HTTP/1.1 431 ")
+            assert wire.is_closing()
+        assert worker.answers == {"bad_head": 2}
+        assert not worker.state.tasks
+        worker.drop(whole, pieces)
+
+    run(act, headerBytes=1_024)
+
+
+def test_a_body_beside_the_head_does_not_count_as_head():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        body = b"z" * 2_000
+        protocol.data_received(b"POST /x HTTP/1.1\r\ncontent-length: 4000\r\n\r\n" + body)
+        protocol.data_received(body)
+        protocol.data_received(CHECK)
+        await worker.work()
+        assert wire.written.count(b"HTTP/1.1 204 ") == 2
+        assert not worker.answers
+        worker.drop(protocol)
+
+    run(act, headerBytes=1_024)
+
+
+def test_who_takes_too_long_for_a_head_is_closed():
+    async def act(worker):
+        silent, one = worker.connect()
+        slow, two = worker.connect()
+        slow.data_received(CHECK)
+        await worker.work()
+        assert slow._deadline is None  # answered in time: it may idle
+        slow.data_received(CHECK[:10])
+        await asyncio.gather(one.closed.wait(), two.closed.wait())
+        assert worker.answers == {"bad_head": 2}
+        worker.drop(silent, slow)
+
+    run(act, request="100ms")
+
+
+def test_connections_have_a_bound():
+    async def act(worker):
+        (first, one), (second, two) = worker.connect(), worker.connect()
+        assert (one.is_closing(), two.is_closing()) == (False, True)
+        assert worker.answers == {"no_room": 1}
+        worker.drop(first, second)
+
+    run(act, connections=1)
