@@ -1,5 +1,6 @@
 """Whatever a file server makes of the signed metadata: a device learns the truth, or nothing."""
 
+import os
 import shutil
 
 import pytest
@@ -39,6 +40,11 @@ def published(tmp_path_factory):
     return Server(folder / "public" / "metadata"), root, tmp_path_factory.mktemp("device")
 
 
+@pytest.fixture
+def _no_power_cut(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
 def altered(draw, files):
     name = draw(st.sampled_from(sorted(files)))
     data = files[name]
@@ -53,7 +59,8 @@ def altered(draw, files):
     return name, None if how == "gone" else data + data
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.usefixtures("_no_power_cut")
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_altered_metadata_says_the_truth_or_is_refused(published, data):
     server, root, folder = published

@@ -266,3 +266,29 @@ def test_time_does_not_go_back_behind_what_was_seen(world, monkeypatch):
     seen._metadata._last = None
     with pytest.raises(IntegrityError, match="older than what was seen"):
         world.pull(seen, world.push("v1"), told_ms=start)
+
+
+def test_a_version_number_is_signed_with_one_content_alone(world, monkeypatch):
+    # what is signed and cut off may have been copied: its number is not given again
+    folder = world.server.folder / "metadata"
+    with monkeypatch.context() as patch:
+        patch.setattr(world.repository._signing, "_finish", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            world.publish("v2")
+    cut = {path.name: path.read_bytes() for path in folder.iterdir()}
+    world.now_ms = world.clock() + 3 * DAY_MS
+    world.repository.refresh()
+    world.repository.add([NewTarget(f"n/{i}", b"") for i in range(9)])
+    left = [name for name in cut if (folder / name).exists() and name != "timestamp.json"]
+    assert len(left) > 3
+    assert all((folder / name).read_bytes() == cut[name] for name in left)
+    assert world.repository.find("shop/ipv/v2/ipv-2.walle") is None
+
+
+def test_another_bin_in_a_bins_place_is_seen(world):
+    folder = world.server.folder / "metadata"
+    world.repository.add([NewTarget(f"n/{i}", b"") for i in range(20)])
+    first, second, *_ = sorted(folder.glob("1.packages-*.json"))
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(IntegrityError, match=r"is another bin|not the snapshot's"):
+        list(world.repository.targets())
