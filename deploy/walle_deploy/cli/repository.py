@@ -36,12 +36,12 @@ def add(commands: Any) -> None:
         parser.add_argument("--json", action="store_true", help="a JSON object per line")
         return parser
 
-    init = action("init", run_init, "make keys and an empty repository")
+    init = action("init", _run_init, "make keys and an empty repository")
     init.add_argument("--root-keys", type=_count, default=1, metavar="N", help="how many there are")
     init.add_argument(
         "--root-threshold", type=_count, default=1, metavar="N", help="how many a new root needs"
     )
-    publish = action("publish", run_publish, "sign a version's package and exclusive files")
+    publish = action("publish", _run_publish, "sign a version's package and exclusive files")
     publish.add_argument("package", type=Path, metavar="PACKAGE", help="NAME.walle")
     publish.add_argument("--scenario", required=True, help="that the task belongs to")
     publish.add_argument("--version", default="", help="default: as the package says")
@@ -51,22 +51,22 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="holds OWNER/RESOURCE; OWNER is a device's id or user:ID, %%-quoted",
     )
-    retire = action("retire", run_retire, "let no device take targets any more")
+    retire = action("retire", _run_retire, "let no device take targets any more")
     retire.add_argument("targets", nargs="+", metavar="TARGET", help="its signed name")
-    action("refresh", run_refresh, "sign anew what expires soon; run it every hour")
-    rotate = action("rotate", run_rotate, "give a role a new key")
+    action("refresh", _run_refresh, "sign anew what expires soon; run it every hour")
+    rotate = action("rotate", _run_rotate, "give a role a new key")
     rotate.add_argument("role", help="root, targets, packages, snapshot, timestamp; urls, devices")
     rotate.add_argument("--key", default="", help="begin of the old key's id, of several")
     rotate.add_argument("--lost", action="store_true", help="the old key is gone, or stolen")
-    action("status", run_status, "say where every role stands")
-    enrol = action("enrol", run_enrol, "print the secret of a device, for exclusive files")
+    action("status", _run_status, "say where every role stands")
+    enrol = action("enrol", _run_enrol, "print the secret of a device, for exclusive files")
     enrol.add_argument("device", help="its id")
-    serve = action("serve", run_serve, "serve the files, for development")
+    serve = action("serve", _run_serve, "serve the files, for development")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8_600)
 
 
-def run_init(options: argparse.Namespace) -> int:
+def _run_init(options: argparse.Namespace) -> int:
     """Make a repository; where ``root.json`` for devices lies is printed.
 
     Args:
@@ -94,7 +94,7 @@ def run_init(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_publish(options: argparse.Namespace) -> int:
+def _run_publish(options: argparse.Namespace) -> int:
     """Publish a version.
 
     Args:
@@ -116,7 +116,7 @@ def run_publish(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_retire(options: argparse.Namespace) -> int:
+def _run_retire(options: argparse.Namespace) -> int:
     """Retire targets.
 
     Args:
@@ -127,7 +127,7 @@ def run_retire(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_refresh(options: argparse.Namespace) -> int:
+def _run_refresh(options: argparse.Namespace) -> int:
     """Sign anew what is due.
 
     Args:
@@ -138,7 +138,7 @@ def run_refresh(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_rotate(options: argparse.Namespace) -> int:
+def _run_rotate(options: argparse.Namespace) -> int:
     """Replace a role's key, or a key of the ring for exclusive addresses.
 
     Args:
@@ -159,7 +159,7 @@ def run_rotate(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_status(options: argparse.Namespace) -> int:
+def _run_status(options: argparse.Namespace) -> int:
     """Show all roles.
 
     Args:
@@ -185,7 +185,7 @@ def run_status(options: argparse.Namespace) -> int:
     return IntegrityError.exit_code if found.expired else 0
 
 
-def run_enrol(options: argparse.Namespace) -> int:
+def _run_enrol(options: argparse.Namespace) -> int:
     """Print a device's secret.
 
     Args:
@@ -200,7 +200,7 @@ def run_enrol(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_serve(options: argparse.Namespace) -> int:
+def _run_serve(options: argparse.Namespace) -> int:
     """Serve until a signal.
 
     Args:

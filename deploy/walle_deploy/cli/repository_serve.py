@@ -5,8 +5,8 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,11 +51,15 @@ def serve(
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
     config = uvicorn.Config(app, log_level="warning", server_header=False)
-    uvicorn.Server(config).run(sockets=[listener])
+    # Ctrl-C and SIGTERM are how it ends; uvicorn passes them on when it has
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
     return 0
 
 
-def _refreshing(repository: TrustedRepository):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _refreshing(
+    repository: TrustedRepository,
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     async def refresh() -> None:
         while True:
             try:

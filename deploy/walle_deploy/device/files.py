@@ -53,9 +53,6 @@ class VerifiedFiles:
             folder: Where; other processes may use it, too.
             root: Root metadata that the devices were made with.
             limits: Of time.
-
-        Raises:
-            IntegrityError: The root is none.
         """
         self.folder = folder
         self.blobs = BlobStore(folder / "blobs")

@@ -32,7 +32,7 @@ from tuf.ngclient import FetcherInterface, Updater
 
 from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.device.files_http import HttpSource
-from walle_deploy.trust.roles import MADE
+from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
@@ -90,6 +90,8 @@ class VerifiedMetadata:
             self._last = (url, monotonic_ms(), updater)
             found = _find(updater, wanted)
             self._sync()
+            if None in found.values():
+                self._forget_bins()
         for name, each in found.items():
             if each is None:
                 raise IntegrityError(
@@ -128,6 +130,13 @@ class VerifiedMetadata:
         with (self._folder / "LOCK").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    def _forget_bins(self) -> None:
+        # one key signs all bins: a server may have sent another bin of the same version, which
+        # names other files alone; kept, it would hide this one after the server was mended
+        self._last = None
+        for path in self._folder.glob(f"{BINS}-*.json"):
+            path.unlink()
 
     def _sync(self) -> None:
         # python-tuf renames without it: after a power cut an older state would be believed

@@ -5,6 +5,7 @@ built upon, or somebody who can write there would have it signed with the next p
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Never
 
@@ -14,7 +15,7 @@ from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
 from walle_deploy.trust.roles import BINS
 from walle_stream.errors import IntegrityError, RefNotFoundError
 
-_ROOT: Final = re.compile(r"([1-9][0-9]*)\.root\.json")
+_VERSIONED: Final = re.compile(r"([1-9][0-9]*)\.([a-z0-9-]+)\.json")
 
 
 class CurrentMetadata:
@@ -102,6 +103,9 @@ class CurrentMetadata:
             _refuse(self.folder, name, error)
         if metadata.signed.version != version:
             _refuse(self.folder, name, "its version is not the snapshot's")
+        # one key signs all bins, so another one of this version is signed as well
+        if any(self.bin_of(target) != name for target in metadata.signed.targets):
+            _refuse(self.folder, name, "it is another bin")
         return metadata
 
     def _checked(self, name: str, version: int | None) -> Metadata[Any]:
@@ -134,15 +138,25 @@ class CurrentMetadata:
             _refuse(self.folder, name, error)
 
 
+def written_files(folder: Path) -> Iterator[tuple[str, int, Path]]:
+    """Return name, version and path of every metadata file, also of those that were cut off.
+
+    Args:
+        folder: Of the metadata.
+    """
+    for path in folder.iterdir():
+        if match := _VERSIONED.fullmatch(path.name):
+            yield match[2], int(match[1]), path
+
+
 def newest_root_version(folder: Path) -> int:
     """Return the version of the newest root, as devices find it: counting up without a gap.
 
     Args:
         folder: Of the metadata.
     """
-    found = {int(match[1]) for path in folder.iterdir() if (match := _ROOT.fullmatch(path.name))}
     version = 0
-    while version + 1 in found:
+    while (folder / f"{version + 1}.root.json").exists():
         version += 1
     return version
 

@@ -18,7 +18,7 @@ from tuf.api.metadata import (
 )
 from tuf.api.serialization.json import JSONSerializer
 
-from walle_deploy.trust.current import CurrentMetadata
+from walle_deploy.trust.current import CurrentMetadata, written_files
 from walle_deploy.trust.keys import KeyFolder
 from walle_deploy.trust.layout import put_file, sync_folder
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
@@ -101,12 +101,17 @@ class Signing:
             for role in {role_of(name) for name in changed} | {"snapshot", "timestamp"}
         }
         snapshot = current.snapshot.signed
+        # a version that was signed and cut off is not signed again with another content: who
+        # kept the first one could serve it in the other's place
+        written: dict[str, int] = {}
+        for name, version, _ in written_files(self.metadata):
+            written[name] = max(written.get(name, 0), version)
         for name, signed in changed.items():
-            signed.version = current.version_of(name) + 1
+            signed.version = written.get(name, 0) + 1
             self._write(name, signed, signers[role_of(name)])
         for name, signed in changed.items():
             snapshot.meta[f"{name}.json"] = MetaFile(signed.version)
-        snapshot.version += 1
+        snapshot.version = written["snapshot"] + 1
         data = self._write("snapshot", snapshot, signers["snapshot"])
         timestamp = current.timestamp.signed
         timestamp.version += 1
@@ -208,14 +213,14 @@ class Signing:
     def _sweep(self, now_ms: int) -> None:
         # a device in the middle of a refresh still reads what was the newest a moment ago
         current = CurrentMetadata(self.metadata)
-        names = ["snapshot", "targets", *current.bin_names()]
-        kept = {f"{current.version_of(name)}.{name}.json" for name in names}
-        kept.add(f"{current.snapshot.signed.version}.snapshot.json")
-        for path in self.metadata.iterdir():
-            is_old = path.is_file() and path.stat().st_mtime * 1_000 < now_ms - _KEPT_MS
-            is_root = path.name.endswith(".root.json") or path.name == "timestamp.json"
-            if is_old and not is_root and path.name not in kept:
-                path.unlink(missing_ok=True)
+        names = ["targets", *current.bin_names()]
+        versions = {name: current.version_of(name) for name in names}
+        versions["snapshot"] = current.snapshot.signed.version
+        for name, version, path in written_files(self.metadata):
+            is_old = path.stat().st_mtime * 1_000 < now_ms - _KEPT_MS
+            # what is newer was cut off: it stays, so that its number is not given again
+            if is_old and version < versions.get(name, 0):
+                path.unlink()
 
 
 def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:

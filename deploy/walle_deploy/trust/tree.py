@@ -2,7 +2,7 @@ r"""A tree of hashes over the exclusive files of one version: millions of them, 
 
 The signed metadata names the root's SHA-256, as it does of any file. An inner node holds 256
 hashes of nodes, a leaf up to some 100 entries; the bytes of a name's hash say which way to go.
-A device whose file is one of a million reads 3 nodes, 18 kB, and learns no name but its own:
+A device whose file is one of a million reads 3 nodes, 19 kB, and learns no name but its own:
 entries are known by the SHA-256 of their name.
 
 A node is ``walle-tree 1 inner\n`` and 256 x 32 bytes, or ``walle-tree 1 leaf\n`` and a JSON
@@ -27,6 +27,7 @@ _FAN_OUT: Final = 256
 _HASH_BYTES: Final = 32
 _PER_LEAF: Final = 64
 _DEPTH_MAX: Final = 3
+_OTHER_FORM: Final = "its version's tree is of another form: update this device's app"
 
 type Entry = tuple[str, int]
 """SHA-256 and size in bytes of a file."""
@@ -77,12 +78,19 @@ def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | 
                 "get it again"
             )
         if data.startswith(_LEAF):
-            return _decoder.decode(data[len(_LEAF) :]).get(key.hex())
+            return _leaf(name, data).get(key.hex())
         start = len(_INNER) + key[level] * _HASH_BYTES
         if not data.startswith(_INNER) or len(data) != len(_INNER) + _FAN_OUT * _HASH_BYTES:
             break
         sha256 = data[start : start + _HASH_BYTES].hex()
-    raise IntegrityError(f"{name}: its version's tree is of another form: update this device's app")
+    raise IntegrityError(f"{name}: {_OTHER_FORM}")
+
+
+def _leaf(name: str, data: bytes) -> dict[str, Entry]:
+    try:
+        return _decoder.decode(data[len(_LEAF) :])
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(f"{name}: {_OTHER_FORM}") from error
 
 
 def _node(

@@ -56,7 +56,9 @@ class World:
     def __init__(self, folder, packages, server):
         self.folder, self.packages, self.server = folder, packages, server
         self.now_ms = None
-        self.repository = TrustedRepository.create(folder / "repository", bin_bits=2, clock=self.clock)
+        self.repository = TrustedRepository.create(
+            folder / "repository", bin_bits=2, clock=self.clock
+        )
         server.folder = folder / "repository" / "public"
         server.evil, server.asked = {}, []
         self.url = f"http://127.0.0.1:{server.server_port}/"
@@ -108,7 +110,7 @@ class World:
 @pytest.fixture(autouse=True)
 def _no_power_cut(monkeypatch):
     # none is tested, and some disks take 5 ms for each
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="session")
