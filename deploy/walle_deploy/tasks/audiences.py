@@ -51,7 +51,7 @@ class TaskFilesSpec(Strict):
     """Which files go to whom."""
 
     exclusive: tuple[ExclusiveFiles, ...] = Field(
-        default=(), max_length=1_000, description="Files of one device or user alone."
+        default=(), max_length=100, description="Files of one device or user alone."
     )
 
 

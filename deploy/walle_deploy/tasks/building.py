@@ -27,6 +27,7 @@ from walle_stream.vm.package.reader import read_package
 INDEX_FILE: Final = "version.json"
 """Name of the file that says what the others are, see ``write_version``."""
 
+_FORMAT: Final = 1
 _PIECE_BYTES: Final = 1024 * 1024
 
 
@@ -94,8 +95,8 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
         folder: Where; it is made.
 
     Returns:
-        The paths: the package, exclusive files, ``version.json`` with ``ref``, ``commit``,
-        ``shared`` and ``exclusive`` (by audience).
+        The paths: the package, exclusive files, ``version.json`` with ``format`` (1), ``ref``,
+        ``commit``, ``shared`` and ``exclusive`` (by audience).
 
     Raises:
         PackageError: It cannot be written there.
@@ -104,6 +105,7 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
     start = f"{built.ref.name}/{built.ref.version}/"
     shared = built.files.shared[0]
     index = {
+        "format": _FORMAT,
         "ref": str(built.ref),
         "commit": built.commit,
         "shared": built.files.shared,

@@ -31,7 +31,7 @@ def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeF
         OSError: The disk is full.
     """
     files = list_tree(mirror.git, commit, origin)
-    home = mirror.git.folder.with_suffix("").parent.parent / "checkouts" / mirror.git.folder.stem
+    home = mirror.git.folder.with_suffix("").parent.parent / "checkouts-1" / mirror.git.folder.stem
     folder = home / commit
     if folder.is_dir() and is_whole(files, folder):
         folder.touch()

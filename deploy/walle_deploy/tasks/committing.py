@@ -7,7 +7,7 @@ from a tag would read them. Place in the flow: ``walle task commit``.
 import os
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -36,6 +36,11 @@ class Committed(msgspec.Struct, frozen=True):
     """Whether it stands on commits of others that were not here before."""
     mended: str = ""
     """What a killed command had left and was finished first."""
+
+
+class _Marked(msgspec.Struct, frozen=True):
+    format: Literal[1]
+    files: tuple[str, ...]
 
 
 def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> Committed:
@@ -139,7 +144,7 @@ def _merged(work: WorkingFolder, tree: str, head: str, upstream: str) -> str:
         raise GitError(f"{work.ref}: git merge-tree failed: install git 2.38 or newer")
     files = parts[1 : parts.index("", 1)]
     list_tree(work.git, parts[0], str(work.ref))  # it is about to be written
-    marks = msgspec.json.encode(files).decode()
+    marks = msgspec.json.encode(_Marked(1, tuple(files))).decode()
     move(work, Move(tree, parts[0], upstream, work.ref.task, upstream, marks))
     raise ConflictError(
         f"{work.ref}: others changed the same lines of {_listed(files)}: both are in the files "
@@ -152,7 +157,7 @@ def _refuse_marks(work: WorkingFolder) -> None:
         text = (work.git.folder / CONFLICTS_FILE).read_bytes()
     except FileNotFoundError:
         return
-    for name in msgspec.json.decode(text, type=list[str]):
+    for name in msgspec.json.decode(text, type=_Marked).files:
         path = work.folder / name
         is_marked = path.is_file() and any(
             line.startswith(_MARK) for line in path.read_bytes().splitlines()

@@ -6,7 +6,7 @@ and tag read it, out of a checkout.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -64,6 +64,7 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
                 str(folder / TASK_FILE),
             )
     own = find_own_files(folder / FILES_FILE, paths)
+    _refuse_given_to_all(folder, named, {each.path: each for each in own})
     compile_task(task)
     return Definition(task, tuple(own))
 
@@ -91,6 +92,19 @@ def told_as(start: str, folder: Path) -> Iterator[None]:
         elif isinstance(error, ScriptError):
             made = ScriptError(message, *error.args[1:])
         raise made from error
+
+
+def _refuse_given_to_all(
+    folder: Path, named: Mapping[str, Path], own: Mapping[str, OwnFile]
+) -> None:
+    for path in named.values():
+        one = own.get(os.path.relpath(os.path.normpath(path), folder))
+        if one is not None:
+            raise SpecFileError(
+                f"{folder / FILES_FILE}: {one.path} is of {one.audience} alone, and {TASK_FILE} "
+                "gives it to everybody: take it out of one of them",
+                str(folder / FILES_FILE),
+            )
 
 
 def _load(ref: TaskRef, folder: Path) -> Task:

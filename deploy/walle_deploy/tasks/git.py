@@ -29,7 +29,7 @@ _KEPT: Final = frozenset(
 )
 _ALWAYS: Final = {
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:ssh:https:http:git",
+    "GIT_ALLOW_PROTOCOL": "file:ssh:https:http",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_EDITOR": "false",
     "LC_ALL": "C",
@@ -41,6 +41,10 @@ _OVERRIDES: Final = (
     *("transfer.fsckObjects=true", "fetch.recurseSubmodules=no", "push.recurseSubmodules=no"),
 )
 _LINE_MAX: Final = 300
+_SAYS_NOTHING: Final = (
+    *("hint:", "To ", "fatal: Could not read from remote repository"),
+    *("Please make sure you have the correct access rights", "and the repository exists"),
+)
 
 
 class Git:
@@ -134,6 +138,8 @@ class Git:
                 input=given or b"",
                 capture_output=True,
                 env={**self.variables(is_network=is_network), **(environ or {})},
+                # paths are of the whole tree, wherever the user stands in it
+                cwd=self.work_tree or self.folder,
                 timeout=limit,
                 check=False,
                 pass_fds=self.locks if self._is_near or not is_network else (),
@@ -143,6 +149,8 @@ class Git:
                 f"git {arguments[0]} did not end within {limit} s: look whether the group answers"
             ) from error
         except OSError as error:
+            if not (self.work_tree or self.folder).is_dir():
+                raise GitError(f"{self.work_tree or self.folder} is no folder") from error
             missing: GitError = no_git(error)
             raise missing from error
 
@@ -221,7 +229,7 @@ def last_line(stderr: bytes) -> str:
         stderr: All that it said.
     """
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
-    said = [line for line in lines if line and not line.startswith(("hint:", "To "))]
+    said = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
     # the reason stands before what git always ends with
     reasons = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))]
     text = (reasons or said or [""])[0 if reasons else -1]

@@ -20,7 +20,7 @@ GROUP_VARIABLE: Final = "WALLE_GROUP"
 CACHE_VARIABLE: Final = "WALLE_CACHE"
 """Name of the environment variable that says where copies of repositories are kept."""
 
-_URL: Final = re.compile(r"(?:ssh|https?|git|file)://[^\s\x00-\x1f-][^\s\x00-\x1f]*")
+_URL: Final = re.compile(r"(?:ssh|https?|file)://[^\s\x00-\x1f-][^\s\x00-\x1f]*")
 _SCP: Final = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:[^\s\x00-\x1f]+")
 _PASSWORD: Final = re.compile(r"\w+://[^/@]*:[^/@]*@")
 _SUFFIX: Final = ".git"
@@ -88,7 +88,7 @@ class Group(msgspec.Struct, frozen=True):
                 f"there is no group {folder}: walle task init SCENARIO/TASK makes it"
             )
         names = (path.stem for path in folder.glob(f"*{_SUFFIX}") if path.is_dir())
-        return sorted(name for name in names if _is_scenario(name))
+        return sorted(name for name in names if is_name(name))
 
 
 def group_of_url(url: str) -> tuple[Group, str]:
@@ -102,7 +102,7 @@ def group_of_url(url: str) -> tuple[Group, str]:
     """
     address, _, name = url.rstrip("/").rpartition("/")
     scenario = name.removesuffix(_SUFFIX)
-    if not address or not _is_scenario(scenario):
+    if not address or not is_name(scenario):
         raise RefNotFoundError(
             f"the repository's origin {url[:200]!r} is no scenario of a group: expected "
             "GROUP/SCENARIO.git"
@@ -125,9 +125,14 @@ def cache_folder(given: Path | None = None) -> Path:
     return Path(caches or Path.home() / ".cache").absolute() / "walle" / "tasks"
 
 
-def _is_scenario(name: str) -> bool:
+def is_name(text: str) -> bool:
+    """Say whether a text can be the name of a scenario or a task.
+
+    Args:
+        text: Of a repository or a branch.
+    """
     try:
-        TaskRef.parse(f"{name}/task")
+        TaskRef.parse(f"{text}/{text}")
     except RefNotFoundError:
         return False
     return True

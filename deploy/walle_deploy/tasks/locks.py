@@ -21,6 +21,7 @@ from walle_stream.errors import ConflictError, GitError
 _NAME: Final = "walle.lock"
 _WAIT_S: Final = 60.0
 _LOOK_S: Final = 0.02
+_FORMAT: Final = "1"
 _LEFT: Final = ("*.lock", "refs/**/*.lock")
 
 
@@ -51,7 +52,7 @@ class RepositoryLock:
 
         Raises:
             ConflictError: Another command holds it for too long.
-            GitError: The folder cannot be written.
+            GitError: The folder cannot be written, or a newer walle left something there.
         """
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -62,7 +63,7 @@ class RepositoryLock:
             began_ns = os.fstat(self._descriptor).st_mtime_ns
             text = os.pread(self._descriptor, 65_536, 0)
             if text:
-                self.left = _read_note(text)
+                self.left = self._read_note(text)
                 _take_locks_away(self._path, began_ns)
                 if not self.left:
                     self.note({})
@@ -90,12 +91,24 @@ class RepositoryLock:
         Args:
             facts: Texts by name; replaces what was said before.
         """
-        data = msgspec.json.encode(dict(facts))
+        data = msgspec.json.encode({"format": _FORMAT, **facts})
         # longer ones first padded: a kill in between leaves one line that can be read
         os.pwrite(self._descriptor, data + b"\n", 0)
         os.ftruncate(self._descriptor, len(data) + 1)
         self.left = {}
         self._has_note = bool(facts)
+
+    def _read_note(self, text: bytes) -> dict[str, str]:
+        try:
+            note = msgspec.json.decode(text.splitlines()[0], type=dict[str, str])
+        except msgspec.MsgspecError:
+            return {}  # cut by the kill: nothing was done yet
+        if note.pop("format", "") != _FORMAT:
+            raise GitError(
+                f"{self._path} is of another version of walle, which was killed here: run its "
+                "command again with that one"
+            )
+        return note
 
     def _wait(self) -> None:
         until = time.monotonic() + self._wait_s
@@ -111,13 +124,6 @@ class RepositoryLock:
                 time.sleep(_LOOK_S)
             else:
                 return
-
-
-def _read_note(text: bytes) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(text.splitlines()[0], type=dict[str, str])
-    except msgspec.MsgspecError:
-        return {}
 
 
 def _take_locks_away(own: Path, since_ns: int) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.git import Git, git_error
-from walle_deploy.tasks.groups import Group, cache_folder
+from walle_deploy.tasks.groups import Group, cache_folder, is_name
 from walle_deploy.tasks.locks import RepositoryLock
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 from walle_stream.spec.suggestions import suggest
@@ -78,8 +78,9 @@ class Mirror:
         return self.git.line("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}")
 
     def tasks(self) -> list[str]:
-        """Return the names of all tasks, sorted."""
-        return sorted(name.removeprefix(HEADS) for name in self.refs if name.startswith(HEADS))
+        """Return the names of all tasks, sorted; branches that can be none are left out."""
+        names = (name.removeprefix(HEADS) for name in self.refs if name.startswith(HEADS))
+        return sorted(name for name in names if is_name(name))
 
     def versions(self, task: str) -> list[str]:
         """Return the versions of a task, sorted.
@@ -131,7 +132,7 @@ def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Itera
     """
     url = group.url(scenario)
     key = hashlib.sha256(url.encode()).hexdigest()[:24]
-    folder = cache_folder(cache) / "git" / f"{key}.git"
+    folder = cache_folder(cache) / "git-1" / f"{key}.git"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

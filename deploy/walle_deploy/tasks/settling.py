@@ -16,7 +16,7 @@ from walle_deploy.tasks.publishing import fetch_branch, upstream_tag
 from walle_stream.errors import ConflictError
 
 CONFLICTS_FILE: Final = "walle-conflicts"
-"""In the clone's ``.git``: the paths in which marks of a conflict were left, as JSON."""
+"""In the clone's ``.git``: JSON, ``format`` (1) and ``files`` in which marks of a conflict are."""
 
 _INDEX: Final = "walle-move-index"
 _REMOTE: Final = "refs/remotes/origin/"
@@ -36,7 +36,7 @@ class Move(msgspec.Struct, frozen=True):
     upstream: str = ""
     """What the group's branch is at."""
     conflicts: str = ""
-    """JSON list of paths with marks in them; empty: none."""
+    """Content of ``CONFLICTS_FILE``; empty: there are no marks."""
 
 
 def move(work: WorkingFolder, target: Move) -> None:
@@ -127,9 +127,8 @@ def _move(work: WorkingFolder, target: Move) -> None:
 
 def _update_files(work: WorkingFolder, before: str, after: str) -> None:
     changes = _changes(work, before, after)
-    edited = [
-        path for path, (old, new) in changes.items() if _content_id(work, path) not in {old, new}
-    ]
+    found = _content_ids(work, list(changes))
+    edited = [path for path, ids in changes.items() if found[path] not in ids]
     if edited:
         raise ConflictError(
             f"{work.folder / edited[0]} was edited while a command that was killed was not done "
@@ -164,12 +163,14 @@ def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[st
     return {entry.partition("\t")[2]: ("", entry.split()[2]) for entry in listed}
 
 
-def _content_id(work: WorkingFolder, path: str) -> str:
-    file = work.folder / path
-    if not file.is_file() or file.is_symlink():
-        return ""
+def _content_ids(work: WorkingFolder, paths: list[str]) -> dict[str, str]:
+    """Return the blob that each file would be now; empty where there is none."""
+    files = ((path, work.folder / path) for path in paths)
+    there = [path for path, file in files if file.is_file() and not file.is_symlink()]
+    given = "".join(f"{path}\n" for path in there).encode()
     # with the conversions of .gitattributes, as add has them
-    return work.git.line("hash-object", f"--path={path}", "--", str(file))
+    ids = work.git.run("hash-object", "--stdin-paths", given=given).decode().split()
+    return dict.fromkeys(paths, "") | dict(zip(there, ids, strict=True))
 
 
 def _remove(folder: Path, path: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,16 @@ def test_changes_of_the_same_lines_are_left_to_the_author_with_marks(bench):
     done = bench.commit(bea, {"words.txt": "ada and bea\n"})
     assert done.files == ("more.txt", "words.txt")
     assert bench.git("show", "ipv:words.txt") == "ada and bea"
+
+
+def test_all_of_a_folder_is_committed_from_any_place_in_it(bench, monkeypatch):
+    folder = bench.begin()
+    (folder / "deep/er").mkdir(parents=True)
+    (folder / "top.txt").write_text("top")
+    (folder / "deep/er/low.txt").write_text("low")
+    monkeypatch.chdir(folder / "deep/er")
+    assert commit_folder(Path()).files == ("deep/er/low.txt", "top.txt")
+    assert bench.git("status", "--porcelain", folder=folder) == ""
 
 
 def test_commits_made_with_plain_git_are_pushed_too(bench):

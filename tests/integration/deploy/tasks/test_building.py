@@ -184,6 +184,14 @@ def test_a_definition_reaches_nothing_outside_its_commit(bench, monkeypatch, tmp
         build_version(bench.group, ref, cache=bench.cache)
 
 
+def test_a_file_of_one_user_cannot_be_in_the_package_of_all(bench):
+    folder = bench.begin()
+    files = task_with(bench, folder, resources={"p": "users/ada.bin"})
+    files |= {"files.yaml": OWN, "users/ada.bin": "a", "devices/m-1.onnx": "1"}
+    with pytest.raises(SpecFileError, match=r"users/ada.bin is of user:ada alone, and task.yaml"):
+        bench.commit(folder, files)
+
+
 def test_what_is_no_version_is_said(bench, monkeypatch):
     bench.begin()
     bench.git("tag", "ipv/light", "ipv")

@@ -24,6 +24,10 @@ def test_nothing_of_the_user_but_who_they_are_reaches_git(tmp_path, monkeypatch)
 def test_what_git_says_is_one_printable_line():
     assert last_line(b"") == ""
     assert last_line(b"Cloning\nfatal: no \x1b[31mred\nhint: try\n") == "fatal: no ?[31mred"
+    said = (
+        b"ssh: connect to host h port 22: refused\nfatal: Could not read from remote repository.\n"
+    )
+    assert last_line(said) == "ssh: connect to host h port 22: refused"
     assert last_line(b"one\ntwo\nhint: three\n") == "two"
     assert len(last_line(b"fatal: " + b"x" * 9_000)) == 300
 

@@ -31,7 +31,15 @@ def test_a_password_is_kept_out_of_files_and_messages():
 
 @pytest.mark.parametrize(
     "text",
-    ["ext::sh -c id", "ftp://host/x", "ssh://-oProxyCommand=id/x", "file://", "fd::3", "a\0b"],
+    [
+        "ext::sh -c id",
+        "ftp://host/x",
+        "git://host/x",
+        "ssh://-oProxyCommand=id/x",
+        "file://",
+        "fd::3",
+        "a\0b",
+    ],
 )
 def test_what_git_would_run_is_no_group(text):
     with pytest.raises(RefNotFoundError, match="names no group"):

@@ -66,3 +66,11 @@ def test_a_note_that_was_cut_is_none(tmp_path):
 def test_a_folder_that_is_not_there_is_said(tmp_path):
     with pytest.raises(GitError, match="cannot be opened"), RepositoryLock(tmp_path / "none"):
         pass
+
+
+def test_a_note_of_another_version_is_left_alone(tmp_path):
+    text = b'{"format": "2", "do": "push"}\n'
+    (tmp_path / "walle.lock").write_bytes(text)
+    with pytest.raises(GitError, match="is of another version of walle"):
+        RepositoryLock(tmp_path).__enter__()
+    assert (tmp_path / "walle.lock").read_bytes() == text
