@@ -15,7 +15,8 @@ import pytest
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
-from walle_deploy.monitoring.monitor import HealthReader, Monitor
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 from walle_deploy.monitoring.transport import (
     BATCH_MAX_BYTES,
