@@ -166,7 +166,7 @@ class _Kind:
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
         """Return why it ended, and what it wrote."""
         child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
-            [executable, "-m", "walle_deploy.simulation.child"],
+            [executable, "-P", "-m", "walle_deploy.simulation.child"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
