@@ -66,10 +66,10 @@ def run(ctx, page):
 """
 
 
-def build(folder, script, version):
+def build(folder, script, version, more=""):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "visit.py").write_text(script)
-    (folder / "task.yaml").write_text(TASK % version)
+    (folder / "task.yaml").write_text(TASK % version + f"  {more}\n")
     return package_task(find_task(folder / "task.yaml"))
 
 
@@ -136,6 +136,21 @@ def test_a_script_that_ends_its_process_costs_its_kind_alone(tmp_path):
     [ios] = simulate(good, kinds(IOS), events(), bad).kinds
     assert (ios.status, ios.candidate.runs, ios.drift) == ("passed", 12, None)
     assert ios.previous.ended
+    # and is no excuse for one that fails
+    failing = build(tmp_path / "3", ON_IOS, "3")
+    assert simulate(failing, kinds(IOS), events(), bad).status == "failed"
+
+
+def test_a_task_in_a_process_of_its_own_is_quarantined_and_the_rest_is_simulated(tmp_path):
+    script = CRASH.replace('ctx.config["os"] == "ios" and ', "")
+    bad = build(tmp_path / "1", script, "1", "isolation: process")
+    report = simulate(bad, kinds(ANDROID, tolerances={"failureRate": 0.1}), events())
+    [android] = report.kinds
+    run = android.candidate
+    assert (report.status, run.ended, run.runs) == ("failed", "", 12)
+    assert (run.failures, run.crashes) == (4, 4)
+    assert run.failure_classes == {"Quarantined": 4}
+    assert run.first_failure.device == "phone-1"
 
 
 def test_slow_devices_have_less_time_and_small_ones_less_memory(tmp_path):
@@ -195,10 +210,10 @@ def test_what_never_ends_is_ended(tmp_path):
     began = time.monotonic()
     # by the pool: C code does not obey; or by the kind's time limit, whichever is first
     slow = {**IOS, "speed": 0.01}
-    ios, android = simulate(package, kinds(slow, ANDROID, timeLimit="1500ms"), events(2, 1)).kinds
+    ios, android = simulate(package, kinds(slow, ANDROID, timeLimit="1s"), events(2, 1)).kinds
     assert (ios.status, android.status) == ("failed", "passed")
     assert ios.candidate.ended in {
-        "it took longer than 1.5 s (timeLimit) and was ended",
+        "it took longer than 1 s (timeLimit) and was ended",
         "a run did not stop when it was told to (limits.wallTime, memory)",
     }
     assert ios.candidate.first_failure.device == "phone-0"
