@@ -1,18 +1,7 @@
 """Where a monitor keeps its counts: rows by key, written in batches.
 
 The port is small on purpose, so that any store of the platform has it. SQLite's is the
-embedded default.
-
-Keys::
-
-    mark/WORKER/INCARNATION/PARTITION     number of the last frame that was counted, as text
-    count/WORKER/TASK@VERSION             ``VersionCounts`` since it was first reported
-    step/WORKER/TASK@VERSION              the same since a step began: [its tag, dumped counts]
-    window/WORKER/TASK@VERSION            the same by slot of time: [[slot, dumped counts], ...]
-    seen/WORKER/TASK@VERSION              when the last report came, epoch ms as text
-    steps/TASK@VERSION                    tag of the step that a release is in
-
-Counts and marks of one worker are of one moment: that is what counts each frame once.
+embedded default. Their keys are in ``rows``.
 """
 
 import sqlite3

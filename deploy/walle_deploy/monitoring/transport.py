@@ -75,6 +75,27 @@ def take_batch(monitor: Monitor, batch: bytes) -> int:
     return new
 
 
+class MonitorSink:
+    """A ``ReportSink`` in one process with its monitor."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Keep the monitor.
+
+        Args:
+            monitor: Stays the caller's.
+        """
+        self._monitor = monitor
+
+    def take(self, frames: Sequence[ReportFrame]) -> None:
+        """Count frames and store them; see ``ReportSink.take``. Blocks on the monitor's store.
+
+        Raises:
+            StoreError: They are not stored, and come again.
+        """
+        self._monitor.take(frames)
+        self._monitor.flush()
+
+
 class HttpReportSink:
     """A ``ReportSink`` that sends frames to a service; its own thread does.
 
@@ -82,17 +103,21 @@ class HttpReportSink:
     is dropped, the oldest first, and counted. So is what a dying process had not sent.
     """
 
-    def __init__(self, url: str, max_bytes: int = _WAITING_MAX_BYTES) -> None:
+    def __init__(
+        self, url: str, max_bytes: int = _WAITING_MAX_BYTES, backoff_s: float = _BACKOFF_S
+    ) -> None:
         """Start its thread.
 
         Args:
             url: Of the service, without a path.
             max_bytes: Of frames that wait.
+            backoff_s: Before the second attempt, doubled for each further one, up to 10 s.
         """
         self.dropped = 0
         """Frames, because the service was away for too long or refused them."""
         self._url = url.rstrip("/") + REPORTS_PATH
         self._max_bytes = max_bytes
+        self._backoff_s = backoff_s
         self._waiting: deque[ReportFrame] = deque()
         self._waiting_bytes = 0
         self._changed = threading.Condition()
@@ -129,7 +154,7 @@ class HttpReportSink:
         import urllib3  # noqa: PLC0415 - of the extra `deploy`
 
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as http:
-            backoff_s = _BACKOFF_S
+            backoff_s = self._backoff_s
             while (part := self._next()) and not self._ends.is_set():
                 try:
                     status = http.request("POST", self._url, body=encode_batch(part)).status
@@ -138,7 +163,7 @@ class HttpReportSink:
                 else:
                     if status < _FAILED or status in {400, 413}:
                         self._settle(part, is_refused=status >= _FAILED)
-                        backoff_s = _BACKOFF_S
+                        backoff_s = self._backoff_s
                         continue
                     _log.info("reports wait: %s answered %d", self._url, status)
                 self._ends.wait(backoff_s)

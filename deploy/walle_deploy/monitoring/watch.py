@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.snapshots import SnapshotStore
@@ -69,7 +68,9 @@ class AlarmWatch:
         Raises:
             StoreError: It was told, and will be again after a restart.
         """
-        messages = self._board.look(self._monitor.versions(), self._window, now_ms, self._is_active)
+        messages = self._board.look(
+            self._monitor.versions(), self._monitor.recent, now_ms, self._is_active
+        )
         for message in messages:
             _log.warning("alarm %s", message.text)
             self._tell(message)
@@ -82,9 +83,6 @@ class AlarmWatch:
         """Look no more; may be called twice."""
         self._ends.set()
         self._thread.join()
-
-    def _window(self, task: str, version: str) -> VersionHealth:
-        return self._monitor.health(task, version, "window")
 
     def _live(self) -> None:
         while not self._ends.wait(self._every_s):

@@ -1,6 +1,6 @@
 """What a simulation found."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -92,3 +92,27 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
     def reasons(self) -> tuple[str, ...]:
         """A line for everything that is wrong, with its kind."""
         return tuple(f"{each.kind}: {reason}" for each in self.kinds for reason in each.reasons)
+
+    @property
+    def text(self) -> str:
+        """All of it in one line, for people."""
+        name = f"{self.task}@{self.version}"
+        if self.status == "passed":
+            return f"{name} passed on {len(self.kinds)} kinds of devices"
+        wrong = sum(kind.status != "passed" for kind in self.kinds)
+        verb = "failed" if self.status == "failed" else "was not simulated"
+        head = f"{name} {verb} on {wrong} of {len(self.kinds)} kinds of devices"
+        return f"{head}: {'; '.join(self.reasons)}"
+
+
+def as_json(report: SimulationReport) -> dict[str, Any]:
+    """Return a report as plain values, with what its properties say.
+
+    Args:
+        report: Of a simulation.
+    """
+    plain: dict[str, Any] = msgspec.to_builtins(report, str_keys=True)
+    for kind, each in zip(plain["kinds"], report.kinds, strict=True):
+        if each.drift is not None:
+            kind["drift"]["ratio"] = each.drift.ratio
+    return {"status": report.status, **plain, "text": report.text}

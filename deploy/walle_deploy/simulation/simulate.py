@@ -166,7 +166,7 @@ class _Kind:
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
         """Return why it ended, and what it wrote."""
         child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
-            [executable, "-m", "walle_deploy.simulation.child"],
+            [executable, "-P", "-m", "walle_deploy.simulation.child"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -252,7 +252,9 @@ def _reasons(
         reasons.append(f"{run.ended}, {place}" if place else run.ended)
     elif run.failures:
         rate = run.failures / run.runs
-        before = previous.failures / previous.runs if previous and previous.runs else 0.0
+        # of one that ended its process nobody knows how often it fails
+        is_known = previous is not None and previous.runs and not previous.ended
+        before = previous.failures / previous.runs if previous and is_known else 0.0
         if rate > max(tolerances.failure_rate, before):
             message = f": {failed.message}" if failed else ""
             reasons.append(

@@ -15,11 +15,13 @@ import pytest
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
-from walle_deploy.monitoring.monitor import HealthReader, Monitor
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 from walle_deploy.monitoring.transport import (
     BATCH_MAX_BYTES,
     HttpReportSink,
+    MonitorSink,
     encode_batch,
     take_batch,
 )
@@ -30,7 +32,7 @@ from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import canonical_state
 from walle_stream.app.resources import shipped_configs
-from walle_stream.errors import EnvelopeError
+from walle_stream.errors import EnvelopeError, SpecFileError
 
 pytestmark = pytest.mark.integration
 
@@ -43,21 +45,10 @@ def run(ctx, page):
 """
 
 
-class Sink:
-    """In one process with the monitor."""
-
-    def __init__(self, monitor):
-        self.monitor = monitor
-
-    def take(self, frames):
-        self.monitor.take(frames)
-        self.monitor.flush()
-
-
 def run_pipeline(file, data_dir, monitor, *overrides, limit=None):
     assembly = Assembly.load(file, list(overrides))
     if monitor is not None:
-        assembly.report_sink = Sink(monitor)
+        assembly.report_sink = MonitorSink(monitor)
     LocalRun(assembly, RunOptions(data_dir, assembly.host_count, limit)).run()
 
 
@@ -86,6 +77,13 @@ def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path)
 
     run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "b", None)
     assert list(canonical_state(tmp_path / "a")) == list(canonical_state(tmp_path / "b"))
+
+
+def test_reports_over_a_tunnel_that_does_not_take_them_are_refused():
+    pytest.importorskip("kafka")
+    pipeline = shipped_configs() / "ipv-kafka.yaml"
+    with pytest.raises(SpecFileError, match="reports do not travel over the tunnel 'kafka'"):
+        Assembly.load(pipeline, ["spec.reports={scenario: shop}"])
 
 
 # Killed
@@ -262,7 +260,7 @@ def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
         return 500
 
     with Receiver(503, "drop", take_and_fail, take, take) as receiver:
-        sink = HttpReportSink(receiver.url)
+        sink = HttpReportSink(receiver.url, backoff_s=0.01)
         sink.take([frame(n, report([(f"d{n}", 1, {})])) for n in range(3)])
         for _ in range(3):
             receiver.requests.get(timeout=10)

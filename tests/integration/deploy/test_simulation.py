@@ -1,9 +1,13 @@
 """Packages on kinds of devices, in real VMs and processes."""
 
+import argparse
 import json
+import time
 
 import pytest
 
+from walle_deploy.cli import simulate as command
+from walle_deploy.simulation import interpreters
 from walle_deploy.simulation.events import record_events
 from walle_deploy.simulation.kinds import DeviceKindsSpec
 from walle_deploy.simulation.simulate import simulate
@@ -62,10 +66,10 @@ def run(ctx, page):
 """
 
 
-def build(folder, script, version):
+def build(folder, script, version, more=""):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "visit.py").write_text(script)
-    (folder / "task.yaml").write_text(TASK % version)
+    (folder / "task.yaml").write_text(TASK % version + f"  {more}\n")
     return package_task(find_task(folder / "task.yaml"))
 
 
@@ -118,7 +122,6 @@ def test_a_version_that_fails_on_one_kind_of_devices_is_stopped_and_says_where(t
     # what was wrong before is no reason to stop what is not worse
     again = simulate(bad, kinds(IOS), events(), bad)
     assert again.status == "passed"
-    assert simulate(good, kinds(ANDROID, IOS), events(), good).status == "passed"
 
 
 def test_a_script_that_ends_its_process_costs_its_kind_alone(tmp_path):
@@ -130,9 +133,24 @@ def test_a_script_that_ends_its_process_costs_its_kind_alone(tmp_path):
     assert ios.candidate.ended.startswith("its process was ended by SIG")
     assert (ios.candidate.first_failure.device, ios.candidate.first_failure.event) == ("phone-1", 6)
     # the version before may be the one that crashes
-    ios, _ = simulate(good, kinds(IOS, ANDROID), events(), bad).kinds
+    [ios] = simulate(good, kinds(IOS), events(), bad).kinds
     assert (ios.status, ios.candidate.runs, ios.drift) == ("passed", 12, None)
     assert ios.previous.ended
+    # and is no excuse for one that fails
+    failing = build(tmp_path / "3", ON_IOS, "3")
+    assert simulate(failing, kinds(IOS), events(), bad).status == "failed"
+
+
+def test_a_task_in_a_process_of_its_own_is_quarantined_and_the_rest_is_simulated(tmp_path):
+    script = CRASH.replace('ctx.config["os"] == "ios" and ', "")
+    bad = build(tmp_path / "1", script, "1", "isolation: process")
+    report = simulate(bad, kinds(ANDROID, tolerances={"failureRate": 0.1}), events())
+    [android] = report.kinds
+    run = android.candidate
+    assert (report.status, run.ended, run.runs) == ("failed", "", 12)
+    assert (run.failures, run.crashes) == (4, 4)
+    assert run.failure_classes == {"Quarantined": 4}
+    assert run.first_failure.device == "phone-1"
 
 
 def test_slow_devices_have_less_time_and_small_ones_less_memory(tmp_path):
@@ -184,3 +202,70 @@ def test_a_pipelines_source_is_as_good_as_recorded_events():
     report = simulate(task, kinds(ANDROID), record_events(pipeline, 100))
     assert report.status == "passed"
     assert report.kinds[0].candidate.runs > 0
+
+
+def test_what_never_ends_is_ended(tmp_path):
+    endless = GOOD + "    sum(range(10**12)) if ctx.config['os'] == 'ios' else None\n"
+    package = build(tmp_path / "1", endless, "1")
+    began = time.monotonic()
+    # by the pool: C code does not obey; or by the kind's time limit, whichever is first
+    slow = {**IOS, "speed": 0.01}
+    ios, android = simulate(package, kinds(slow, ANDROID, timeLimit="1s"), events(2, 1)).kinds
+    assert (ios.status, android.status) == ("failed", "passed")
+    assert ios.candidate.ended in {
+        "it took longer than 1 s (timeLimit) and was ended",
+        "a run did not stop when it was told to (limits.wallTime, memory)",
+    }
+    assert ios.candidate.first_failure.device == "phone-0"
+    assert time.monotonic() - began < 60
+
+
+def test_an_interpreter_that_is_not_there_is_no_pass(tmp_path, monkeypatch):
+    package = build(tmp_path / "1", GOOD, "1")
+    monkeypatch.setattr(interpreters, "CURRENT_TAG", "cpython-300")  # so that ours is another one
+    interpreters._found.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    report = simulate(package, kinds(ANDROID), events())
+    assert report.status == "not_simulated"
+    assert "on this machine" in report.reasons[0]
+    python = tmp_path / "python3.14"
+    for text, said in (("exit 3", "cannot simulate"), ("echo cpython-27", "it says that it is")):
+        for name in ("python3.13", "python3.14"):
+            python = tmp_path / name
+            python.write_text(f"#!/bin/sh\n{text}\n")
+            python.chmod(0o755)
+        interpreters._found.cache_clear()
+        report = simulate(package, kinds(ANDROID), events())
+        assert (report.status, said in report.reasons[0]) == ("not_simulated", True)
+    interpreters._found.cache_clear()
+
+
+def run_command(*arguments):
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    options = parser.parse_args(["simulate", *map(str, arguments)])
+    return options.run(options)
+
+
+def test_the_command_says_what_was_found(tmp_path, capsys):
+    good, bad = tmp_path / "good.walle", tmp_path / "bad.walle"
+    good.write_bytes(build(tmp_path / "1", GOOD, "1"))
+    bad.write_bytes(build(tmp_path / "2", ON_IOS, "2"))
+    recorded, fleet = tmp_path / "events.jsonl", tmp_path / "kinds.yaml"
+    recorded.write_bytes(events())
+    head = "apiVersion: walle/v1\nkind: DeviceKinds\nmetadata: {name: fleet}\n"
+    fleet.write_text(head + f"spec: {{kinds: {json.dumps([ANDROID, IOS])}}}\n")
+    given = ["--kinds", fleet, "--events", recorded]
+    assert run_command(good, *given) == 0
+    header, android, _ = capsys.readouterr().out.splitlines()
+    assert header.split() == ["kind", "result", "runs", "failed", "p50", "ms", "p99", "ms", "drift"]
+    assert android.split()[:4] == ["android", "passed", "12", "0"]
+    assert run_command(bad, *given, "--previous", good, "--json") == 16
+    done = capsys.readouterr()
+    report = json.loads(done.out)
+    assert report["status"] == "failed"
+    assert [each["status"] for each in report["kinds"]] == ["passed", "failed"]
+    assert report["kinds"][0]["drift"]["ratio"] == 0
+    assert done.err.startswith(
+        "walle: visit@2 failed on 1 of 2 kinds of devices: ios: 12 of 12 runs failed"
+    )

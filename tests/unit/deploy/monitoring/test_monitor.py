@@ -4,9 +4,11 @@ from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.model.health import GAMMA
 from walle_deploy.monitoring import monitor as module
 from walle_deploy.monitoring.counts import CLASSES_MAX, VersionCounts, percentile
-from walle_deploy.monitoring.monitor import HealthReader, Monitor, begin_step
+from walle_deploy.monitoring.history import SPANS_MAX, VersionHistory
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
-from walle_stream.errors import StoreError
+from walle_stream.errors import ServiceUnreachableError, StoreError
 from walle_stream.wire.reports import BUCKET_GAMMA, bucket_of
 
 TASK, MINUTE = "shop/ipv", 60_000
@@ -63,11 +65,12 @@ def test_a_frame_that_comes_again_counts_once_and_another_partitions_does_not():
 def test_what_is_malformed_or_of_unknown_tasks_is_counted_and_left():
     monitor = Monitor(is_known=lambda task, version: (task, version) == (TASK, "v1"))
     wrong = frame(1, report([("a", 1, {})]))._replace(body=b"\x05nonsense")
-    strange = report([("a", 1, {})], "v666")
-    assert monitor.take([wrong, frame(2, strange, report([("a", 1, {})]))]) == 1
+    strange = [report([("a", 1, {})], version) for version in ("v666", "v\0", "v\n")]
+    strange.append(report([("a", 1, {})], task="a@b"))
+    assert monitor.take([wrong, frame(2, *strange, report([("a", 1, {})]))]) == 1
     counts = monitor.counts
     assert (counts.frames, counts.frames_refused) == (1, 1)
-    assert (counts.reports, counts.reports_refused) == (1, 1)
+    assert (counts.reports, counts.reports_refused) == (1, 4)
     assert list(monitor.versions()) == [(TASK, "v1")]
 
 
@@ -83,21 +86,54 @@ def test_versions_and_classes_of_errors_are_bounded(monkeypatch):
     assert counts.classes["(other)"] == 10
 
 
-def test_the_window_forgets_and_a_step_begins_anew(clock):
+def test_the_last_minutes_forget(clock):
     monitor = Monitor(now_ms=clock)
     for minute in range(20):
         monitor.take([frame(minute, report([(f"d{minute}", 1, {})]))])
         clock.now += MINUTE
-    assert monitor.health(TASK, "v1", "total").devices == 20
-    assert monitor.health(TASK, "v1", "window").devices == 14  # the minute at hand is one
+    assert monitor.health(TASK, "v1").devices == 20
+    assert monitor.recent(TASK, "v1").devices == 14  # the minute at hand is one
     clock.now += 15 * MINUTE
-    assert monitor.health(TASK, "v1", "window").runs == 0
-    monitor.begin_step(TASK, "v1", "r1/gray/5")
-    monitor.take([frame(99, report([("d", 2, {})]))])
-    monitor.begin_step(TASK, "v1", "r1/gray/5")  # told again
-    assert monitor.health(TASK, "v1", "step").runs == 2
-    assert monitor.health(TASK, "v1", "total").runs == 22
-    assert monitor.versions() == {(TASK, "v1"): clock.now}
+    assert monitor.recent(TASK, "v1").runs == 0
+    assert monitor.versions() == {(TASK, "v1"): clock.now - 16 * MINUTE}
+    assert monitor.recent(TASK, "v9").runs == 0
+
+
+def test_what_happened_since_a_moment_is_known_to_the_report_once_it_is_asked_for(clock):
+    monitor = Monitor(now_ms=clock)
+    clock.now -= clock.now % (60 * MINUTE)
+    number = 0
+
+    def take(minutes):
+        nonlocal number
+        for _ in range(minutes):
+            monitor.take([frame(number, report([(f"d{number}", 1, {})]))])
+            number += 1
+            clock.now += MINUTE
+
+    take(180)
+    # it is asked late: whole minutes of the last ones, whole hours before
+    assert monitor.health(TASK, "v1", clock.now - 10 * MINUTE - 1).runs == 10
+    assert monitor.health(TASK, "v1", clock.now - 100 * MINUTE).runs == 60
+    start, before = clock.now + 1, monitor.health(TASK, "v1").runs
+    assert monitor.health(TASK, "v1", start).runs == 0
+    clock.now += 2
+    for span in range(200):
+        take(1)
+        assert monitor.health(TASK, "v1", start).runs == span + 1
+    assert monitor.health(TASK, "v1").runs == before + 200
+
+
+def test_spans_are_bounded_and_the_one_that_is_asked_for_stays(clock):
+    history = VersionHistory()
+    assert history.begin(clock.now)
+    for later in range(1, 2 * SPANS_MAX):
+        assert history.begin(clock.now + later)
+        history.add(report([("a", 1, {})]), clock.now + later)
+        assert not history.begin(clock.now)
+    assert history.since(clock.now).runs == 2 * SPANS_MAX - 1
+    assert not history.begin(0)
+    assert len(history._spans) == SPANS_MAX
 
 
 def test_a_monitor_goes_on_from_its_last_flush(store, clock):
@@ -110,36 +146,68 @@ def test_a_monitor_goes_on_from_its_last_flush(store, clock):
     assert again.health(TASK, "v1").runs == 6
     assert again.take(frames) == 5
     again.flush()
-    for span in ("total", "window", "step"):
-        whole = Monitor(now_ms=clock)
-        whole.take(frames)
-        expected = whole.health(TASK, "v1", span)
-        assert again.health(TASK, "v1", span) == expected
-        assert Monitor(store, now_ms=clock).health(TASK, "v1", span) == expected
-        assert HealthReader(store, clock).health(TASK, "v1", span) == expected
+    whole = Monitor(now_ms=clock)
+    whole.take(frames)
+    for since_ms in (0, clock.now - MINUTE, clock.now + 9):
+        expected = whole.health(TASK, "v1", since_ms)
+        assert again.health(TASK, "v1", since_ms) == expected
+        assert Monitor(store, now_ms=clock).health(TASK, "v1", since_ms) == expected
+        assert HealthReader(store).health(TASK, "v1", since_ms) == expected
+    assert Monitor(store, now_ms=clock).recent(TASK, "v1") == whole.recent(TASK, "v1")
 
 
-def test_workers_are_merged_and_learn_of_steps(store, clock):
+def test_slots_survive_a_restart_and_old_ones_do_not_come_back(store, clock):
+    whole = Monitor(now_ms=clock)
+    for minute in range(40):
+        if minute % 17 < 9:  # with pauses longer than some places of the ring
+            frames = [frame(minute, report([(f"d{minute}", 1, {})]))]
+            whole.take(frames)
+            worker = Monitor(store, now_ms=clock)
+            worker.take(frames)
+            worker.flush()
+        clock.now += MINUTE
+        assert Monitor(store, now_ms=clock).recent(TASK, "v1") == whole.recent(TASK, "v1")
+
+
+def test_workers_are_merged_and_learn_what_is_asked_for(store, clock):
     workers = [Monitor(store, str(n), now_ms=clock) for n in range(3)]
     for number, worker in enumerate(workers):
         devices = [("shared", 1, {}), (f"d{number}", 2, {"E": 1})]
         worker.take([frame(1, report(devices), incarnation=f"{number:016x}")])
         worker.flush()
-    reader = HealthReader(store, clock)
+    reader = HealthReader(store)
     health = reader.health(TASK, "v1")
     assert (health.devices, health.runs, health.failing_devices) == (4, 9, 3)
-    begin_step(store, TASK, "v1", "r1/gray/1")
-    assert reader.health(TASK, "v1", "step").runs == 0
+    clock.now += 10
+    since_ms = clock.now
+    assert reader.health(TASK, "v1", since_ms).runs == 0
     for number, worker in enumerate(workers[:2]):
         worker.flush()
-        worker.take([frame(2, report([("a", 1, {})]), incarnation=f"{number:016x}")])
+        new = report([("a", 1, {})], "v2")  # a version that nobody knew when it was asked for
+        worker.take([frame(2, report([("a", 1, {})]), new, incarnation=f"{number:016x}")])
         worker.flush()
-    assert reader.health(TASK, "v1", "step").runs == 2
+    assert reader.health(TASK, "v1", since_ms).runs == 2
     assert reader.health(TASK, "v1").runs == 11
-    assert reader.health(TASK, "v2").runs == 0
+    assert reader.health(TASK, "v2", since_ms).runs == 0  # in a slot that began before
+    assert reader.health(TASK, "v3").runs == 0
     # a partition that went to another worker is not counted again
     late = Monitor(store, "9", now_ms=clock)
     assert late.take([frame(2, report([("a", 1, {})]), incarnation=f"{0:016x}")]) == 0
+
+
+def test_a_version_that_is_asked_for_before_its_first_report_is_counted_to_the_report(store, clock):
+    monitor, reader = Monitor(store, now_ms=clock), HealthReader(store)
+    since_ms = clock.now
+    assert reader.health(TASK, "v1", since_ms).runs == 0
+    monitor.flush()
+    clock.now += 5
+    monitor.take([frame(1, report([("a", 3, {})]))])
+    monitor.flush()
+    assert reader.health(TASK, "v1", since_ms).runs == 3
+    alone = Monitor(now_ms=clock)
+    assert alone.health(TASK, "v1", clock.now).runs == 0
+    alone.take([frame(1, report([("a", 3, {})]))])
+    assert alone.health(TASK, "v1", clock.now).runs == 3
 
 
 def test_a_flush_that_fails_is_made_up_by_the_next(store, clock, monkeypatch):
@@ -154,8 +222,12 @@ def test_a_flush_that_fails_is_made_up_by_the_next(store, clock, monkeypatch):
     with pytest.raises(StoreError, match="full"):
         monitor.flush()
     monkeypatch.setattr(store, "save", save)
+    monkeypatch.setattr(store, "load", fail)
+    with pytest.raises(ServiceUnreachableError, match="shop/ipv@v1 does is not known now: full"):
+        HealthReader(store).health(TASK, "v1")
+    monkeypatch.undo()
     monitor.flush()
-    assert HealthReader(store, clock).health(TASK, "v1").runs == 1
+    assert HealthReader(store).health(TASK, "v1").runs == 1
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
