@@ -269,7 +269,6 @@ class Assembly:
         self.cloud_store = self._connector.open_features(self._data_dir.cloud_path)
         self.cloud_store.report_sink = self.report_sink
         stack.callback(self.cloud_store.close)
-        self.cloud_store.report_sink = self.report_sink
         self._tunnel = self._connector.open_tunnel(
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
         )
