@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from walle_deploy.cli import dry_run, publish, simulate
+
 STORE_VARIABLE: Final = "WALLE_RELEASES"
 """Environment variable that names the store where ``--store`` does not."""
 
@@ -19,7 +21,11 @@ def add(commands: Any) -> None:
         commands: The sub-parsers.
     """
     release = commands.add_parser("release", help="bring a version to devices, step by step")
-    add_verbs(release.add_subparsers(title="verbs", metavar="VERB", required=True))
+    verbs = release.add_subparsers(title="verbs", metavar="VERB", required=True)
+    publish.add(verbs)
+    dry_run.add(verbs)
+    simulate.add(verbs)
+    add_verbs(verbs)
 
 
 def add_verbs(verbs: Any) -> None:

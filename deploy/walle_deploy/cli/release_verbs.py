@@ -31,7 +31,7 @@ def run_create(options: argparse.Namespace) -> int:
     """
     release = load_release(options.file)
     with _store(options) as store:
-        desk = ReleaseDesk(store, _who(options))
+        desk = ReleaseDesk(store, who(options))
         return _changed(
             options, store, desk.create(release, options.why, supersede=options.supersede)
         )
@@ -44,7 +44,7 @@ def run_pause(options: argparse.Namespace) -> int:
         options: As parsed.
     """
     with _store(options) as store:
-        desk = ReleaseDesk(store, _who(options))
+        desk = ReleaseDesk(store, who(options))
         return _changed(options, store, desk.pause(options.release, options.why, options.revision))
 
 
@@ -55,7 +55,7 @@ def run_resume(options: argparse.Namespace) -> int:
         options: As parsed.
     """
     with _store(options) as store:
-        desk = ReleaseDesk(store, _who(options))
+        desk = ReleaseDesk(store, who(options))
         return _changed(options, store, desk.resume(options.release, options.why, options.revision))
 
 
@@ -66,7 +66,7 @@ def run_rollback(options: argparse.Namespace) -> int:
         options: As parsed.
     """
     with _store(options) as store:
-        desk = ReleaseDesk(store, _who(options))
+        desk = ReleaseDesk(store, who(options))
         return _changed(
             options, store, desk.roll_back(options.release, options.why, options.revision)
         )
@@ -197,7 +197,12 @@ def _store(options: argparse.Namespace) -> Iterator[ReleaseStore]:
         store.close()
 
 
-def _who(options: argparse.Namespace) -> str:
+def who(options: argparse.Namespace) -> str:
+    """Return who does something, for the audit log.
+
+    Args:
+        options: With ``by``.
+    """
     if options.by:
         return str(options.by)
     try:

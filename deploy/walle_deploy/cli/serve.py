@@ -3,11 +3,13 @@
 import argparse
 import importlib.util
 import json
+import os
 import socket
 import sys
 from pathlib import Path
 from typing import Any, Final
 
+from walle_deploy.cli.release import STORE_VARIABLE
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
 _PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop")
@@ -25,7 +27,27 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("serve", help="answer devices' checks for new releases")
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="ReleaseService YAML")
     parser.add_argument(
-        "--store", required=True, metavar="WHERE", help="of the releases: a table in a .json file"
+        "--store",
+        default=os.environ.get(STORE_VARIABLE, ""),
+        metavar="STORE",
+        help=f"SQLite file, or postgresql://... (default: ${STORE_VARIABLE}); or a table in a "
+        ".json file",
+    )
+    parser.add_argument(
+        "--repository",
+        type=Path,
+        metavar="FOLDER",
+        help="of the signed files: for simulations, and for addresses of exclusive files",
+    )
+    parser.add_argument(
+        "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
+    )
+    parser.add_argument("--alarms", type=Path, metavar="FILE", help="YAML of the kind Alarms")
+    parser.add_argument(
+        "--files",
+        default="",
+        metavar="URL",
+        help="of the file server, where FILE names none: CDN, CEN and metadata in one",
     )
     parser.add_argument(
         "--listen",
@@ -54,14 +76,17 @@ def run_serve(options: argparse.Namespace) -> int:
         ServiceUnreachableError: The address cannot be had.
     """
     need_extra(*_PARTS)
-    from walle_deploy.service.worker import (  # noqa: PLC0415 - an extra
-        load_settings,
-        open_parts,
-        serve,
-    )
+    from walle_deploy.assembly.serving import OPENER  # noqa: PLC0415 - an extra
+    from walle_deploy.service.worker import load_settings, serve  # noqa: PLC0415 - the same
 
-    load_settings(options.file)
-    open_parts(options.store)
+    if not options.store:
+        raise ServiceUnreachableError(f"no release store: give --store, or set {STORE_VARIABLE}")
+    load_settings(options.file, options.files)
+    setup = {"store": options.store, "files": options.files}
+    for name in ("repository", "keys", "alarms"):
+        path = getattr(options, name)
+        if path is not None:
+            setup[name] = str(path.absolute())
     listener = _listen(options.listen)
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -69,7 +94,7 @@ def run_serve(options: argparse.Namespace) -> int:
     fields = {"url": url, "workers": options.workers, "store": options.store}
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
-    serve(options.file, options.store, listener, options.workers)
+    serve(options.file, setup, listener, options.workers, OPENER)
     return 0
 
 

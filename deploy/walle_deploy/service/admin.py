@@ -43,6 +43,7 @@ def admin_app(service: ReleaseService) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", metrics),
             Route("/v1/known", known),
+            *service.routes,
         ]
     )
 

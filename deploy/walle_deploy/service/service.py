@@ -11,9 +11,9 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import Any, NamedTuple
 
 from walle_deploy.model.profile import DeviceProfile, decode_profile
 from walle_deploy.model.pushes import Push
@@ -38,6 +38,10 @@ class Parts(NamedTuple):
     """None: known devices are counted by the worker alone."""
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
+    routes: Sequence[Any] = ()
+    """Starlette routes beside those of the service."""
+    beside: Callable[[], AbstractContextManager[object]] | None = None
+    """Entered in a thread before the first check, left after the last one."""
 
 
 class _Current(NamedTuple):
@@ -120,6 +124,9 @@ class ReleaseService:
 
         A table that cannot be loaded is tried again until it can.
         """
+        beside = None if self._parts.beside is None else self._parts.beside()
+        if beside is not None:
+            await asyncio.to_thread(beside.__enter__)
         await self._look()
         spec = self.spec
         loops = [
@@ -135,6 +142,13 @@ class ReleaseService:
                 with suppress(asyncio.CancelledError):
                     await each
             await self._write()
+            if beside is not None:
+                await asyncio.to_thread(beside.__exit__, None, None, None)
+
+    @property
+    def routes(self) -> Sequence[Any]:
+        """Starlette routes beside those of the service."""
+        return self._parts.routes
 
     async def _look(self) -> None:
         """Take a newer table over, if there is one."""

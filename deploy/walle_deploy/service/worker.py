@@ -7,7 +7,9 @@ new process, and has a loop, a table and known devices of its own. They share th
 import json
 import os
 import socket
+from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,48 +32,67 @@ _GRACE_S: Final = 10
 _BACKLOG: Final = 4_096
 
 
-def load_settings(file: Path | None) -> ServiceSpec:
+def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
     """Load how a service is set up.
 
     Args:
         file: YAML of ``kind: ReleaseService``; None for the defaults.
+        files: Address of a server that has all files, where the YAML names none.
 
     Raises:
         SpecFileError: Something in it is wrong.
     """
-    return ServiceSpec() if file is None else load_definition(file, ServiceDefinition).spec
+    spec = ServiceSpec() if file is None else load_definition(file, ServiceDefinition).spec
+    if not files:
+        return spec
+    base = f"{files.rstrip('/')}/"
+    return spec.model_copy(
+        update={
+            "cdn": spec.cdn or base,
+            "cen": spec.cen or base,
+            "metadata": spec.metadata or f"{base}metadata/",
+        }
+    )
 
 
-def open_parts(store: str) -> Parts:
-    """Open the seams of a service.
+def open_table(setup: Mapping[str, str]) -> Parts:
+    """Open the seams of a service that has a table in a file and nothing else.
 
     Args:
-        store: Path of a table in a ``.json`` file.
+        setup: ``store``: path of a table in a ``.json`` file.
 
     Raises:
-        SpecFileError: It names no store that there is.
+        SpecFileError: It names no such file.
     """
+    store = setup["store"]
     if store.endswith(".json"):
         return Parts(FileTable(Path(store)))
     raise SpecFileError(f"--store {store!r} names no store of releases: expected a .json file")
 
 
-def serve(file: Path | None, store: str, listener: socket.socket, workers: int) -> None:
+def serve(
+    file: Path | None,
+    setup: Mapping[str, str],
+    listener: socket.socket,
+    workers: int,
+    opener: str = f"{__name__}:open_table",
+) -> None:
     """Serve until a signal; blocks. What is at hand is answered first, for 10 s at most.
 
     Args:
         file: See ``load_settings``.
-        store: See ``open_parts``.
+        setup: What the opener needs; each worker gets it.
         listener: Listens; is closed at the end.
         workers: Processes; 1 serves in this one.
+        opener: ``MODULE:FUNCTION`` that opens the seams in each worker.
 
     Raises:
         SpecFileError: The set-up is wrong.
     """
     # what is wrong is said here, once, not by each worker
-    spec = load_settings(file)
-    open_parts(store)
-    os.environ[_VARIABLE] = json.dumps({"file": file and str(file.absolute()), "store": store})
+    spec = load_settings(file, setup.get("files", ""))
+    given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
+    os.environ[_VARIABLE] = json.dumps(given)
     config = uvicorn.Config(
         f"{__name__}:create_app",
         factory=True,
@@ -80,7 +101,6 @@ def serve(file: Path | None, store: str, listener: socket.socket, workers: int) 
         workers=workers,
         access_log=False,
         server_header=False,
-        date_header=False,
         log_level="warning",
         lifespan="on",
         ws="none",
@@ -97,8 +117,10 @@ def serve(file: Path | None, store: str, listener: socket.socket, workers: int) 
 @cache
 def _service() -> ReleaseService:
     given = json.loads(os.environ[_VARIABLE])
-    spec = load_settings(given["file"] and Path(given["file"]))
-    return ReleaseService(spec, open_parts(given["store"]))
+    files = given["setup"].get("files", "")
+    spec = load_settings(given["file"] and Path(given["file"]), files)
+    module, _, name = given["opener"].partition(":")
+    return ReleaseService(spec, getattr(import_module(module), name)(given["setup"]))
 
 
 def create_app() -> App:

@@ -1,0 +1,122 @@
+"""A whole release service: its releases in a store, with controller, monitor and alarms.
+
+Each worker has all of it: the controllers agree by a lease in the store on one that leads, the
+monitors count apart. Simulations run in processes of their own.
+"""
+
+import asyncio
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from walle_deploy.assembly.signing import CenSigner
+from walle_deploy.assembly.simulating import PackageSimulator
+from walle_deploy.assembly.snapshots import StoredSnapshots
+from walle_deploy.assembly.tables import StoredDevices, StoredTable
+from walle_deploy.distribution.signed_urls import read_ring
+from walle_deploy.monitoring.alarms import AlarmBoard
+from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.monitoring.transport import BATCH_MAX_BYTES, REPORTS_PATH, take_batch
+from walle_deploy.monitoring.watch import AlarmWatch
+from walle_deploy.monitoring.webhook import Webhook
+from walle_deploy.release.controller import Controller
+from walle_deploy.service.service import Parts
+from walle_deploy.service.worker import open_table
+from walle_deploy.store.opening import open_store
+from walle_deploy.store.port import ReleaseStore
+from walle_stream.errors import EnvelopeError, WalleError
+
+OPENER: Final = f"{__name__}:open_parts"
+"""For ``service.worker.serve``."""
+
+_RING: Final = "cen.json"
+_log = logging.getLogger(__name__)
+
+
+def open_parts(setup: Mapping[str, str]) -> Parts:
+    """Open the seams of a whole service.
+
+    Args:
+        setup: ``store``: address of a release store, or a table in a ``.json`` file; and, where
+            they are given, ``repository``: folder of the signed files, for simulations and
+            exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms.
+
+    Raises:
+        WalleError: One of them cannot be opened.
+    """
+    if setup["store"].endswith(".json"):
+        return open_table(setup)
+    store = open_store(setup["store"])
+    monitor = Monitor(StoredSnapshots(store), secrets.token_hex(4))
+    folder = Path(setup["repository"]) if setup.get("repository") else None
+    signer = None
+    if folder is not None:
+        ring = Path(setup.get("keys") or folder / "keys") / _RING
+        signer = CenSigner(read_ring(ring)) if ring.exists() else None
+    return Parts(
+        StoredTable(store),
+        StoredDevices(store),
+        signer,
+        (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
+        _beside(store, monitor, folder, Path(setup["alarms"]) if setup.get("alarms") else None),
+    )
+
+
+def _taking(monitor: Monitor) -> Callable[[Request], object]:
+    async def take(request: Request) -> Response:
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > BATCH_MAX_BYTES:
+                return JSONResponse({"error": f"more than {BATCH_MAX_BYTES} bytes"}, 413)
+        try:
+            new = await asyncio.to_thread(take_batch, monitor, bytes(body))
+        except EnvelopeError as error:
+            return JSONResponse({"error": error.message}, 400)
+        except WalleError as error:
+            _log.warning("reports: %s", error)
+            return JSONResponse({"error": error.message}, 503)
+        return JSONResponse({"new": new})
+
+    return take
+
+
+def _beside(
+    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None
+) -> Callable[[], AbstractContextManager[object]]:
+    @contextmanager
+    def beside() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.callback(store.close)
+            if alarms is not None:
+                _watch(stack, monitor, alarms, StoredSnapshots(store))
+            simulator = PackageSimulator(folder / "public" if folder is not None else Path())
+            controller = Controller(store, HealthReader(StoredSnapshots(store)), simulator)
+            stack.callback(controller.close)
+            stop = threading.Event()
+            thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(stop.set)
+            yield
+
+    return beside
+
+
+def _watch(stack: ExitStack, monitor: Monitor, file: Path, store: StoredSnapshots) -> None:
+    spec = load_alarms(file)
+    hook = Webhook(spec.webhook.url, spec.webhook.secret.encode(), spec.webhook.options)
+    stack.callback(hook.close)
+    board = AlarmBoard([rule.rule for rule in spec.rules])
+    watch = AlarmWatch(monitor, board, hook.send, spec.every / 1_000, store)
+    stack.callback(watch.close)

@@ -1,0 +1,88 @@
+"""``walle release publish``: a version from its tag to where releases and devices find it."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+_STORE: Final = "WALLE_RELEASES"
+
+
+def add(commands: Any) -> None:
+    """Add the command to a parser.
+
+    Args:
+        commands: The sub-parsers of ``walle release``.
+    """
+    parser = commands.add_parser(
+        "publish", help="build a version from its tag, sign it, and let releases know it"
+    )
+    parser.add_argument("ref", metavar="SCENARIO/TASK@VERSION")
+    parser.add_argument(
+        "--group", metavar="GROUP", help="folder or URL of the repositories (default: $WALLE_GROUP)"
+    )
+    parser.add_argument(
+        "--repository", type=Path, required=True, metavar="FOLDER", help="of the signed files"
+    )
+    parser.add_argument(
+        "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="P",
+        help="also for this interpreter: 3.13, or a path; may be given again",
+    )
+    parser.add_argument(
+        "--store",
+        default=os.environ.get(_STORE, ""),
+        metavar="STORE",
+        help=f"SQLite file, or postgresql://... (default: ${_STORE}); it is made if need be",
+    )
+    parser.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(run=run_publish)
+
+
+def run_publish(options: argparse.Namespace) -> int:
+    """Publish a version.
+
+    Args:
+        options: As parsed.
+
+    Raises:
+        ServiceUnreachableError: No store is named, or it does not answer.
+        WalleError: The version cannot be built or signed.
+    """
+    import msgspec  # noqa: PLC0415 - of this alone
+
+    from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
+    from walle_deploy.cli.release_verbs import who  # noqa: PLC0415 - beside it
+    from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
+    from walle_deploy.store.opening import open_store  # noqa: PLC0415 - beside it
+    from walle_deploy.tasks.groups import Group  # noqa: PLC0415 - beside it
+    from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
+    from walle_stream.errors import ServiceUnreachableError  # noqa: PLC0415 - beside it
+
+    if not options.store:
+        raise ServiceUnreachableError(f"no release store: give --store, or set {_STORE}")
+    ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
+    store = open_store(options.store)
+    try:
+        repository = TrustedRepository(options.repository, options.keys)
+        found = publish_tag(group, ref, repository, store, who(options), options.python)
+    finally:
+        store.close()
+    package = found.files.shared[0]
+    if options.json:
+        line = msgspec.json.encode({"ref": str(ref), "commit": found.commit, "files": found.files})
+        sys.stdout.write(line.decode() + "\n")
+        return 0
+    own = f", exclusive files for {len(found.files.exclusive):,}" if found.files.exclusive else ""
+    sys.stdout.write(
+        f"published {ref} of commit {found.commit[:12]}: {package.size_bytes:,} bytes, "
+        f"SHA-256 {package.sha256[:12]}{own}\n"
+    )
+    return 0
