@@ -11,12 +11,13 @@ SHORT: Final = 12
 
 
 def print_line(line: str) -> None:
-    """Print a line.
+    """Print a line for people: what others named or wrote moves no cursor.
 
     Args:
         line: Without its end.
     """
-    sys.stdout.write(f"{line}\n")
+    text = "".join(each if each.isprintable() else "?" for each in line)
+    sys.stdout.write(f"{text}\n")
 
 
 def print_json(options: argparse.Namespace, facts: Any) -> bool:
@@ -27,5 +28,5 @@ def print_json(options: argparse.Namespace, facts: Any) -> bool:
         facts: What msgspec can encode.
     """
     if options.json:
-        print_line(msgspec.json.encode(facts).decode())
+        sys.stdout.write(f"{msgspec.json.encode(facts).decode()}\n")
     return bool(options.json)

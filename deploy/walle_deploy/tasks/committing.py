@@ -7,21 +7,20 @@ from a tag would read them. Place in the flow: ``walle task commit``.
 import os
 import shutil
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.definitions import Definition, read_definition, told_as
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
+from walle_deploy.tasks.merging import listed, merge_files, refuse_conflicts
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
-from walle_deploy.tasks.settling import CONFLICTS_FILE, Move, move, note_commit, settle
+from walle_deploy.tasks.settling import Move, move, note_commit, settle
 from walle_deploy.tasks.trees import export_files, list_tree
-from walle_stream.errors import ConflictError, GitError
+from walle_stream.errors import ConflictError
 
 _CHECK: Final = "walle-check"
-_MARK: Final = b"<<<<<<< "
-_NAMED: Final = 5
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -36,11 +35,6 @@ class Committed(msgspec.Struct, frozen=True):
     """Whether it stands on commits of others that were not here before."""
     mended: str = ""
     """What a killed command had left and was finished first."""
-
-
-class _Marked(msgspec.Struct, frozen=True):
-    format: Literal[1]
-    files: tuple[str, ...]
 
 
 def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> Committed:
@@ -64,7 +58,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
     with open_folder(folder) as work:
         mended = settle(work)
         tree, head, upstream = work.staged_tree(), work.head(), fetch_branch(work)
-        _refuse_marks(work)
+        refuse_conflicts(work)
         is_behind = bool(upstream) and not work.is_ancestor(upstream, head)
         if tree == work.tree_of(head) and head == upstream:
             return Committed(work.ref, head, (), mended=mended)
@@ -73,7 +67,8 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
             raise behind
         parent = head
         if is_behind:
-            tree, parent, before = _merged(work, tree, head, upstream), upstream, tree
+            mine = make_commit(work, tree, head, "as the files are")
+            tree, parent, before = merge_files(work, mine, upstream), upstream, tree
             if tree == work.tree_of(upstream):  # nothing of one's own is left
                 move(work, Move(before, tree, upstream, work.ref.task, upstream))
                 return Committed(work.ref, upstream, (), is_rebased=True, mended=mended)
@@ -134,40 +129,6 @@ def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> st
     return work.git.run("commit-tree", tree, *before, given=text).decode().strip()
 
 
-def _merged(work: WorkingFolder, tree: str, head: str, upstream: str) -> str:
-    mine = make_commit(work, tree, head, "as the files are")
-    done = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
-    parts = done.stdout.decode(errors="replace").split("\0")
-    if done.returncode == 0:
-        return parts[0]
-    if done.returncode != 1:
-        raise GitError(f"{work.ref}: git merge-tree failed: install git 2.38 or newer")
-    files = parts[1 : parts.index("", 1)]
-    list_tree(work.git, parts[0], str(work.ref))  # it is about to be written
-    marks = msgspec.json.encode(_Marked(1, tuple(files))).decode()
-    move(work, Move(tree, parts[0], upstream, work.ref.task, upstream, marks))
-    raise ConflictError(
-        f"{work.ref}: others changed the same lines of {_listed(files)}: both are in the files "
-        "now, between <<<<<<< and >>>>>>>: choose, take the marks out, then commit again"
-    )
-
-
-def _refuse_marks(work: WorkingFolder) -> None:
-    try:
-        text = (work.git.folder / CONFLICTS_FILE).read_bytes()
-    except FileNotFoundError:
-        return
-    for name in msgspec.json.decode(text, type=_Marked).files:
-        path = work.folder / name
-        is_marked = path.is_file() and any(
-            line.startswith(_MARK) for line in path.read_bytes().splitlines()
-        )
-        if is_marked:
-            raise ConflictError(
-                f"{path}: still has marks of a conflict (<<<<<<<): choose, and take them out"
-            )
-
-
 def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> ConflictError:
     form = "--format=%an, %ar: %s"
     last = work.git.line("log", "-1", "--no-show-signature", form, upstream)
@@ -175,7 +136,7 @@ def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> Confli
     files = _changed(work, work.tree_of(head), work.tree_of(upstream))
     return ConflictError(
         f"{work.ref}: others committed meanwhile ({count}; the last by {last[:200]}) and changed "
-        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
+        f"{listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
     )
 
 
@@ -189,9 +150,4 @@ def _changed(work: WorkingFolder, before: str, after: str) -> tuple[str, ...]:
 
 
 def _default_message(files: tuple[str, ...]) -> str:
-    return f"Change {_listed(files)}"
-
-
-def _listed(files: tuple[str, ...] | list[str]) -> str:
-    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-    return f"{', '.join(files[:_NAMED])}{more}" or "nothing"
+    return f"Change {listed(files)}"

@@ -95,14 +95,18 @@ class Case:
         """What must be the same however it came to be."""
         bare = Git(self.root / "group/shop.git")
         here = Git(self.folder / ".git", work_tree=self.folder)
-        form = "--format=%(refname) %(objecttype)"
+        lines = bare.line("for-each-ref", "--format=%(refname) %(objecttype) %(objectname) %(tree)")
+        refs = [line.split(" ") for line in lines.splitlines()]
+        tip, tree = next(rest for name, _, *rest in refs if name == "refs/heads/ipv")
+        status = here.line("status", "--porcelain=v2", "--branch").splitlines()
+        tags = here.line("for-each-ref", "--format=%(refname) %(objecttype)", "refs/tags")
         return {
-            "refs": bare.line("for-each-ref", form).splitlines(),
-            "tip": bare.line("rev-parse", "ipv^{tree}"),
+            "refs": [f"{name} {kind}" for name, kind, *_ in refs],
+            "tip": tree,
             "subjects": bare.line("log", "--format=%s", "ipv").splitlines(),
-            "same": bare.line("rev-parse", "ipv") == here.line("rev-parse", "HEAD"),
-            "clean": here.line("status", "--porcelain") == "",
-            "tags": here.line("for-each-ref", form, "refs/tags").splitlines(),
+            "same": f"# branch.oid {tip}" in status,
+            "clean": all(line.startswith("#") for line in status),
+            "tags": tags.splitlines(),
             "left": sorted(
                 str(path.relative_to(self.root))
                 for path in self.root.rglob("*")

@@ -123,6 +123,27 @@ def test_changes_of_the_same_lines_are_left_to_the_author_with_marks(bench):
     assert bench.git("show", "ipv:words.txt") == "ada and bea"
 
 
+def test_of_files_that_cannot_be_merged_both_are_kept_until_the_author_chose(bench):
+    ada = bench.begin()
+    bench.commit(ada, {"w.bin": b"\0 old", "gone.txt": "old\n", "mine.txt": "old\n"})
+    bea = bench.author("bea")
+    (ada / "mine.txt").unlink()
+    bench.commit(ada, {"w.bin": b"\0 ada", "gone.txt": "ada\n"})
+    (bea / "gone.txt").unlink()
+    with pytest.raises(ConflictError, match=r"changed gone.txt, mine.txt, w.bin, too: yours is"):
+        bench.commit(bea, {"w.bin": b"\0 bea", "mine.txt": "bea\n"}, rebase=True)
+    assert (bea / "w.bin").read_bytes() == b"\0 bea"
+    assert (bea / "w.bin.theirs").read_bytes() == b"\0 ada"
+    assert (bea / "mine.txt").read_text() == "bea\n"
+    assert not (bea / "gone.txt").exists()
+    (bea / "gone.txt.theirs").rename(bea / "gone.txt")
+    with pytest.raises(ConflictError, match=r"w\.bin\.theirs is still there: move it over w\.bin"):
+        commit_folder(bea)
+    (bea / "w.bin.theirs").unlink()
+    assert commit_folder(bea).files == ("mine.txt", "w.bin")
+    assert bench.git("show", "ipv:gone.txt") == "ada"
+
+
 def test_all_of_a_folder_is_committed_from_any_place_in_it(bench, monkeypatch):
     folder = bench.begin()
     (folder / "deep/er").mkdir(parents=True)
