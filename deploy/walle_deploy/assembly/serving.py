@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from walle_deploy.assembly.health import RecordedHealth
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.assembly.snapshots import StoredSnapshots
@@ -25,7 +26,6 @@ from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.alarms import AlarmBoard
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import BATCH_MAX_BYTES, REPORTS_PATH, take_batch
 from walle_deploy.monitoring.watch import AlarmWatch
 from walle_deploy.monitoring.webhook import Webhook
@@ -101,7 +101,7 @@ def _beside(
             if alarms is not None:
                 _watch(stack, monitor, alarms, StoredSnapshots(store))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            controller = Controller(store, HealthReader(StoredSnapshots(store)), simulator)
+            controller = Controller(store, RecordedHealth(store), simulator)
             stack.callback(controller.close)
             stop = threading.Event()
             thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")
