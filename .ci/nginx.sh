@@ -2,6 +2,7 @@
 # Prepare this machine for the tests against nginx: Debian's nginx-light, started by the tests alone.
 # Needs root and apt where it is missing; what is there stays.
 set -eu
+PATH=$PATH:/usr/sbin
 command -v nginx >/dev/null 2>&1 && exit 0
 [ "$(id -u)" -eq 0 ] || { echo "not root, and no nginx here" >&2; exit 1; }
 policy=/usr/sbin/policy-rc.d made=

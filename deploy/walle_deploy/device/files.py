@@ -21,9 +21,10 @@ from walle_deploy.device.files_installed import InstalledVersions, named_files
 from walle_deploy.device.files_metadata import VerifiedMetadata
 from walle_deploy.distribution.signed_urls import PROOF_HEADER, prove
 from walle_deploy.model.pushes import PushedFile, PushedTask
-from walle_deploy.trust.layout import blob_path
+from walle_deploy.trust.layout import blob_path, remove_parts
 from walle_deploy.trust.publishing import TREE_ROOT
 from walle_deploy.trust.tree import NODE_MAX_BYTES, Entry, find_in_tree
+from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
 _NO_COMPRESSION: Final = {"Accept-Encoding": "identity"}
@@ -120,7 +121,9 @@ class VerifiedFiles:
         Raises:
             IntegrityError: A record cannot be read; nothing was removed.
         """
-        return self.blobs.collect(named_files(self.folder / "devices"), kept_ms)
+        records = self.folder / "devices"
+        remove_parts(records, wall_ms() - kept_ms)
+        return self.blobs.collect(named_files(records), kept_ms)
 
     def close(self) -> None:
         """Close all connections."""

@@ -144,10 +144,9 @@ class HttpSource:
                     if at != have_bytes:
                         into.truncate(at)
                     into.write(chunk)
+                    into.flush()  # a kill loses nothing that came
                     have_bytes = at + len(chunk)
-                into.flush()
             except ServiceUnreachableError:
-                into.flush()
                 if attempt == self.limits.attempts - 1:
                     raise
             else:

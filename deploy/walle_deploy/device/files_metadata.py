@@ -13,7 +13,7 @@ believing its time gives them nothing more; whoever serves the files only cannot
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -82,9 +82,11 @@ class VerifiedMetadata:
         with self._lock, self._sole_user(), _explained(url):
             last = self._last
             if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
-                found = _find(last[2], wanted)
-                if all(found.values()):
-                    return {name: each for name, each in found.items() if each}
+                # another process may have gone on: what does not fit any more is asked for anew
+                with suppress(RepositoryError, DownloadError, ServiceUnreachableError):
+                    found = _find(last[2], wanted)
+                    if all(found.values()):
+                        return {name: each for name, each in found.items() if each}
             self._last = None
             updater = self._refreshed(url, told_ms)
             self._last = (url, monotonic_ms(), updater)

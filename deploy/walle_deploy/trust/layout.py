@@ -108,6 +108,18 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
     return digest.hexdigest(), size_bytes
 
 
+def remove_parts(folder: Path, before_ms: int) -> None:
+    """Remove what killed writers left half-done in a folder.
+
+    Args:
+        folder: Which; need not be there.
+        before_ms: Older than this, epoch milliseconds: nobody writes to it any more.
+    """
+    for path in folder.glob(".*") if folder.is_dir() else ():
+        if path.is_file() and path.stat().st_mtime * 1_000 < before_ms:
+            path.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names of a folder's files survive a power cut.
 

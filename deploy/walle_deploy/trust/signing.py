@@ -20,7 +20,15 @@ from tuf.api.serialization.json import JSONSerializer
 
 from walle_deploy.trust.current import CurrentMetadata, written_files
 from walle_deploy.trust.keys import KeyFolder
-from walle_deploy.trust.layout import put_file, sync_folder
+from walle_deploy.trust.layout import (
+    EXCLUSIVE,
+    METADATA,
+    TARGETS,
+    TREE,
+    put_file,
+    remove_parts,
+    sync_folder,
+)
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 
@@ -221,6 +229,9 @@ class Signing:
             # what is newer was cut off: it stays, so that its number is not given again
             if is_old and version < versions.get(name, 0):
                 path.unlink()
+        folder = self.metadata.parent.parent
+        for name in (METADATA, TREE, TARGETS, EXCLUSIVE):
+            remove_parts(folder / name, now_ms - _KEPT_MS)
 
 
 def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:

@@ -178,6 +178,51 @@ def test_two_processes_share_a_folder(world, device):
     assert world.server.asked.count(f"/{world.path('v2')}") == 1
 
 
+def test_a_killed_device_goes_on_where_it_was(world, device):
+    whole, half, asked = world.packages["v2"], threading.Event(), []
+
+    def breaks(handler):
+        asked.append(handler.headers.get("Range"))
+        if len(asked) > 1:
+            return handler.answer(whole)
+        handler.answer(whole[:700], len(whole))
+        half.set()
+        return handler.rfile.read(1)  # until it is gone
+
+    world.spoil(world.path("v2"), breaks)
+    root = next((world.server.folder / "metadata").glob("*.root.json"))
+    push = msgspec.json.encode(world.push("v2")).decode()
+    command = [sys.executable, "-c", PULLER, device.folder, root, push, f"{world.url}metadata"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as running:
+        running.stdin.write("\n")
+        running.stdin.flush()
+        half.wait()
+        part = device.folder / "blobs" / "incoming" / world.push("v2").files[0].sha256
+        while part.stat().st_size < 700:
+            threading.Event().wait(0.001)
+        running.kill()
+    assert device.blobs.read(world.push("v1").files[0].sha256)
+    assert world.pull(device, world.push("v2"))
+    assert asked == [None, "bytes=700-"]
+
+
+def test_what_killed_writers_left_is_removed(world, device):
+    left = [
+        device.folder / "devices" / ".0",
+        *(
+            world.folder / "repository" / name / ".0"
+            for name in ("public/metadata", "public/targets")
+        ),
+    ]
+    for path in left:
+        path.write_bytes(b"half")
+        os.utime(path, (1, 1))
+    device.collect()
+    world.repository.refresh()
+    assert not any(path.exists() for path in left)
+
+
 def test_what_nobody_names_is_removed_when_it_is_old(world, device, blobs):
     world.pull(device, world.push("v2"))
     old = world.push("v1").files[0].sha256
