@@ -15,7 +15,9 @@ import pytest
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
+from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.opening import open_monitoring
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 from walle_deploy.monitoring.transport import (
@@ -26,7 +28,7 @@ from walle_deploy.monitoring.transport import (
     take_batch,
 )
 from walle_deploy.monitoring.watch import AlarmWatch
-from walle_deploy.monitoring.webhook import Webhook, WebhookOptions
+from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -46,7 +48,7 @@ def run(ctx, page):
 
 
 def run_pipeline(file, data_dir, monitor, *overrides, limit=None):
-    assembly = Assembly.load(file, list(overrides))
+    assembly = Assembly.load(file, ["spec.runtime.partitions=2", *overrides])
     if monitor is not None:
         assembly.report_sink = MonitorSink(monitor)
     LocalRun(assembly, RunOptions(data_dir, assembly.host_count, limit)).run()
@@ -91,6 +93,7 @@ def test_reports_over_a_tunnel_that_does_not_take_them_are_refused():
 COUNTING = """
 import sys
 from tests.unit.deploy.monitoring.reporting import frame, report
+from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 
@@ -246,6 +249,32 @@ def test_a_watch_tells_what_it_sees_once_also_after_a_restart(tmp_path):
         again.close()
     assert (begun.state, over.state) == ("firing", "resolved")
     assert over.alarm == begun.alarm
+
+
+ALARMS = """\
+apiVersion: walle/v1
+kind: Alarms
+metadata: {name: shop}
+spec:
+  every: 100ms
+  webhook: {url: "%s/hook", secret: 0123456789abcdef}
+  rules: [{name: failing, tasks: shop/*, failureRate: 0.02, minRuns: 10}]
+"""
+
+
+def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path):
+    file = tmp_path / "alarms.yaml"
+    with Receiver() as receiver, SqliteSnapshots(tmp_path / "monitor.db") as store:
+        file.write_text(ALARMS % receiver.url)
+        with open_monitoring(store, "0", load_alarms(file)) as monitor:
+            monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
+            path, headers, body = receiver.requests.get(timeout=10)
+        assert HealthReader(store).health(TASK, "v1").failures == 10
+    found = json.loads(body)
+    assert path == "/hook"
+    assert (found["state"], found["rule"], found["value"]) == ("firing", "failing", 0.5)
+    time_ms = int(headers["walle-signature"].removeprefix("t=").partition(",")[0])
+    assert headers["walle-signature"] == sign(SECRET, time_ms, body)
 
 
 def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
