@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.audit import read_entry, verify, verify_chain
+from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.events import Paused, Resumed, RolledBack, Simulated, Superseded, Tick
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release
+from walle_deploy.release.proof import verify, verify_chain
 from walle_deploy.release.state import ReleaseState, offer_of
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ConflictError, IntegrityError, ReleaseStateError

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.live import Live
 
 from walle_deploy.cli.release_view import detail, overview, shown_time
-from walle_deploy.release.audit import read_entry, verify
+from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, find_release
 from walle_deploy.release.loading import load_release
 from walle_deploy.release.progress import Progress, describe
+from walle_deploy.release.proof import verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead, StoredRelease

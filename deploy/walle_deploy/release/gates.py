@@ -27,7 +27,7 @@ type Outcome = Literal["go", "wait", "stop"]
 """``wait`` is not enough data yet."""
 
 # how much less evidence against the previous version's share suffices, and the least: measured
-_COMPARED: Final = 32.0
+_COMPARED: Final = 40.0
 _LEAST: Final = 0.2
 
 

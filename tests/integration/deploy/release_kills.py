@@ -1,6 +1,7 @@
 """Changes of releases, each killed at each of its statements; started by the kill tests.
 
-Every attempt is a child process of its own that opens the store and dies by SIGKILL before
+The arguments are the store and every how many statements it dies. Every attempt is
+a child process of its own that opens the store and dies by SIGKILL before
 its N-th statement; the parent then looks whether all of the change is there, or nothing.
 """
 
@@ -9,10 +10,10 @@ import signal
 import sys
 
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.audit import verify
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
+from walle_deploy.release.proof import verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.sqlite import SqliteStore
 
@@ -99,17 +100,17 @@ def attempt(address, change, left):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def main(address):
+def main(address, every):
     kills = 0
-    for change in CHANGES:
-        before, left = seen(address), 1
+    for number, change in enumerate(CHANGES):
+        before, left = seen(address), 1 + number % every
         while attempt(address, change, left):
             kills += 1
-            left += 1
-            assert seen(address) == before, f"change {CHANGES.index(change)} at statement {left}"
+            left += every
+            assert seen(address) == before, f"change {number} at statement {left}"
         assert seen(address)[0] > before[0]
     print(kills)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

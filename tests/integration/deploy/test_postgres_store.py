@@ -1,7 +1,10 @@
 """The store's suite on a real PostgreSQL, and what only a server can do."""
 
-import psycopg
 import pytest
+
+pytest.importorskip("psycopg", reason="the extra `deploy` is not installed")
+
+import psycopg
 
 from walle_deploy.store.postgres import PostgresStore
 from walle_deploy.store.suite import ReleaseStoreSuite

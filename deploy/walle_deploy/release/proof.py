@@ -1,0 +1,103 @@
+"""Goes through the audit log, and compares it with what the store keeps."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from walle_deploy.release.audit import (
+    broken,
+    digest_files,
+    digest_release,
+    digest_text,
+    read_entry,
+)
+from walle_deploy.store.port import ReadTransaction
+from walle_deploy.store.rows import AuditHead, SealedEntry
+from walle_stream.errors import IntegrityError
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What ``verify`` went through."""
+
+    head: AuditHead
+    releases: int
+    versions: int
+
+
+def verify(transaction: ReadTransaction, expected: AuditHead | None = None) -> Proof:
+    """Go through the whole log, and compare it with what the store keeps.
+
+    Args:
+        transaction: One state of everything.
+        expected: A head that was written down before: the log must contain it.
+
+    Raises:
+        IntegrityError: Something was altered; the message names the first place.
+    """
+    entries = verify_chain(transaction.audit(), transaction.audit_head())
+    if expected is not None:
+        found = entries[expected.number - 1].hash if 0 < expected.number <= len(entries) else ""
+        if found != expected.hash:
+            raise IntegrityError(
+                f"audit log: entry {expected.number} is not the one that was written down: the "
+                "log was made anew or cut off"
+            )
+    read = [read_entry(each) for each in entries]
+    rows = {each.release_id: digest_release(each) for each in transaction.releases()}
+    _compare({each.release: each.digest for each in read if each.release}, rows, "release")
+    published = [each for each in read if each.action == "publish"]
+    tasks = sorted({each.task for each in published})
+    files = {
+        f"{task}@{version}": digest_files(found)
+        for task in tasks
+        for version, found in transaction.versions(task).items()
+    }
+    logged = {f"{each.task}@{each.version}": each.digest for each in published}
+    _compare(logged, files, "version")
+    stable = {each.task: each.stable for each in read if each.stable is not None}
+    _compare(stable, transaction.stable(), "stable version of")
+    return Proof(transaction.audit_head(), len(rows), len(files))
+
+
+def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[SealedEntry]:
+    """Check the entries' hashes and order.
+
+    Args:
+        entries: All of the log.
+        head: Its end, as it is kept beside it.
+
+    Returns:
+        The entries.
+
+    Raises:
+        IntegrityError: An entry was altered, left out, added or moved.
+    """
+    before = AuditHead()
+    for sealed in entries:
+        number = before.number + 1
+        if sealed.number != number:
+            raise IntegrityError(
+                broken(number, f"it is missing, entry {sealed.number} stands in its place")
+            )
+        if digest_text(sealed.text) != sealed.hash:
+            raise IntegrityError(broken(number, "its text is not what was sealed"))
+        entry = read_entry(sealed)
+        if (entry.number, entry.release) != (number, sealed.release_id):
+            raise IntegrityError(broken(number, "it was moved from another place"))
+        if entry.previous != before.hash:
+            raise IntegrityError(broken(number, "it does not follow the entry before"))
+        before = AuditHead(number, sealed.hash)
+    if before != head:
+        raise IntegrityError(
+            f"audit log: it ends at entry {before.number}, but entry {head.number} was the last "
+            "one: its end was cut off or altered"
+        )
+    return entries
+
+
+def _compare(logged: Mapping[str, object], found: Mapping[str, object], what: str) -> None:
+    for name in sorted(logged.keys() | found.keys()):
+        if logged.get(name) != found.get(name):
+            problem = "is not in the log" if name not in logged else "differs from the log"
+            problem = "is gone from the store" if name not in found else problem
+            raise IntegrityError(f"audit log: {what} {name!r} {problem}: it was altered past it")
