@@ -20,7 +20,7 @@ from walle_stream.spec.document import masked
 _ID_FIELDS: Final = ("device_id", "task", "sequence_number", "position", "partition")
 """Given through ``extra=``; each becomes a field of its own."""
 
-_OURS: Final = ("walle_stream", "walle_connectors")
+_OURS: Final = ("walle_stream", "walle_connectors", "walle_deploy")
 _LIBRARIES: Final = ("kafka", "aiokafka", "faust", "mode")
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -59,22 +59,15 @@ def run_publish(options: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415 - of this alone
 
     from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
-    from walle_deploy.cli.release_verbs import who  # noqa: PLC0415 - beside it
+    from walle_deploy.cli.release_options import given_store, who  # noqa: PLC0415 - beside it
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
-    from walle_deploy.store.opening import open_store  # noqa: PLC0415 - beside it
     from walle_deploy.tasks.groups import Group  # noqa: PLC0415 - beside it
     from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
-    from walle_stream.errors import ServiceUnreachableError  # noqa: PLC0415 - beside it
 
-    if not options.store:
-        raise ServiceUnreachableError(f"no release store: give --store, or set {_STORE}")
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
-    store = open_store(options.store)
-    try:
+    with given_store(options, make=True) as store:
         repository = TrustedRepository(options.repository, options.keys)
         found = publish_tag(group, ref, repository, store, who(options), options.python)
-    finally:
-        store.close()
     package = found.files.shared[0]
     if options.json:
         line = msgspec.json.encode({"ref": str(ref), "commit": found.commit, "files": found.files})

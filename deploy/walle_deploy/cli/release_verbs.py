@@ -1,27 +1,24 @@
 """What the sub-commands of ``walle release`` do."""
 
 import argparse
-import getpass
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from walle_deploy.cli.release_options import given_store, who
 from walle_deploy.cli.release_view import detail, overview, shown_time
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, find_release
 from walle_deploy.release.loading import load_release
 from walle_deploy.release.progress import Progress, describe
 from walle_deploy.release.proof import verify
-from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead, StoredRelease
-from walle_stream.errors import ReleaseStateError, ServiceUnreachableError
+from walle_stream.errors import ReleaseStateError
 
 
 def run_create(options: argparse.Namespace) -> int:
@@ -31,7 +28,7 @@ def run_create(options: argparse.Namespace) -> int:
         options: As parsed.
     """
     release = load_release(options.file)
-    with _store(options) as store:
+    with given_store(options) as store:
         desk = ReleaseDesk(store, who(options))
         return _changed(
             options, store, desk.create(release, options.why, supersede=options.supersede)
@@ -44,7 +41,7 @@ def run_pause(options: argparse.Namespace) -> int:
     Args:
         options: As parsed.
     """
-    with _store(options) as store:
+    with given_store(options) as store:
         desk = ReleaseDesk(store, who(options))
         return _changed(options, store, desk.pause(options.release, options.why, options.revision))
 
@@ -55,7 +52,7 @@ def run_resume(options: argparse.Namespace) -> int:
     Args:
         options: As parsed.
     """
-    with _store(options) as store:
+    with given_store(options) as store:
         desk = ReleaseDesk(store, who(options))
         return _changed(options, store, desk.resume(options.release, options.why, options.revision))
 
@@ -66,7 +63,7 @@ def run_rollback(options: argparse.Namespace) -> int:
     Args:
         options: As parsed.
     """
-    with _store(options) as store:
+    with given_store(options) as store:
         desk = ReleaseDesk(store, who(options))
         return _changed(
             options, store, desk.roll_back(options.release, options.why, options.revision)
@@ -79,7 +76,7 @@ def run_status(options: argparse.Namespace) -> int:
     Args:
         options: As parsed.
     """
-    with _store(options) as store:
+    with given_store(options) as store:
         if options.release:
             found = [_look(store, options.release)]
         else:
@@ -111,7 +108,7 @@ def run_watch(options: argparse.Namespace) -> int:
     Raises:
         ReleaseStateError: It ended otherwise.
     """
-    with _store(options) as store:
+    with given_store(options) as store:
         progress = _look(store, options.release)
         if options.json:
             progress = _follow_lines(options, store, progress)
@@ -135,7 +132,7 @@ def run_audit(options: argparse.Namespace) -> int:
         options: As parsed.
     """
     expected = AuditHead(*options.expect) if options.expect else None
-    with _store(options) as store, store.reading() as transaction:
+    with given_store(options) as store, store.reading() as transaction:
         proof = verify(transaction, expected)
         if options.release:
             find_release(transaction, options.release)
@@ -185,31 +182,6 @@ def _changed(options: argparse.Namespace, store: ReleaseStore, stored: StoredRel
 def _look(store: ReleaseStore, name: str) -> Progress:
     with store.reading() as transaction:
         return describe(transaction, find_release(transaction, name))
-
-
-@contextmanager
-def _store(options: argparse.Namespace) -> Iterator[ReleaseStore]:
-    if not options.store:
-        raise ServiceUnreachableError("no release store: give --store, or set WALLE_RELEASES")
-    store = open_store(options.store, make=False)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def who(options: argparse.Namespace) -> str:
-    """Return who does something, for the audit log.
-
-    Args:
-        options: With ``by``.
-    """
-    if options.by:
-        return str(options.by)
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a process without a name
-        return "unknown"
 
 
 def _fields(text: str) -> dict[str, Any]:
