@@ -6,6 +6,7 @@ Keys::
     count/WORKER/TASK@VERSION/PART        parts of ``VersionHistory.dump``
     worker/WORKER                         empty: there is one of that name
     ask/TASK@VERSION/MS                   empty: somebody asks for what happened since MS
+    alarms/board                          which alarms were told, of ``watch.AlarmWatch``
 
 Marks and counts of one worker are of one moment: that is what counts each frame once.
 """

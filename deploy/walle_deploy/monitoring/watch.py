@@ -15,7 +15,7 @@ from walle_stream.errors import WalleError
 
 _log = logging.getLogger(__name__)
 
-_KEY: Final = "alarms"
+_KEY: Final = "alarms/board"
 
 
 class AlarmWatch:

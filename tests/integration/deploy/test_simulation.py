@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import time
 
 import pytest
 
@@ -25,7 +24,7 @@ spec:
   script: visit.py
   triggers: [{sequence: [page_exit]}]
   config: {os: android}
-  limits: {wallTime: 2s, strikes: 2}
+  limits: {wallTime: 20s, strikes: 2}
 """
 GOOD = """
 def run(ctx, page):
@@ -205,19 +204,20 @@ def test_a_pipelines_source_is_as_good_as_recorded_events():
 
 
 def test_what_never_ends_is_ended(tmp_path):
-    endless = GOOD + "    sum(range(10**12)) if ctx.config['os'] == 'ios' else None\n"
-    package = build(tmp_path / "1", endless, "1")
-    began = time.monotonic()
-    # by the pool: C code does not obey; or by the kind's time limit, whichever is first
-    slow = {**IOS, "speed": 0.01}
-    ios, android = simulate(package, kinds(slow, ANDROID, timeLimit="1s"), events(2, 1)).kinds
-    assert (ios.status, android.status) == ("failed", "passed")
-    assert ios.candidate.ended in {
-        "it took longer than 1 s (timeLimit) and was ended",
-        "a run did not stop when it was told to (limits.wallTime, memory)",
-    }
+    # C code obeys nobody: the pool gives it up after its wall time, or the kind's limit comes first
+    package = build(tmp_path / "1", GOOD + "    sum(range(10**12))\n", "1")
+    slow = {**IOS, "speed": 0.0005}
+    [ios] = simulate(package, kinds(slow), events(2, 1)).kinds
+    assert ios.status == "failed"
+    assert ios.candidate.ended == (
+        "a run did not stop when it was told to (limits.wallTime, memory)"
+    )
     assert ios.candidate.first_failure.device == "phone-0"
-    assert time.monotonic() - began < 60
+    [ios] = simulate(package, kinds(IOS, timeLimit="1s"), events(2, 1)).kinds
+    assert (ios.status, ios.candidate.ended) == (
+        "failed",
+        "it took longer than 1 s (timeLimit) and was ended",
+    )
 
 
 def test_an_interpreter_that_is_not_there_is_no_pass(tmp_path, monkeypatch):
