@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import secrets
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
@@ -107,7 +106,7 @@ class ReleaseService:
             self.answers["bad_profile"] += 1
             raise
         hashed = id_hash(profile.device)
-        self.known.see(hashed, _kind(profile), profile.tasks, int(time.time()))
+        self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
         if push is None:
