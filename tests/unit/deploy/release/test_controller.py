@@ -84,6 +84,7 @@ def test_a_failing_version_is_rolled_back_and_the_log_says_why(
     health.of = {"v1": {"devices": 200}, "v2": {"devices": 9, "failing_devices": 6}}
     controller.turn()
     assert stage(store) == "rolled_back"
+    assert StoredHealth(store).health("shop/ipv", "v2", 0).failing_devices == 6
     with store.reading() as reading:
         entry = reading.audit("r")[-1].text
         assert reading.table().releases == ()
