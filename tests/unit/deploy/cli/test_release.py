@@ -97,6 +97,10 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         20,
         {"v1": 190, "v2": 10},
     )
+    assert found["waits_for"][1:] == [
+        "40 more devices to report runs",
+        "something to look at for latency, output",
+    ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
 
 
