@@ -25,6 +25,7 @@ from walle_deploy.release.ports import (
     Simulator,
 )
 from walle_deploy.release.state import OFFERED, ReleaseState
+from walle_deploy.release.stored_health import put_health
 from walle_deploy.store.port import ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, WalleError
@@ -34,6 +35,7 @@ LOOKBACK_MS: Final = 86_400_000
 all of its devices have reported."""
 
 _LEASE: Final = "controller"
+_SHOWN_MAX: Final = 64
 _log = logging.getLogger(__name__)
 
 
@@ -63,6 +65,7 @@ class Controller:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._desk = ReleaseDesk(store, "controller")
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
+        self._shown: dict[tuple[str, str], VersionHealth] = {}
         self._running: dict[str, Future[SimulationResult]] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
@@ -124,8 +127,23 @@ class Controller:
         if state.stage not in OFFERED:
             return Tick(now_ms, why=state.reason)
         new = self._health.health(stored.task, stored.version, state.offered_ms)
-        judgement = judge(state.release.spec.gates, new, self._previous(stored, state))
+        old = self._previous(stored, state)
+        self._show(new, old)
+        judgement = judge(state.release.spec.gates, new, old)
         return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
+
+    def _show(self, *found: VersionHealth | None) -> None:
+        """Keep what the gates see, for whoever asks for the release's status."""
+        last = self._shown
+        news = [each for each in found if each and last.get((each.task, each.version)) != each]
+        if not news:
+            return
+        with self._store.writing() as transaction:
+            for each in news:
+                put_health(transaction, each)
+        if len(last) > _SHOWN_MAX:
+            last.clear()
+        last.update({(each.task, each.version): each for each in news})
 
     def _previous(self, stored: StoredRelease, state: ReleaseState) -> VersionHealth | None:
         if state.previous in {"", stored.version}:
