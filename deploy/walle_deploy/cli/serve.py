@@ -76,7 +76,7 @@ def run_serve(options: argparse.Namespace) -> int:
         ServiceUnreachableError: The address cannot be had.
     """
     need_extra(*_PARTS)
-    from walle_deploy.assembly.serving import OPENER  # noqa: PLC0415 - an extra
+    from walle_deploy.assembly.serving import OPENER, check_parts  # noqa: PLC0415 - an extra
     from walle_deploy.service.worker import load_settings, serve  # noqa: PLC0415 - the same
 
     if not options.store:
@@ -87,6 +87,7 @@ def run_serve(options: argparse.Namespace) -> int:
         path = getattr(options, name)
         if path is not None:
             setup[name] = str(path.absolute())
+    check_parts(setup)
     listener = _listen(options.listen)
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -146,10 +146,10 @@ class Controller:
         last.update({(each.task, each.version): each for each in news})
 
     def _previous(self, stored: StoredRelease, state: ReleaseState) -> VersionHealth | None:
-        if state.previous in {"", stored.version}:
+        if state.before in {"", stored.version}:
             return None
         since_ms = state.offered_ms - LOOKBACK_MS
-        return self._health.health(stored.task, state.previous, since_ms)
+        return self._health.health(stored.task, state.before, since_ms)
 
     def _simulated(
         self, stored: StoredRelease, state: ReleaseState, now_ms: int
@@ -180,9 +180,9 @@ class Controller:
             release_id=stored.release_id,
             task=stored.task,
             version=stored.version,
-            previous=state.previous,
+            previous=state.before,
             files=versions[stored.version],
-            previous_files=versions.get(state.previous),
+            previous_files=versions.get(state.before),
             kinds=step.kinds,
             events=step.events,
         )

@@ -49,13 +49,13 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """
     state = read_state(stored)
     new = read_health(transaction, stored.task, stored.version)
-    old = read_health(transaction, stored.task, state.previous) if state.previous else None
+    old = read_health(transaction, stored.task, state.before) if state.before else None
     judgement = judge(state.release.spec.gates, new, old) if state.offered_ms else None
     return Progress(
         release=stored.release_id,
         task=stored.task,
         version=stored.version,
-        previous=state.previous,
+        previous=state.before,
         revision=stored.revision,
         stage=state.stage,
         percent=state.percent,

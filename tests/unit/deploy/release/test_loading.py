@@ -1,5 +1,6 @@
 import pytest
 
+from walle_deploy.policy.model import Policy
 from walle_deploy.release.loading import load_release
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.release.steps import Hours, Step
@@ -18,7 +19,7 @@ def load(tmp_path, text):
 def test_a_short_release_has_the_usual_steps(tmp_path):
     spec = load(tmp_path, TASK).spec
     assert [step.percent for step in spec.gray] == [1, 5, 20, 50, 100]
-    assert (spec.beta, spec.simulation, spec.policy) == (None, None, {})
+    assert (spec.beta, spec.simulation, spec.policy) == (None, None, Policy())
     assert spec.gates.error_rate == 0.05
 
 
