@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -95,8 +96,15 @@ def run_serve(options: argparse.Namespace) -> int:
     fields = {"url": url, "workers": options.workers, "store": options.store}
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
+    end_on_signals()
     serve(options.file, setup, listener, options.workers, OPENER)
     return 0
+
+
+def end_on_signals() -> None:
+    """Let a first signal end uvicorn, and that be all: it raises the signal once more behind it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
 
 
 def need_extra(*modules: str) -> None:

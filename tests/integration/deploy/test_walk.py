@@ -173,8 +173,6 @@ def test_from_a_tasks_first_line_to_its_gray_release(world):
         assert action in audit
     assert fleet.poll() is None
     assert world.close() == [0, 0, 0]
-    report = json.loads(fleet.stdout.read().splitlines()[-1]) if not fleet.stdout.closed else {}
-    del report
     # devices went on all the time: every page view that ended has its feature of the app's own task
     found = world.walle("features", "list", "--data-dir", "fleet")
     versions = {}
