@@ -24,7 +24,7 @@ from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.alarms import AlarmBoard
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.transport import BATCH_MAX_BYTES, REPORTS_PATH, take_batch
+from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.monitoring.watch import AlarmWatch
 from walle_deploy.monitoring.webhook import Webhook
 from walle_deploy.release.controller import Controller
@@ -34,6 +34,7 @@ from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, RefNotFoundError, WalleError
+from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
 """For ``service.worker.serve``."""
