@@ -16,7 +16,7 @@ from walle_stream.actors.device_host import GetStatus, Settle
 from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.connectors import load_connector
-from walle_stream.app.local import LocalRun
+from walle_stream.app.local import Beside, LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.ports import DeadLetterSink
 from walle_stream.types import partition_of
@@ -85,14 +85,17 @@ class DeviceAssembly(Assembly):
 class DeviceRun(LocalRun):
     """One run of a device's agent. Use once."""
 
-    def __init__(self, assembly: DeviceAssembly, options: RunOptions) -> None:
+    def __init__(
+        self, assembly: DeviceAssembly, options: RunOptions, beside: Beside | None = None
+    ) -> None:
         """Prepare; nothing is opened yet.
 
         Args:
             assembly: Attached.
             options: How to run; one host.
+            beside: What goes on while events are read.
         """
-        super().__init__(assembly, options)
+        super().__init__(assembly, options, beside)
         self.waiting_bytes = 0
         """Of frames that nobody has acknowledged, when the run has ended."""
 

@@ -1,11 +1,13 @@
 """``walle device``: the agent of one real device, in one process."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from walle_stream.app.device import DeviceAssembly, DeviceRun, device_folder
+from walle_stream.app.local import Beside
 from walle_stream.app.logs import configure_logging
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.resources import find_definition
@@ -28,14 +30,56 @@ def device(options: argparse.Namespace) -> int:
     Raises:
         WalleError: A part failed for good.
     """
-    assembly = DeviceAssembly.load(find_definition(options.file), options.set)
+    return run_agent(load_agent(options, options.set), options)
+
+
+def load_agent(options: argparse.Namespace, overrides: Sequence[str]) -> DeviceAssembly:
+    """Load the parts of a device's agent, and attach them to its events.
+
+    Args:
+        options: Parsed arguments: ``file``, ``id``, ``events``, ``follow`` and those of logs.
+        overrides: Values of the YAML.
+
+    Raises:
+        SpecFileError: The definition is wrong.
+    """
+    assembly = DeviceAssembly.load(find_definition(options.file), overrides)
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
-    events = None if options.events == STDIN else Path(options.events)
-    assembly.attach(options.id, events, follows=options.follow)
-    data_dir = options.data_dir or device_folder(assembly.name, options.id)
+    assembly.attach(options.id, _events(options), follows=options.follow)
+    return assembly
+
+
+def agent_folder(assembly: DeviceAssembly, options: argparse.Namespace) -> Path:
+    """Return the data directory of an agent.
+
+    Args:
+        assembly: Attached.
+        options: Parsed arguments.
+    """
+    given: Path | None = options.data_dir
+    return given or device_folder(assembly.name, options.id)
+
+
+def run_agent(
+    assembly: DeviceAssembly, options: argparse.Namespace, beside: Beside | None = None
+) -> int:
+    """Run an agent with signals handled, and show what it did.
+
+    Args:
+        assembly: Attached.
+        options: Parsed arguments.
+        beside: What goes on while events are read.
+
+    Returns:
+        0: all is acknowledged, or a signal came and the outbox keeps the rest.
+
+    Raises:
+        WalleError: A part failed for good.
+    """
+    data_dir = agent_folder(assembly, options)
     # what was read of standard input would be lost with the process, so it is not begun anew
-    on_stuck = end_process if events is None else begin_anew
-    current = DeviceRun(assembly, RunOptions(data_dir, 1, on_stuck=on_stuck))
+    on_stuck = end_process if _events(options) is None else begin_anew
+    current = DeviceRun(assembly, RunOptions(data_dir, 1, on_stuck=on_stuck), beside)
     limit_data(assembly.memory_bytes)
     report = carry_out(current, assembly, options)
     waiting = current.waiting_bytes
@@ -55,3 +99,7 @@ def device(options: argparse.Namespace) -> int:
     }
     print(msgspec.json.encode(fields).decode())
     return 0
+
+
+def _events(options: argparse.Namespace) -> Path | None:
+    return None if options.events == STDIN else Path(options.events)

@@ -64,7 +64,7 @@ class Hosting:
             DeviceAgent(each, self._client, self._pulled, run.installation, self._scenario)
             for each in self._profiles
         ]
-        fleet = Fleet(agents, self._every_s, _THREADS)
+        fleet = Fleet(agents, self._every_s, min(_THREADS, len(agents)))
         fleet.start()
         try:
             yield fleet

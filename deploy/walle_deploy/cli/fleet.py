@@ -1,9 +1,11 @@
 """``walle fleet``: a host whose devices ask a release service, in one process."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_device_options
 from walle_stream.errors import DeployError, SpecFileError
 
 _MS: int = 1_000
@@ -26,13 +28,17 @@ def add(commands: Any) -> None:
     fleet.add_argument(
         "--root", required=True, type=Path, metavar="FILE", help="root.json of the repository"
     )
-    fleet.add_argument(
+    which = fleet.add_mutually_exclusive_group(required=True)
+    which.add_argument(
         "--profiles",
-        required=True,
         type=Path,
         metavar="FILE",
         help="JSON Lines, a device's profile each: device, app, appv, os, model ...",
     )
+    which.add_argument(
+        "--id", metavar="DEVICE", help="this machine is one device: its events in, as walle device"
+    )
+    add_device(fleet)
     fleet.add_argument(
         "--secrets", type=Path, metavar="FILE", help="JSON Lines of walle repository enrol --json"
     )
@@ -45,10 +51,17 @@ def add(commands: Any) -> None:
     fleet.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
     )
-    fleet.add_argument("--data-dir", type=Path, metavar="D", help="(default: walle-data/NAME)")
+    fleet.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="D",
+        help="(default: walle-data/NAME, with --id walle-data/NAME-devices/device-DEVICE)",
+    )
     fleet.add_argument("--metrics", metavar="ADDR", help="serve /metrics, /healthz and /readyz")
     fleet.add_argument("--log-format", choices=("text", "json"), default="text")
-    fleet.add_argument("--log-level", default="warning")
+    fleet.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
+    )
     fleet.add_argument("--json", action="store_true", help="the last line is one JSON object")
     fleet.set_defaults(run=run_fleet)
 
@@ -63,7 +76,24 @@ def run_fleet(options: argparse.Namespace) -> int:
         WalleError: A part failed for good.
     """
     _need_extra()
-    from walle_deploy.assembly.hosting import Hosting  # noqa: PLC0415 - an extra
+    return _run_one(options) if options.id is not None else _run_many(options)
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    from walle_stream.cli.device import agent_folder, load_agent, run_agent  # noqa: PLC0415 - heavy
+
+    profile = given_profile(options)
+    assembly = load_agent(options, _overrides(options))
+    hosting = _hosting(options, [profile], agent_folder(assembly, options))
+    assembly.report_sink = hosting.reports
+    try:
+        return run_agent(assembly, options, hosting.beside)
+    finally:
+        hosting.close()
+
+
+def _run_many(options: argparse.Namespace) -> int:
+    from walle_deploy.device.machine import with_interpreter  # noqa: PLC0415 - beside it
     from walle_stream.app.assembly import Assembly  # noqa: PLC0415 - heavy
     from walle_stream.app.local import LocalRun  # noqa: PLC0415 - heavy
     from walle_stream.app.logs import configure_logging  # noqa: PLC0415 - beside it
@@ -72,21 +102,12 @@ def run_fleet(options: argparse.Namespace) -> int:
     from walle_stream.cli.run import begin_anew, carry_out, show  # noqa: PLC0415 - heavy
     from walle_stream.vm.memory import limit_data  # noqa: PLC0415 - beside it
 
-    overrides = [*options.set, "spec.runtime.kind=local"]
-    if options.scenario:
-        overrides.append(f"spec.reports.scenario={options.scenario}")
-    assembly = Assembly.load(find_definition(options.file), overrides)
+    refuse_device_options(options)
+    assembly = Assembly.load(find_definition(options.file), _overrides(options))
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
+    profiles = [with_interpreter(each) for each in read_profiles(options.profiles)]
     data_dir = options.data_dir or Path("walle-data") / assembly.name
-    hosting = Hosting(
-        options.service,
-        _read(options.root),
-        read_profiles(options.profiles),
-        read_secrets(options.secrets) if options.secrets else {},
-        data_dir.with_name(f"{data_dir.name}-files"),
-        scenario=options.scenario,
-        every_s=options.every / _MS,
-    )
+    hosting = _hosting(options, profiles, data_dir)
     assembly.report_sink = hosting.reports
     how = RunOptions(data_dir, assembly.host_count, on_stuck=begin_anew)
     limit_data(assembly.memory_bytes)
@@ -96,6 +117,27 @@ def run_fleet(options: argparse.Namespace) -> int:
         hosting.close()
     show(report, data_dir, is_json=options.json)
     return 0
+
+
+def _overrides(options: argparse.Namespace) -> list[str]:
+    overrides = [*options.set, "spec.runtime.kind=local"]
+    if options.scenario:
+        overrides.append(f"spec.reports.scenario={options.scenario}")
+    return overrides
+
+
+def _hosting(options: argparse.Namespace, profiles: Sequence[Any], data_dir: Path) -> Any:
+    from walle_deploy.assembly.hosting import Hosting  # noqa: PLC0415 - an extra
+
+    return Hosting(
+        options.service,
+        _read(options.root),
+        profiles,
+        read_secrets(options.secrets) if options.secrets else {},
+        data_dir.with_name(f"{data_dir.name}-files"),
+        scenario=options.scenario,
+        every_s=options.every / _MS,
+    )
 
 
 def read_profiles(file: Path) -> list[Any]:

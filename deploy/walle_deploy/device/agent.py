@@ -19,7 +19,7 @@ from walle_deploy.model.pushes import PushedTask
 from walle_stream.app.installation import Change
 from walle_stream.app.installed import NewVersion
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import DeployError, PackageError, StoreError, VmError
+from walle_stream.errors import DeployError, PackageError, RefNotFoundError, StoreError, VmError
 from walle_stream.stream.task_sets import InstalledTask
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,9 @@ class Outcome(Enum):
     INSTALLED = "installed"
     REFUSED = "refused"
     """Something could not be pulled or installed; it is tried again later."""
+
+
+type _Taken = tuple[PushedTask, Change]
 
 
 class _Failed(msgspec.Struct):
@@ -122,56 +125,78 @@ class DeviceAgent:
         answer = self._client.check(self.profile)
         if answer.push is None:
             return Outcome.NOTHING_NEW
-        now_ms, changes, taken = monotonic_ms(), dict[str, Change](), []
+        pushed = {(task.task, task.version) for task in answer.push.tasks}
+        self._failed = {key: each for key, each in self._failed.items() if key in pushed}
+        now_ms, changes = monotonic_ms(), dict[str, _Taken]()
         is_refused = False
         for task in answer.push.tasks:
-            key = task.task, task.version
-            failed = self._failed.get(key)
+            failed = self._failed.get((task.task, task.version))
             if failed is not None and now_ms < failed.until_ms:
                 is_refused = True
                 continue
             try:
-                name, change = self._change(task, answer.push.metadata_url, answer.told_ms)
+                ref = self._named(task, changes)
+                change = self._change(ref, task, answer.push.metadata_url, answer.told_ms)
             except _REFUSALS as error:
                 self._refuse(task, str(error))
                 is_refused = True
                 continue
-            changes[name] = change
-            taken.append(task)
+            changes[ref.task] = task, change
         if changes:
-            is_refused |= not self._install(changes, taken)
+            is_refused |= not self._install(changes)
+            self.learn()
         return Outcome.REFUSED if is_refused else Outcome.INSTALLED
 
-    def _change(
-        self, task: PushedTask, metadata_url: str, told_ms: int | None
-    ) -> tuple[str, Change]:
+    def _named(self, task: PushedTask, changes: Mapping[str, _Taken]) -> TaskRef:
+        # a host knows tasks without their scenarios
         ref = TaskRef.parse(f"{task.task}@{task.version}" if task.version else task.task)
-        if not task.version:
-            return ref.task, None
-        files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
-        return ref.task, NewVersion(files.pop(""), files, str(ref))
+        others = [name for name in self.profile.tasks if name.partition("/")[2] == ref.task]
+        if ref.task in changes:
+            others.append(changes[ref.task][0].task)
+        if others and others != [ref.name]:
+            raise DeployError(
+                f"the device has a task of this name, {others[0]}: uninstall that one first"
+            )
+        if not task.version and not others:
+            raise RefNotFoundError("the device has no such task to uninstall")
+        return ref
 
-    def _install(self, changes: Mapping[str, Change], taken: list[PushedTask]) -> bool:
+    def _change(
+        self, ref: TaskRef, task: PushedTask, metadata_url: str, told_ms: int | None
+    ) -> Change:
+        if not task.version:
+            return None
+        files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
+        return NewVersion(files.pop(""), files, str(ref))
+
+    def _install(self, changes: Mapping[str, _Taken]) -> bool:
+        new = {name: change for name, (_, change) in changes.items()}
         try:
-            refused = self._installer.install({self.device: changes}).get(self.device, "")
+            refused = self._installer.install({self.device: new}).get(self.device, "")
         except _REFUSALS as error:
             refused = str(error)
-        if refused:
-            for task in taken:
+        if refused and len(changes) > 1:
+            # one bad task keeps no other one away
+            outcomes = [self._install({name: each}) for name, each in changes.items()]
+            return all(outcomes)
+        for task, _ in changes.values():
+            if refused:
                 self._refuse(task, refused)
-        else:
-            for task in taken:
-                self._failed.pop((task.task, task.version), None)
-                self._files.record(self.device, task)
-                _log.info(
-                    "%s",
-                    f"installed {task.task}@{task.version}"
-                    if task.version
-                    else f"uninstalled {task.task}",
-                    extra={"device_id": self.device, "task": task.task},
-                )
-        self.learn()
+            else:
+                self._installed(task)
         return not refused
+
+    def _installed(self, task: PushedTask) -> None:
+        self._failed.pop((task.task, task.version), None)
+        said = f"{task.task}@{task.version}" if task.version else task.task
+        where = {"device_id": self.device, "task": task.task}
+        verb = "installed" if task.version else "uninstalled"
+        _log.info("%s %s", verb, said, extra=where)
+        try:
+            self._files.record(self.device, task)
+        except _REFUSALS as error:
+            # the host has it all the same; files that no record names are gotten again
+            _log.warning("%s is %s, but not recorded: %s", said, verb, error, extra=where)
 
     def _refuse(self, task: PushedTask, reason: str) -> None:
         before = self._failed.get((task.task, task.version))

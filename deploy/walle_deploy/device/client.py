@@ -4,22 +4,36 @@ from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from math import isnan
 from typing import Final
 
 import msgspec
 import urllib3
 
+from walle_deploy.device.http_headers import limit_headers
+from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_HEADER, Push
-from walle_stream.errors import IntegrityError, ServiceBusyError, ServiceUnreachableError
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import (
+    IntegrityError,
+    RefNotFoundError,
+    ServiceBusyError,
+    ServiceUnreachableError,
+)
 
 PUSH_MAX_BYTES: Final = 1024 * 1024
 """Longest answer that is read."""
+
+TASKS_MAX: Final = 256
+"""Most tasks of one push: as many as a profile holds."""
 
 _NOTHING_NEW: Final = 204
 _GOOD: Final = 200
 _BUSY: Final = 503
 _AGAIN_S: Final = 5.0
+_CHUNK_BYTES: Final = 65_536
+_SHOWN: Final = 200
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -41,15 +55,17 @@ class ReleaseClient:
             url: Of ``/v1/check``, or of any business request whose server answers with
                 the header ``walle-push``.
             connections: Kept open at most.
-            timeout_s: For an answer.
+            timeout_s: To connect; for all headers of an answer; for its body.
         """
         self.url = url
+        self._timeout_s = timeout_s
         self._pool = urllib3.PoolManager(
             maxsize=connections,
             block=True,
             timeout=urllib3.Timeout(connect=timeout_s, read=timeout_s),
             retries=False,
         )
+        limit_headers(self._pool, timeout_s)
 
     def check(self, profile: DeviceProfile) -> Answer:
         """Send a request with a device's profile; blocks.
@@ -68,7 +84,7 @@ class ReleaseClient:
                 "GET", self.url, headers=headers, redirect=False, preload_content=False
             )
             try:
-                body = answer.read(PUSH_MAX_BYTES + 1, decode_content=False)
+                body = self._read(answer)
             finally:
                 answer.release_conn()
         except urllib3.exceptions.HTTPError as error:
@@ -86,7 +102,7 @@ class ReleaseClient:
             return Answer(None, told_ms)
         if answer.status != _GOOD:
             raise ServiceUnreachableError(
-                f"{self.url}: answered {answer.status}: {body[:200].decode('ascii', 'replace')}"
+                f"{self.url}: answered {answer.status}: {_line(body.decode('ascii', 'replace'))}"
             )
         if not answer.headers.get("content-type", "").startswith("application/json"):
             return Answer(None, told_ms)  # a business answer with nothing for us
@@ -96,13 +112,41 @@ class ReleaseClient:
         """Close all connections."""
         self._pool.clear()
 
+    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+        body, until_ms = bytearray(), monotonic_ms() + self._timeout_s * 1_000
+        while chunk := answer.read1(_CHUNK_BYTES, decode_content=False):
+            body += chunk
+            is_late = monotonic_ms() > until_ms
+            if is_late or len(body) > PUSH_MAX_BYTES:
+                answer.close()  # the rest must not be taken for the next answer
+            if is_late:
+                raise ServiceUnreachableError(
+                    f"{self.url}: takes longer than {self._timeout_s:g} s for its answer"
+                )
+            if len(body) > PUSH_MAX_BYTES:
+                raise IntegrityError(f"{self.url}: answered more than {PUSH_MAX_BYTES} bytes")
+        return bytes(body)
+
     def _decoded(self, body: bytes) -> Push:
-        if len(body) > PUSH_MAX_BYTES:
-            raise IntegrityError(f"{self.url}: answered more than {PUSH_MAX_BYTES} bytes")
         try:
-            return msgspec.json.decode(body, type=Push)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise IntegrityError(f"{self.url}: its answer is no push: {error}") from error
+            push = msgspec.json.decode(body, type=Push)
+            _check_tasks(push)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RefNotFoundError) as error:
+            reason = _line(str(error))
+            raise IntegrityError(f"{self.url}: its answer is no push: {reason}") from error
+        return push
+
+
+def _check_tasks(push: Push) -> None:
+    count = len(push.tasks)
+    if count > TASKS_MAX:
+        raise RefNotFoundError(f"{count} tasks, expected at most {TASKS_MAX}")
+    for task in push.tasks:
+        name = TaskRef.parse(f"{task.task}@{task.version}" if task.version else task.task)
+        if name.name != task.task:
+            raise RefNotFoundError(f"{task.task[:_SHOWN]!r} names a version, not a task")
+    if len({task.task for task in push.tasks}) != count:
+        raise RefNotFoundError("a task is in it twice")
 
 
 def _unpacked(value: str) -> bytes:
@@ -122,10 +166,17 @@ def _told_ms(headers: Mapping[str, str]) -> int | None:
 
 def _seconds(text: str | None) -> float:
     try:
-        return min(max(float(text or _AGAIN_S), 0.1), 3_600.0)
+        after_s = float(text or _AGAIN_S)
     except ValueError:
         return _AGAIN_S
+    # not a number is what no pause may be
+    return _AGAIN_S if isnan(after_s) else min(max(after_s, 0.1), 3_600.0)
 
 
 def _short(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return _line(str(error)) or type(error).__name__
+
+
+def _line(text: str) -> str:
+    # what a server sends is not for logs as it is
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]

@@ -5,17 +5,15 @@ within a time that is known before. Redirects are not followed: a proof of a dev
 for the server that the release service named.
 """
 
-import socket
 import time
 from collections.abc import Iterator, Mapping
-from threading import Timer
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import msgspec
 import urllib3
 from tuf.api.exceptions import DownloadHTTPError
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from walle_deploy.device.http_headers import limit_headers
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
@@ -55,7 +53,7 @@ class HttpSource:
         self._pools = urllib3.PoolManager(
             num_pools=8, maxsize=8, retries=False, headers={"User-Agent": "walle-device"}
         )
-        self._pools.pool_classes_by_scheme = _pools(self.limits.idle_ms / 1_000)
+        limit_headers(self._pools, self.limits.idle_ms / 1_000)
 
     def chunks(
         self, url: str, limit_bytes: int, headers: Mapping[str, str], offset: int = 0
@@ -192,34 +190,3 @@ def _range(offset: int) -> dict[str, str]:
 
 def _starts_at(response: urllib3.BaseHTTPResponse, offset: int) -> bool:
     return response.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
-
-
-def _pools(headers_s: float) -> dict[str, Any]:
-    # a server that sends its headers byte by byte keeps every read short: the timer ends it
-    def limited(base: Any) -> Any:
-        class Limited(base):  # type: ignore[misc]
-            def getresponse(self, *args: Any, **kwargs: Any) -> Any:
-                timer = Timer(headers_s, _shut, (self.sock,))
-                timer.daemon = True
-                timer.start()
-                try:
-                    return super().getresponse(*args, **kwargs)
-                finally:
-                    timer.cancel()
-
-        return Limited
-
-    class Plain(urllib3.HTTPConnectionPool):
-        ConnectionCls = limited(HTTPConnection)
-
-    class Secure(urllib3.HTTPSConnectionPool):
-        ConnectionCls = limited(HTTPSConnection)
-
-    return {"http": Plain, "https": Secure}
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # it ended meanwhile

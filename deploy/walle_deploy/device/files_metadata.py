@@ -79,7 +79,7 @@ class VerifiedMetadata:
             StoreFullError: The disk is full; what was known before is still known.
         """
         wanted = list(names)
-        with self._lock, self._sole_user(), _explained(url):
+        with self._lock, _explained(url), self._sole_user():
             last = self._last
             if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
                 # another process may have gone on: what does not fit any more is asked for anew

@@ -44,6 +44,7 @@ class Fleet:
         ]
         heapify(self._due)
         self._failures = [0] * len(self._agents)
+        self._why: dict[int, str] = {}
         self._learned: set[int] = set()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -93,18 +94,27 @@ class Fleet:
         except ServiceBusyError as error:
             self._count("busy")
             return error.after_s * 1_000
-        except WalleError as error:
-            if self._is_closed:
-                return self._every_ms
-            self._count(_LATE)
-            self._failures[index] += 1
-            if self._failures[index] == 1:
-                _log.warning("%s", error, extra={"device_id": agent.device})
-            pause_ms = self._every_ms * float(2 ** min(self._failures[index], 20))
-            return min(pause_ms, BACKOFF_MAX_S * 1_000)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the device asks again
+            return self._late(index, error)
         self._failures[index] = 0
         self._count(outcome.value)
         return self._every_ms if outcome is not Outcome.INSTALLED else min(self._every_ms, 1_000.0)
+
+    def _late(self, index: int, error: Exception) -> float:
+        """Take note of a check that failed; return the pause, milliseconds."""
+        if self._is_closed:
+            return self._every_ms
+        self._count(_LATE)
+        self._failures[index] += 1
+        why = type(error).__name__
+        if self._failures[index] == 1 or self._why[index] != why:
+            device = self._agents[index].device
+            # what is none of ours is a mistake of ours: its place is needed
+            trace = None if isinstance(error, WalleError) else error
+            _log.warning("%s; asked again", error, extra={"device_id": device}, exc_info=trace)
+        self._why[index] = why
+        longest_ms = max(BACKOFF_MAX_S * 1_000, self._every_ms)
+        return min(self._every_ms * 2.0 ** min(self._failures[index], 20), longest_ms)
 
     def _count(self, what: str) -> None:
         with self._changed:

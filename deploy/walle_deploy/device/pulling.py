@@ -1,10 +1,16 @@
 """Verified files as a device's agent takes them: pulled, read once more, recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
 
 from walle_deploy.device.files import DeviceIdentity, VerifiedFiles
+from walle_deploy.device.files_blobs import KEPT_MS, full_disk
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedTask
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ServiceUnreachableError, StoreError
 
 
 class PulledFiles:
@@ -19,6 +25,8 @@ class PulledFiles:
         """
         self._files = files
         self._secrets = secrets or {}
+        self._lock = Lock()
+        self._collected_ms = -float(KEPT_MS)
 
     def pull(
         self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
@@ -26,10 +34,28 @@ class PulledFiles:
         """Return a version's files; see ``FileSource``."""
         secret = self._secrets.get(device.device, "")
         identity = DeviceIdentity(device.device, device.user, secret)
-        paths = self._files.pull(task, metadata_url, identity, told_ms)
-        digests = {file.resource: file.sha256 for file in task.files}
-        return {name: self._files.blobs.read(digests[name]) for name in paths}
+        with _explained(self._files.folder):
+            paths = self._files.pull(task, metadata_url, identity, told_ms)
+            digests = {file.resource: file.sha256 for file in task.files}
+            return {name: self._files.blobs.read(digests[name]) for name in paths}
 
     def record(self, device: str, task: PushedTask) -> None:
-        """Keep a version's files, and those of the one before; others may go."""
-        self._files.installed(device).install(task)
+        """Keep a version's files, and those of the one before; others go in time."""
+        with _explained(self._files.folder), self._lock:
+            self._files.installed(device).install(task)
+            if monotonic_ms() >= self._collected_ms + KEPT_MS:
+                self._files.collect()
+                self._collected_ms = monotonic_ms()
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        with full_disk(folder):
+            yield
+    except ServiceUnreachableError:
+        raise  # which is an OSError, too
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: cannot be used: {error.strerror or error}: what is installed stays"
+        ) from error

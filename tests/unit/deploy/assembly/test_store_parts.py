@@ -1,0 +1,68 @@
+"""What stands between the release store and its users: tables, counts, monitors' rows, health."""
+
+import pytest
+
+from walle_deploy.assembly.health import RecordedHealth
+from walle_deploy.assembly.snapshots import StoredSnapshots
+from walle_deploy.assembly.tables import StoredDevices, StoredTable
+from walle_deploy.release.stored_health import read_health
+from walle_deploy.service.ports import DeviceBatch
+from walle_deploy.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = SqliteStore(tmp_path / "releases.db")
+    yield made
+    made.close()
+
+
+def batch(counts, worker="w-1"):
+    return DeviceBatch(worker, 1, sum(counts.values()), counts, ())
+
+
+def told(store, task="shop/ipv"):
+    with store.reading() as transaction:
+        return dict(transaction.device_counts(task))
+
+
+def test_the_table_is_that_of_the_store(store):
+    table = StoredTable(store)
+    before = table.generation()
+    with store.writing() as transaction:
+        transaction.set_stable("shop/ipv", "v1")
+    assert table.generation() > before
+    assert table.load().stable == {"shop/ipv": "v1"}
+    assert table.load().generation == table.generation()
+
+
+def test_counts_of_workers_add_up_and_are_replaced(store):
+    first, second = StoredDevices(store), StoredDevices(store)
+    first.write(batch({("shop/ipv", "v1"): 2, ("shop/old", "v1"): 1}))
+    second.write(batch({("shop/ipv", "v1"): 3, ("shop/ipv", "v2"): 1}, "w-2"))
+    assert told(store) == {"v1": 5, "v2": 1}
+    first.write(batch({("shop/ipv", "v2"): 2}))
+    assert (told(store), told(store, "shop/old")) == ({"v1": 3, "v2": 3}, {})
+
+
+def test_counts_that_did_not_change_are_not_written(store, monkeypatch):
+    devices = StoredDevices(store)
+    devices.write(batch({("shop/ipv", "v1"): 2}))
+    monkeypatch.setattr(store, "writing", None)
+    devices.write(batch({("shop/ipv", "v1"): 2}))
+
+
+def test_rows_of_monitors_are_found_by_prefix(store):
+    rows = StoredSnapshots(store)
+    rows.save({"a/1": b"1", "a/2": b"2", "b/1": b"3"})
+    rows.save({"a/2": b"4"})
+    assert rows.load("a/") == {"a/1": b"1", "a/2": b"4"}
+    assert rows.load("") == {"a/1": b"1", "a/2": b"4", "b/1": b"3"}
+
+
+def test_health_that_gates_saw_is_kept_for_status(store):
+    health = RecordedHealth(store)
+    found = health.health("shop/ipv", "v1", 0)
+    assert (found.task, found.version, found.runs) == ("shop/ipv", "v1", 0)
+    with store.reading() as transaction:
+        assert read_health(transaction, "shop/ipv", "v1") == found
