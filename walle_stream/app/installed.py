@@ -20,6 +20,7 @@ import msgspec
 
 from walle_stream.app.programs import unpack_task
 from walle_stream.errors import PackageError, StoreError, StoreFullError
+from walle_stream.faults import crash_point
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.pool import VmPool
 
@@ -78,6 +79,7 @@ class InstalledPrograms:
         self._write(package, version.package)
         for name, data in own.items():
             self._write(digests[name], data)
+        crash_point("package.stored")
         text = "".join([package, *(f"{name}={digests[name]}" for name in sorted(own))])
         mark = (_digest(text.encode()) if own else package)[:_DIGITS]
         program = f"{ready.name}@{ready.version}#{mark}"
@@ -136,6 +138,7 @@ class InstalledPrograms:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
+                crash_point("package.part")
                 part.replace(path)
             finally:
                 part.unlink(missing_ok=True)
