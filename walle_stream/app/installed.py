@@ -58,6 +58,7 @@ class InstalledPrograms:
         self._quarantined = quarantined
         self._lock = Lock()
         self._loaded: set[str] = set()
+        self._remove_parts()
 
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
         """Store a package and what belongs to it, durably; blocks.
@@ -126,6 +127,14 @@ class InstalledPrograms:
                     if path.name not in kept and path.name[:1] != ".":
                         path.unlink()
 
+    def _remove_parts(self) -> None:
+        """Delete what killed processes had half written."""
+        with suppress(OSError):  # what stays is deleted another time
+            for path in self._folder.glob(".*"):
+                writer = path.suffix[1:]
+                if writer.isdecimal() and not _is_alive(int(writer)):
+                    path.unlink(missing_ok=True)
+
     def _write(self, digest: str, data: bytes) -> None:
         path = self._folder / digest
         part = self._folder / f".{digest}.{os.getpid()}"
@@ -166,6 +175,19 @@ class InstalledPrograms:
                 str(path),
             )
         return data
+
+
+def _is_alive(pid: int) -> bool:
+    # this process writes nothing yet: what has its number is of one that had it before
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _digest(data: bytes) -> str:
