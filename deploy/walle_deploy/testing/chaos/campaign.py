@@ -29,6 +29,10 @@ from walle_stream.testing.chaos.report import (
 _POSTGRES_SHARE: Final = 4
 """Every so many-th life is on PostgreSQL, where it is here."""
 _RUN_S: Final = 120.0
+_PROOF: Final = (
+    "every device on the one version that the policy says, whole and signed; audit log and "
+    "releases hold; no event lost"
+)
 
 type OnKill = Callable[[FaultReport], None]
 """Called after every kill, and when a life begins."""
@@ -57,6 +61,7 @@ class ReleaseCampaign:
             machine=this_machine(),
             versions=these_versions(),
             parts=[],
+            proof=_PROOF,
         )
         """So far."""
 
@@ -127,7 +132,11 @@ class ReleaseCampaign:
         return life.shots
 
     def _reference(self) -> Mapping[str, Sequence[bytes]]:
-        """Run the events once, with nothing installed and nobody killed."""
+        """Run the events once, with nothing installed and nobody killed.
+
+        Raises:
+            ChaosError: It failed.
+        """
         data_dir = self._folder / "reference"
         shutil.rmtree(data_dir, ignore_errors=True)
         command = [sys.executable, "-P", "-m", "walle_stream.cli", "run", "shop", "--json"]
@@ -146,7 +155,11 @@ class ReleaseCampaign:
         return event_lines(data_dir)
 
     def _clear(self) -> None:
-        """Kill what a campaign that was killed itself left running."""
+        """Kill what a campaign that was killed itself left running.
+
+        Raises:
+            ChaosError: One does not go.
+        """
         for process in processes.with_environment(MARK, str(self._folder)):
             if process.pid != os.getpid():
                 processes.kill(process)

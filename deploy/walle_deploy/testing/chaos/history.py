@@ -72,7 +72,8 @@ def _wrong_step(before: AuditEntry | None, entry: AuditEntry) -> str:
     if before is None:
         is_first = (entry.action, entry.stage, entry.revision) == ("create", "created", 1)
         return "" if is_first else f"it begins with {entry.action}"
-    step = f"{entry.action} from {before.stage} {before.percent:g} % to {entry.stage} {entry.percent:g} %"
+    before_it, after = f"{before.stage} {before.percent:g} %", f"{entry.stage} {entry.percent:g} %"
+    step = f"{entry.action} from {before_it} to {after}"
     if entry.revision != before.revision + 1:
         return f"revision {entry.revision} follows {before.revision}"
     if before.stage not in OPEN and not (

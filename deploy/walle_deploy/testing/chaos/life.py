@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPException
@@ -10,7 +11,7 @@ from typing import Final
 
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.store.opening import open_store
-from walle_deploy.testing.chaos.aim import Shot, next_shot
+from walle_deploy.testing.chaos.aim import POINTS, Shot, next_shot
 from walle_deploy.testing.chaos.devices import (
     event_lines,
     wanted_versions,
@@ -106,17 +107,32 @@ class Life:
                 self._operators.kill(shot.pick)
             self._turn()
             return
-        programs = [each for each, role in self._roles.items() if role == shot.role]
+        # who is only starting dies of nothing interesting; who is armed should get there
+        self._await_quietly(lambda: bool(self._targets(shot.role)))
+        programs = self._targets(shot.role) or [
+            each for each, role in self._roles.items() if role == shot.role
+        ]
         program = programs[shot.pick % len(programs)]
         self._crashes[program] = shot.crash
         program.kill()
         self._turn()
 
+    def _targets(self, role: str) -> list[Program]:
+        return [
+            each
+            for each, own in self._roles.items()
+            if own == role and not each.is_armed and (each.has_begun or not POINTS[role])
+        ]
+
     def _operator_is_there(self) -> bool:
         return self._operators.is_busy
 
     def _turn(self) -> None:
-        """Look how everybody is, and start anew who is dead; never blocks for long."""
+        """Look how everybody is, and start anew who is dead; never blocks for long.
+
+        Raises:
+            ChaosError: A command failed.
+        """
         for program, role in self._roles.items():
             ended = program.poll()
             if ended is not None:
@@ -134,7 +150,7 @@ class Life:
         self._count(role, ended)
 
     def _count(self, role: str, ended: Ended) -> None:
-        self._report.count(role, ended.phase)
+        self._report.count(role, ended.phase if POINTS[role] else "at any time")
         self._report.runs += 1
         self._on_kill()
 
@@ -183,11 +199,15 @@ class Life:
         self._end(self._world.services, "SIGTERM")
 
     def _publish_again(self) -> None:
-        """Publish what a killed command had begun, and what is published already: nothing new."""
+        """Publish what a killed command had begun, and once more what is published.
+
+        Raises:
+            ChaosError: It cannot be done again.
+        """
         with self._store.reading() as transaction:
             count = len(transaction.versions(TASK))
         program = Program("publisher", self._world.folder, self._world.environ)
-        for number in range(max(1, count), min(count + 1, self._world.plan.versions) + 1):
+        for number in range(count, min(count + 1, self._world.plan.versions) + 1):
             program.start(self._world.publish_command(number))
             ends: list[Ended] = []
             self._await("publish", _END_S, lambda: _ended(program, ends))  # noqa: B023 - at once
@@ -260,6 +280,10 @@ class Life:
         with self._store.reading() as transaction:
             table = transaction.table()
             problems = list(wrong_history(transaction))
+            stages = [read_state(each).stage for each in transaction.releases()]
+        ends = Counter({f"operator: {code}": count for code, count in self._operators.done.items()})
+        ends.update(f"release: {stage}" for stage in stages)
+        self._report.parts_ended = dict(Counter(self._report.parts_ended) + ends)
         wanted = self._wanted()
         for host in range(world.plan.hosts):
             data_dir = world.data_dir(host)

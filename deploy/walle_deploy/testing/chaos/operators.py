@@ -21,7 +21,6 @@ _REFUSED: Final = (
     ConflictError.exit_code,
     ServiceUnreachableError.exit_code,
 )
-_PAUSE_MS: Final = 1_200.0
 _PUBLISH: Final = ("publish.", "sign.")
 
 
@@ -89,7 +88,10 @@ class Operators:
         for index, hand in enumerate(self._hands):
             ended = hand.poll()
             if ended is not None:
-                self._due_ms[index] = monotonic_ms() + _PAUSE_MS * self._chance.random()
+                self._due_ms[index] = (
+                    monotonic_ms()
+                    + 2_000.0 * self._world.plan.operator_pause_s * self._chance.random()
+                )
                 if ended.is_killed:
                     kills.append(ended)
                 elif ended.code and (ended.code not in _REFUSED or "Traceback" in ended.text):
@@ -124,15 +126,15 @@ class Operators:
             len(versions) < 2 or dice < 0.2 or self._crash.startswith(_PUBLISH)  # noqa: PLR2004
         ):
             return self._world.publish_command(len(versions) + 1)
-        if opened and dice < 0.85:  # noqa: PLR2004 - else another one supersedes it
+        if opened and dice < 0.7:  # noqa: PLR2004 - else another one supersedes it
             return self._change(*opened[-1], dice)
-        if dice < 0.3 and releases:  # noqa: PLR2004 - takes back what is done
+        if dice < 0.3 and releases and not opened:  # noqa: PLR2004 - takes back what is done
             return ("release", "rollback", releases[-1][0].release_id, "--why", "second thoughts")
         others = [each for each in versions if each != stable]
         return self._create(self._chance.choice(others or versions), is_over=bool(opened))
 
     def _change(self, name: str, state: ReleaseState, dice: float) -> tuple[str, ...]:
-        if state.paused_ms is not None and dice < 0.75:  # noqa: PLR2004
+        if state.paused_ms is not None and dice < 0.6:  # noqa: PLR2004
             return ("release", "resume", name)
         if dice < 0.35:  # noqa: PLR2004
             return ("release", "pause", name)

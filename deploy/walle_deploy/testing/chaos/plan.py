@@ -30,7 +30,9 @@ class WorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of one life."""
     mean_delay_s: float = 0.8
     """Mean time between kills."""
-    aimed_ratio: float = 0.5
+    operator_pause_s: float = 0.6
+    """Mean time between two commands of an operator."""
+    aimed_ratio: float = 0.6
     """Share of the kills at a named crash point."""
 
 

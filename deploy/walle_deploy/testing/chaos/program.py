@@ -63,6 +63,11 @@ class Program:
         """Whether it is going to die at a crash point, when it gets there."""
         return self.is_alive and bool(self._crash)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has passed a crash point: it does something."""
+        return self.is_alive and bool(self._passed())
+
     def start(self, arguments: Sequence[str], crash: str = "") -> None:
         """Start ``walle``; returns at once.
 
