@@ -27,7 +27,7 @@ from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.monitoring.watch import AlarmWatch
 from walle_deploy.monitoring.webhook import Webhook
-from walle_deploy.release.controller import Controller
+from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.service import Parts
 from walle_deploy.service.worker import open_table
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
@@ -49,7 +49,8 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     Args:
         setup: ``store``: address of a release store, or a table in a ``.json`` file; and, where
             they are given, ``repository``: folder of the signed files, for simulations and
-            exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms.
+            exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms,
+            ``lease_ms``: of the controllers.
 
     Raises:
         WalleError: One of them cannot be opened.
@@ -68,7 +69,13 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
         StoredDevices(store),
         signer,
         (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
-        _beside(store, monitor, folder, Path(setup["alarms"]) if setup.get("alarms") else None),
+        _beside(
+            store,
+            monitor,
+            folder,
+            Path(setup["alarms"]) if setup.get("alarms") else None,
+            int(setup.get("lease_ms", LEASE_MS)),
+        ),
     )
 
 
@@ -114,7 +121,7 @@ def _taking(monitor: Monitor) -> Callable[[Request], object]:
 
 
 def _beside(
-    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None
+    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None, lease_ms: int
 ) -> Callable[[], AbstractContextManager[object]]:
     @contextmanager
     def beside() -> Iterator[None]:
@@ -123,7 +130,7 @@ def _beside(
             if alarms is not None:
                 _watch(stack, monitor, alarms, StoredRows(store))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            controller = Controller(store, RecordedHealth(store), simulator)
+            controller = Controller(store, RecordedHealth(store), simulator, lease_ms)
             stack.callback(controller.close)
             stop = threading.Event()
             thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")

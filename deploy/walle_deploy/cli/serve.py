@@ -82,8 +82,12 @@ def run_serve(options: argparse.Namespace) -> int:
 
     if not options.store:
         raise ServiceUnreachableError(f"no release store: give --store, or set {STORE_VARIABLE}")
-    load_settings(options.file, options.files)
-    setup = {"store": options.store, "files": options.files}
+    spec = load_settings(options.file, options.files)
+    setup = {
+        "store": options.store,
+        "files": options.files,
+        "lease_ms": str(spec.lease_ms),
+    }
     for name in ("repository", "keys", "alarms"):
         path = getattr(options, name)
         if path is not None:

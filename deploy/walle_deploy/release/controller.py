@@ -29,10 +29,14 @@ from walle_deploy.release.stored_health import put_health
 from walle_deploy.store.port import ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, WalleError
+from walle_stream.faults import crash_point
 
 LOOKBACK_MS: Final = 86_400_000
 """The previous version's health counts from so long before the release was offered: until then
 all of its devices have reported."""
+
+LEASE_MS: Final = 10_000
+"""For how long a controller leads from a turn on."""
 
 _LEASE: Final = "controller"
 _SHOWN_MAX: Final = 64
@@ -47,7 +51,7 @@ class Controller:
         store: ReleaseStore,
         health: HealthSource,
         simulator: Simulator,
-        lease_ms: int = 10_000,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         """Make one; nothing happens before ``turn`` or ``run``.
 
@@ -102,6 +106,7 @@ class Controller:
             leads = transaction.take_lease(_LEASE, self._owner, self._lease_ms)
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
+        crash_point("turn.before")
         for stored in releases:
             try:
                 self._take_on(stored, now_ms)

@@ -20,6 +20,7 @@ from walle_deploy.release.state import ReleaseState, offer_of
 from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
+from walle_stream.faults import crash_point
 from walle_stream.spec.suggestions import suggest
 
 type Guard = Callable[[WriteTransaction], None]
@@ -118,7 +119,10 @@ class ReleaseDesk:
                 created_ms=transaction.now_ms(),
                 reason=why,
             )
-            return self._put(transaction, name, 1, Change(state, "create", why))
+            stored = self._put(transaction, name, 1, Change(state, "create", why))
+            crash_point("change.before")
+        crash_point("change.after")
+        return stored
 
     def pause(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
         """Stop the progress; devices keep what they have, the gates go on looking.
@@ -198,7 +202,10 @@ class ReleaseDesk:
                     f"release {release_id!r} is at revision {stored.revision}, you saw {revision}: "
                     f"see 'walle release status {release_id}', then try again"
                 )
-            return self._apply(transaction, stored, make_event(transaction.now_ms()))
+            changed = self._apply(transaction, stored, make_event(transaction.now_ms()))
+            crash_point("change.before")
+        crash_point("change.after")
+        return changed
 
     def _apply(
         self, transaction: WriteTransaction, stored: StoredRelease, event: AnyEvent

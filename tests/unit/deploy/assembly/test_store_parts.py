@@ -1,10 +1,10 @@
 """What stands between the release store and its users: tables, counts, monitors' rows, health."""
 
 import pytest
-
-from walle_deploy.assembly.health import RecordedHealth
 from walle_deploy.assembly.snapshots import StoredSnapshots
 from walle_deploy.assembly.tables import StoredDevices, StoredTable
+
+from walle_deploy.assembly.health import RecordedHealth
 from walle_deploy.release.stored_health import read_health
 from walle_deploy.service.ports import DeviceBatch
 from walle_deploy.store.sqlite import SqliteStore
