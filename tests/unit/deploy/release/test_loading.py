@@ -70,7 +70,7 @@ def test_a_whole_release_is_read_and_comes_back_from_its_json(tmp_path):
         (HEAD + "  task: Shop\n  version: v2\n", ":5:9: spec.task: 'Shop@v2' names no task"),
         (HEAD + "  task: shop/ipv@v1\n  version: v2\n", "spec.task"),
         (TASK + "  gates: {errorRate: 0.5}\n", ":7:22: spec.gates.errorRate: expected at most 0.2"),
-        (TASK.replace("Release", "Task"), ":2:7: kind: expected the kind 'Release', found 'Task'"),
+        (TASK.replace("Release", "Task"), ":2:7: kind: unknown kind 'Task'"),
         ("[]", ":1:1: expected a mapping"),
         (TASK + "---\n" + TASK, "expected one Release, found 2 documents"),
     ],
