@@ -63,3 +63,18 @@ def load_single[M: BaseModel](
         ).error
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise SpecFileError(first.message + more, first.file, first.line, first.column)
+
+
+def kind_of(file: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Return what the first document of a file says is its kind; empty where it says none.
+
+    Args:
+        file: The YAML file.
+        environ: For ``${VAR}``.
+
+    Raises:
+        SpecFileError: It is no YAML.
+    """
+    value = next(iter(read_documents(file, environ))).value
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
