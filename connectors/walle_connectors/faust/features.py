@@ -86,7 +86,7 @@ def make_features_app(
     )
     merger = Merger(devices, epochs, keep)
     order = ReadOrder(pipeline.features.topic)
-    acks = AckOrder()
+    acks = AckOrder(lambda: app.consumer.unacked)
     letters: RefusedRecords | None = None
     if pipeline.letters is not None:
         letters = RefusedRecords(pipeline.letters, pipeline.name, tables_of(pipeline).group)
@@ -108,6 +108,8 @@ def make_features_app(
                 # Faust would restart the agent behind this record: it would be lost
                 await app.crash(error)
                 raise
+            if delivered:
+                held.set_aside()
             ack_when_sent(app, held, *delivered)
 
     if letters is not None:

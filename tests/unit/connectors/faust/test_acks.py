@@ -16,17 +16,28 @@ class Topic:
     """Events of it, and what was acknowledged."""
 
     def __init__(self):
-        self.acked = []
+        self.acked, self.unacked = [], set()
+        self.order = AckOrder(lambda: self.unacked)
 
-    def event(self, offset, partition=0):
-        ack = lambda: self.acked.append((partition, offset))  # noqa: E731 - it is short
-        return SimpleNamespace(message=SimpleNamespace(partition=partition), ack=ack)
+    def take(self, offset, partition=0):
+        message = TP("t", partition)._replace(topic=str(offset))
+        self.unacked.add(message)
+
+        def ack():
+            self.acked.append((partition, offset))
+            self.unacked.discard(message)
+
+        return self.order.take(SimpleNamespace(message=message, ack=ack))
+
+    @property
+    def waited_for(self):
+        return sorted(int(each.topic) for each in self.unacked)
 
 
 def test_one_that_waits_holds_back_those_behind_it_in_its_partition_alone():
-    topic, order = Topic(), AckOrder()
-    first, second, third = (order.take(topic.event(n)) for n in range(3))
-    beside = order.take(topic.event(7, partition=1))
+    topic = Topic()
+    first, second, third = (topic.take(n) for n in range(3))
+    beside = topic.take(7, partition=1)
     for each in (third, beside, second):
         each.ack()
     assert topic.acked == [(1, 7)]
@@ -35,15 +46,29 @@ def test_one_that_waits_holds_back_those_behind_it_in_its_partition_alone():
 
 
 def test_after_partitions_moved_nothing_waits_for_a_record_from_before():
-    topic, order = Topic(), AckOrder()
-    before = [order.take(topic.event(n)) for n in (3, 4)]
-    order.begin_anew()
-    order.take(topic.event(3)).ack()
+    topic = Topic()
+    before = [topic.take(n) for n in (3, 4)]
+    topic.order.begin_anew()
+    topic.take(3).ack()
     assert topic.acked == [(0, 3)]
     before[1].ack()
     assert topic.acked == [(0, 3)]
     before[0].ack()
     assert topic.acked == [(0, 3), (0, 3), (0, 4)]
+
+
+def test_nothing_waits_for_one_that_is_set_aside_nor_for_those_behind_it():
+    topic = Topic()
+    taken = [topic.take(n) for n in range(4)]
+    taken[0].ack()
+    taken[1].set_aside()
+    taken[2].ack()
+    assert topic.waited_for == [3]
+    taken[3].ack()
+    assert topic.waited_for == []
+    assert topic.acked == [(0, 0)]
+    taken[1].ack()
+    assert topic.acked == [(0, n) for n in range(4)]
 
 
 def test_faust_itself_passes_over_a_record_that_is_not_acknowledged():

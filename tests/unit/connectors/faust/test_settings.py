@@ -91,10 +91,22 @@ def parser():
 def test_the_command_listens_on_loopback_unless_told(parser):
     options = parser.parse_args(["cloud", "x.yaml"])
     assert (options.file, options.web_host, options.keep) == (Path("x.yaml"), "127.0.0.1", 50)
+    assert options.reports is None
+    asked = parser.parse_args(["cloud", "x.yaml", "--reports", "https://h:8480"])
+    assert asked.reports == "https://h:8480"
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--web-port", "0"], ["--web-port", "70000"], ["--keep", "x"], ["--patience", "0"]]
+    "wrong",
+    [
+        ["--web-port", "0"],
+        ["--web-port", "70000"],
+        ["--keep", "x"],
+        ["--patience", "0"],
+        ["--reports", "localhost:8480"],
+        ["--reports", "ftp://h"],
+        ["--reports", "http://h:1", "--baseline"],
+    ],
 )
 def test_wrong_options_are_refused(parser, wrong, capsys):
     with pytest.raises(SystemExit):
