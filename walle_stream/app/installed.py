@@ -130,13 +130,16 @@ class InstalledPrograms:
         try:
             if path.exists():
                 return
-            self._folder.mkdir(exist_ok=True)
+            if not self._folder.exists():
+                self._folder.mkdir(exist_ok=True)
+                _sync(self._folder.parent)
             try:
                 with part.open("wb") as stream:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
                 part.replace(path)
+                _sync(self._folder)  # a commit that names it must not outlive it in a power cut
             finally:
                 part.unlink(missing_ok=True)
         except OSError as error:
@@ -163,6 +166,14 @@ class InstalledPrograms:
                 str(path),
             )
         return data
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _digest(data: bytes) -> str:
