@@ -194,10 +194,9 @@ class PartitionSets:
             if kept is None:
                 self._rows.keep_state(device_id, name, layout, state)
                 continue
-            if kept.keys() == {VERSION_KEY}:
-                kept = {}  # there was none
-            changes: dict[str, bytes | None] = {key: None for key in state if key not in kept}
-            changes.update(kept)
+            back = {} if kept.keys() == {VERSION_KEY} else kept  # there was none
+            changes: dict[str, bytes | None] = {key: None for key in state if key not in back}
+            changes.update(back)
             apply_changes(state, changes)
             self._rows.put_task_states(name, {device_id: changes})
         return ""
