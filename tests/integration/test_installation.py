@@ -162,6 +162,24 @@ def test_devices_of_one_host_have_versions_of_their_own(folder):
     assert {f.get("by") for v, f in found["phone-2", "visits"] if v == "v2"} == {"visits"}
 
 
+def test_a_state_that_began_with_a_later_layout_goes_when_its_device_goes_back(folder):
+    first = NewVersion(package(folder / "one", "other", FIRST))
+    second = NewVersion(package(folder / "two", "other", SECOND, layout=2))
+    with running(folder) as (run, gates):
+        assert gates.await_reached("first", WAIT_S)
+        install = run.installation.install
+        for version in (first, second):  # the first one never ran
+            assert install({"phone-1": {"other": version}}) == {}
+        gates.release("first")
+        assert gates.await_reached("second", WAIT_S)
+        assert install({"phone-1": {"other": first}}) == {}
+        gates.release("second")
+        assert gates.await_reached("third", WAIT_S)
+        assert install({"phone-1": {"other": second}}) == {}
+    found = [(f["v"], f["visit"]) for _, f in features(folder)["phone-1", "other"]]
+    assert found == [(2, 1), (2, 2), (2, 3), (1, 1), (1, 2), (2, 3), (2, 4)]
+
+
 def test_a_new_process_goes_on_with_what_was_installed(folder):
     second = NewVersion(package(folder / "two", "visits", SECOND, layout=2))
     mine = {name: NewVersion(

@@ -6,7 +6,8 @@ every event to the tasks that its device had when it came.
 
 A state follows its layout (``stateVersion``). Where a device gets a version of a task with a
 later layout, the state is kept as it is beside the one that the script migrates; where it goes
-back, what was kept takes the place again. One earlier layout is kept for each task.
+back, what was kept takes the place again. One earlier layout is kept for each task; that there
+was no state is kept, too, so that a device can go back whatever it began with.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -156,11 +157,12 @@ class PartitionSets:
         found = [task for set_id in set_ids for task in self._tasks(set_id).values()]
         return {task.program: task for task in found}
 
-    def move_states(self, device_id: str, set_id: str, states: TaskStates) -> str:
+    def move_states(self, device_id: str, before: str, set_id: str, states: TaskStates) -> str:
         """Let a device's states follow the layouts of its next tasks, in the commit at hand.
 
         Args:
             device_id: In memory.
+            before: Id of the set that it has.
             set_id: Of its next tasks.
             states: The partition's.
 
@@ -168,9 +170,13 @@ class PartitionSets:
             Why it cannot be; nothing has changed then. Empty when it is done.
         """
         going = []
+        old = self._tasks(before)
         for name, task in self._tasks(set_id).items():
             state = states.of_task(name)(device_id)
             layout = _layout_of(state)
+            if not state and name in old:
+                layout = old[name].state_version
+                state = {VERSION_KEY: b"%d" % layout} if layout < task.state_version else {}
             if not state or layout == task.state_version:
                 continue
             kept = None
@@ -188,8 +194,9 @@ class PartitionSets:
             if kept is None:
                 self._rows.keep_state(device_id, name, layout, state)
                 continue
-            changes: dict[str, bytes | None] = {key: None for key in state if key not in kept}
-            changes.update(kept)
+            back = {} if kept.keys() == {VERSION_KEY} else kept  # there was none
+            changes: dict[str, bytes | None] = {key: None for key in state if key not in back}
+            changes.update(back)
             apply_changes(state, changes)
             self._rows.put_task_states(name, {device_id: changes})
         return ""

@@ -359,7 +359,7 @@ class PartitionHost:
             old = machine.task_set(device_id)
             if old == set_id:
                 continue
-            problem = self._sets.move_states(device_id, set_id, self._states)
+            problem = self._sets.move_states(device_id, old, set_id, self._states)
             if problem:
                 refused[device_id] = problem
                 continue

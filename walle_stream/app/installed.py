@@ -141,7 +141,9 @@ class InstalledPrograms:
         try:
             if path.exists():
                 return
-            self._folder.mkdir(exist_ok=True)
+            if not self._folder.exists():
+                self._folder.mkdir(exist_ok=True)
+                _sync(self._folder.parent)
             try:
                 with part.open("wb") as stream:
                     stream.write(data)
@@ -149,6 +151,7 @@ class InstalledPrograms:
                     os.fsync(stream.fileno())
                 crash_point("package.part")
                 part.replace(path)
+                _sync(self._folder)  # a commit that names it must not outlive it in a power cut
             finally:
                 part.unlink(missing_ok=True)
         except OSError as error:
@@ -188,6 +191,14 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _digest(data: bytes) -> str:

@@ -9,7 +9,7 @@ from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_devi
 from walle_stream.errors import DeployError, SpecFileError
 
 _MS: int = 1_000
-_LINE_MAX = 65_536
+_EVERY_MIN_MS: int = 10
 
 
 def add(commands: Any) -> None:
@@ -163,7 +163,10 @@ def read_secrets(file: Path) -> dict[str, str]:
     Raises:
         SpecFileError: A line is none.
     """
-    return {each["device"]: each["secret"] for each in _lines(file, dict[str, str])}
+    import msgspec  # noqa: PLC0415 - of this alone
+
+    enrolled = msgspec.defstruct("Enrolled", [("device", str), ("secret", str)])
+    return {each.device: each.secret for each in _lines(file, enrolled)}
 
 
 def _lines(file: Path, kind: Any) -> list[Any]:
@@ -190,9 +193,12 @@ def _duration(text: str) -> int:
     from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
 
     try:
-        return parse_duration_ms(text)
+        every_ms = parse_duration_ms(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if every_ms < _EVERY_MIN_MS:
+        raise argparse.ArgumentTypeError(f"{text} is shorter than {_EVERY_MIN_MS} ms")
+    return every_ms
 
 
 def _need_extra() -> None:

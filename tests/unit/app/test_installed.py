@@ -3,8 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from walle_stream.app.installed import InstalledPrograms
+import pytest
+
+from walle_stream.app import installed as module
+from walle_stream.app.installed import InstalledPrograms, NewVersion
+from walle_stream.errors import StoreError
+from walle_stream.stream.task_sets import InstalledTask
 
 
 def opened(folder):
@@ -23,3 +29,56 @@ def test_what_a_killed_process_had_half_written_goes(tmp_path):
 def test_a_folder_that_is_not_there_yet_is_not_made(tmp_path):
     opened(tmp_path / "packages")
     assert list(tmp_path.iterdir()) == []
+
+
+class Ready:
+    """A package that was read."""
+
+    name, version = "visits", "v2"
+
+    def installed(self, program, package):
+        return InstalledTask("v2", (), program, package=package)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "unpack_task", lambda *_: Ready())
+    return InstalledPrograms(tmp_path / "packages", None, list)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: found.append(Path(f"/dev/fd/{descriptor}").readlink().name)
+    )
+    return found
+
+
+def test_a_package_and_its_name_are_on_the_disk_before_anything_names_it(
+    tmp_path, programs, synced
+):
+    _, task = programs.store(NewVersion(b"package", {"own": b"1"}))
+    package, own = task.package, task.resources["own"]
+    assert synced == [
+        tmp_path.name,
+        f".{package}.{os.getpid()}",
+        "packages",
+        f".{own}.{os.getpid()}",
+        "packages",
+    ]
+    assert {path.name for path in (tmp_path / "packages").iterdir()} == {package, own}
+    synced.clear()
+    programs.store(NewVersion(b"package", {"own": b"1"}))
+    assert synced == []
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path, programs, monkeypatch):
+    def fails(_):
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "packages").mkdir()
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(StoreError, match="Input/output error: nothing was installed"):
+        programs.store(NewVersion(b"package"))
+    assert list((tmp_path / "packages").iterdir()) == []

@@ -25,6 +25,8 @@ from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 from walle_stream.testing.scripted import Gates, pause, write_script
+from walle_stream.vm.package.build import build_package
+from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
 
 WAIT_S = 30.0
 SCRIPT = """
@@ -35,6 +37,7 @@ def run(ctx, page):
     ctx.state.put("n", 1)
     ctx.emit({"v": 1})
 """
+LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 DEVICES = ("phone-0", "phone-1", "phone-2")
 VISITS = 60
 
@@ -83,7 +86,7 @@ class Service:
         self.public = self.repository.folder / "public"
         self.evil, self.versions, self.date = {}, {}, None
         self.behave = None
-        self.checks = 0
+        self.checks, self.profile = 0, None
         self.stop = threading.Event()
         self._changed = threading.Condition()
         self.port = 0
@@ -144,6 +147,7 @@ class Service:
     def checked(self, handler, profile):
         with self._changed:
             self.checks += 1
+            self.profile = profile
             self._changed.notify_all()
         if self.behave is None:
             handler.answer(204)
@@ -155,6 +159,14 @@ class Service:
         with self._changed:
             until = self.checks + count
             assert self._changed.wait_for(lambda: self.checks >= until, WAIT_S)
+
+    def await_profile(self, is_right):
+        """Wait for a check with such a profile, and return it."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: self.profile is not None and is_right(self.profile), WAIT_S
+            )
+            return self.profile
 
     def saved(self):
         return {path: path.read_bytes() for path in self.public.rglob("*") if path.is_file()}
@@ -247,6 +259,12 @@ class Host:
             self.gates.release(f"p{number}")
         thread.join(WAIT_S)
         assert ended, "the run failed"
+
+
+def package(version, name="visits", layout=1):
+    """A package of a task that counts visits."""
+    task = PackagedTask(name, version, layout, "t.py", (("page_exit",),), None, {}, LIMITS)
+    return build_package(task, SCRIPT)
 
 
 def _steps():

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.integration.deploy.device.hostile import SCRIPT, http_date, opened, trickle
+from tests.integration.deploy.device.hostile import http_date, opened, package, trickle
 from walle_deploy.assembly.hosting import Hosting
 from walle_deploy.device import agent as agent_module
 from walle_deploy.device import files_metadata, fleet
@@ -26,25 +26,16 @@ from walle_stream.errors import (
     ServiceUnreachableError,
 )
 from walle_stream.vm.package import build
-from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     MANIFEST,
-    PackagedLimits,
-    PackagedTask,
     read_package,
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.vm]
 
-LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 DAY_S = 86_400
 TASK = "shop/visits"
-
-
-def package(version, name="visits", layout=1):
-    task = PackagedTask(name, version, layout, "t.py", (("page_exit",),), None, {}, LIMITS)
-    return build_package(task, SCRIPT)
 
 
 def for_another_interpreter(data):

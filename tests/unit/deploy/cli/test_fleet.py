@@ -1,0 +1,90 @@
+import argparse
+import sys
+
+import pytest
+
+from walle_deploy.cli import fleet
+from walle_deploy.cli.fleet_device import given_profile
+from walle_stream.errors import DeployError, SpecFileError
+
+GIVEN = ["x.yaml", "--service", "http://127.0.0.1:1", "--root", "root.json"]
+
+
+def parsed(*arguments):
+    parser = argparse.ArgumentParser()
+    fleet.add(parser.add_subparsers())
+    return parser.parse_args(["fleet", *GIVEN, *arguments])
+
+
+def run(*arguments):
+    options = parsed(*arguments)
+    return options.run(options)
+
+
+def test_a_profile_is_what_was_given_and_what_the_machine_knows():
+    options = parsed("--id", "d-1", "--app", "shop", "--performance", "high", "--memory-mb", "512")
+    profile = given_profile(options)
+    assert (profile.device, profile.app, profile.performance) == ("d-1", "shop", "high")
+    assert (profile.memory_mb, profile.interpreter) == (512, sys.implementation.cache_tag)
+    assert profile.os
+    assert options.events == "-"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--id", "d", "--performance", "huge"], "the profile of 'd': Invalid enum value 'huge'"),
+        (["--id", "d", "--memory-mb", "much"], "Expected `int`"),
+        (["--id", "d", "--memory-mb", "-1"], ">= 0"),
+        (["--id", "d", "--app", "x" * 129], "length <= 128"),
+        (["--id", ""], "--id: "),
+    ],
+)
+def test_a_profile_that_is_none_is_refused(arguments, text):
+    with pytest.raises(SpecFileError) as caught:
+        given_profile(parsed(*arguments))
+    assert text in str(caught.value)
+
+
+def test_either_one_device_or_a_file_of_them():
+    for arguments in ([], ["--id", "d", "--profiles", "p"]):
+        with pytest.raises(SystemExit):
+            parsed(*arguments)
+    pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
+    with pytest.raises(SpecFileError, match="--app-version goes with --id"):
+        run("--profiles", "p.jsonl", "--app-version", "7")
+    with pytest.raises(SpecFileError, match="--follow goes with --id"):
+        run("--profiles", "p.jsonl", "--follow")
+
+
+def test_lines_that_are_no_profiles_are_named(tmp_path):
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"device": "a", "appv": "7.1"}\n\n{"device": ""}\n')
+    with pytest.raises(SpecFileError, match=r"p\.jsonl:3: Expected `str` of length >= 1"):
+        fleet.read_profiles(file)
+    file.write_text('{"device": "a", "appv": "7.1"}\n')
+    assert [each.app_version for each in fleet.read_profiles(file)] == ["7.1"]
+    with pytest.raises(SpecFileError, match="cannot be read"):
+        fleet.read_profiles(tmp_path / "none")
+
+
+def test_secrets_are_read_by_device(tmp_path):
+    file = tmp_path / "s.jsonl"
+    file.write_text('{"device": "a", "secret": "k.1"}\n')
+    assert fleet.read_secrets(file) == {"a": "k.1"}
+    file.write_text('{"device": "a"}\n')
+    with pytest.raises(SpecFileError, match=r"s\.jsonl:1: "):
+        fleet.read_secrets(file)
+
+
+def test_a_pause_between_requests_is_not_too_short():
+    assert parsed("--id", "d", "--every", "50ms").every == 50
+    for text in ("0s", "9ms", "x"):
+        with pytest.raises(SystemExit):
+            parsed("--id", "d", "--every", text)
+
+
+def test_a_missing_extra_is_said_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tuf", None)
+    with pytest.raises(DeployError, match="pip install 'walle-stream"):
+        run("--id", "d")
