@@ -98,7 +98,8 @@ def run_serve(options: argparse.Namespace) -> int:
     fields = {"url": url, "workers": options.workers, "store": options.store}
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
-    serve(options.file, setup, listener, options.workers, OPENER)
+    with listener:  # also where the store cannot be opened
+        serve(options.file, setup, listener, options.workers, OPENER)
     return 0
 
 

@@ -1,5 +1,6 @@
 import argparse
 import importlib.util
+import re
 
 import pytest
 
@@ -31,8 +32,8 @@ def test_an_address_that_is_none_is_refused(address):
 
 def test_a_store_or_a_set_up_that_is_none_is_refused(tmp_path):
     pytest.importorskip("uvicorn", reason="the extra `deploy` is not installed")
-    with pytest.raises(SpecFileError, match="names no store"):
-        run("--store", "what")
+    with pytest.raises(ServiceUnreachableError, match=re.escape(str(tmp_path))):
+        run("--store", str(tmp_path), "--listen", "127.0.0.1:0")
     (tmp_path / "s.yaml").write_text(
         "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: s}\nspec: {cdn: ftp://x}\n"
     )
