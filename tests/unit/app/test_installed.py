@@ -23,3 +23,11 @@ def test_what_a_killed_process_had_half_written_goes(tmp_path):
 def test_a_folder_that_is_not_there_yet_is_not_made(tmp_path):
     opened(tmp_path / "packages")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_no_device_has_goes_unless_other_processes_share_the_folder(tmp_path):
+    (tmp_path / "ab").write_bytes(b"package")
+    InstalledPrograms(tmp_path, None, list, is_shared=True).retain({})
+    assert (tmp_path / "ab").exists()
+    opened(tmp_path).retain({})
+    assert not (tmp_path / "ab").exists()
