@@ -320,7 +320,10 @@ class Assembly:
         self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
         self.installed = InstalledPrograms(
-            self._data_dir.packages_path, self.pool, self._data_dir.quarantined
+            self._data_dir.packages_path,
+            self.pool,
+            self._data_dir.quarantined,
+            is_shared=self.is_placed,
         )
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)

@@ -44,7 +44,12 @@ class InstalledPrograms:
     """Programs of one process. Thread-safe."""
 
     def __init__(
-        self, folder: Path, pool: VmPool, quarantined: Callable[[], Iterable[tuple[str, str]]]
+        self,
+        folder: Path,
+        pool: VmPool,
+        quarantined: Callable[[], Iterable[tuple[str, str]]],
+        *,
+        is_shared: bool = False,
     ) -> None:
         """Begin with what is stored; loads nothing.
 
@@ -52,10 +57,12 @@ class InstalledPrograms:
             folder: Made when it is needed.
             pool: Gets the programs.
             quarantined: Gives (program, device id) pairs that are out.
+            is_shared: Other processes may have devices whose packages are here, too.
         """
         self._folder = folder
         self._pool = pool
         self._quarantined = quarantined
+        self._is_shared = is_shared
         self._lock = Lock()
         self._loaded: set[str] = set()
         self._remove_parts()
@@ -110,6 +117,8 @@ class InstalledPrograms:
     def retain(self, programs: Mapping[str, InstalledTask]) -> None:
         """Take all other installed programs out of the pool, and delete their packages.
 
+        In a folder that is shared packages stay: another process's device may have them.
+
         Args:
             programs: All that some device has, by program.
         """
@@ -122,6 +131,8 @@ class InstalledPrograms:
             for name in self._loaded.difference(programs):
                 self._pool.uninstall(name)
                 self._loaded.discard(name)
+            if self._is_shared:
+                return
             with suppress(OSError):  # what stays is deleted another time
                 for path in self._folder.iterdir():
                     if path.name not in kept and path.name[:1] != ".":

@@ -101,7 +101,8 @@ def run_serve(options: argparse.Namespace) -> int:
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
     end_on_signals()
-    serve(options.file, setup, listener, options.workers, OPENER)
+    with listener:  # also where the store cannot be opened
+        serve(options.file, setup, listener, options.workers, OPENER)
     return 0
 
 

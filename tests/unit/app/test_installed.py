@@ -82,3 +82,11 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path, programs, monk
     with pytest.raises(StoreError, match="Input/output error: nothing was installed"):
         programs.store(NewVersion(b"package"))
     assert list((tmp_path / "packages").iterdir()) == []
+
+
+def test_what_no_device_has_goes_unless_other_processes_share_the_folder(tmp_path):
+    (tmp_path / "ab").write_bytes(b"package")
+    InstalledPrograms(tmp_path, None, list, is_shared=True).retain({})
+    assert (tmp_path / "ab").exists()
+    opened(tmp_path).retain({})
+    assert not (tmp_path / "ab").exists()

@@ -78,7 +78,7 @@ class ReleaseCampaign:
             ChaosError: Something hung, or ended by itself.
         """
         self._clear()
-        reference = self._reference()
+        reference = self.reference()
         lives = -(-kills // self._plan.kills)
         postgres = find_postgres()
         stores = [
@@ -131,8 +131,11 @@ class ReleaseCampaign:
             shutil.rmtree(folder)
         return life.shots
 
-    def _reference(self) -> Mapping[str, Sequence[bytes]]:
-        """Run the events once, with nothing installed and nobody killed.
+    def reference(self) -> Mapping[str, Sequence[bytes]]:
+        """Run the events once, with nothing installed and nobody killed; blocks.
+
+        Returns:
+            What follows from the events alone.
 
         Raises:
             ChaosError: It failed.

@@ -33,10 +33,10 @@ def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
         yield str(error)
         return
     entries = [read_entry(each) for each in transaction.audit()]
-    yield from _two_at_once(entries)
+    yield from two_at_once(entries)
     for stored in transaction.releases():
         own = [each for each in entries if each.release == stored.release_id]
-        yield from _wrong_path(own)
+        yield from wrong_path(own)
         state = read_state(stored)
         last = own[-1] if own else None
         if last is None or (last.stage, last.revision) != (state.stage, stored.revision):
@@ -45,7 +45,15 @@ def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
             yield f"release {stored.release_id}: its row says otherwise than its state"
 
 
-def _two_at_once(entries: Sequence[AuditEntry]) -> Iterator[str]:
+def two_at_once(entries: Sequence[AuditEntry]) -> Iterator[str]:
+    """Look for two open releases of one task.
+
+    Args:
+        entries: Of all releases, in order.
+
+    Yields:
+        What is wrong, a line each.
+    """
     opened: dict[str, set[str]] = {}
     for entry in entries:
         if not entry.release:
@@ -59,7 +67,15 @@ def _two_at_once(entries: Sequence[AuditEntry]) -> Iterator[str]:
             yield f"entry {entry.number}: {sorted(names)} of {entry.task} are open at once"
 
 
-def _wrong_path(entries: Sequence[AuditEntry]) -> Iterator[str]:
+def wrong_path(entries: Sequence[AuditEntry]) -> Iterator[str]:
+    """Go along the entries of one release.
+
+    Args:
+        entries: Its own, in order.
+
+    Yields:
+        Each step that no release may take.
+    """
     before: AuditEntry | None = None
     for entry in entries:
         problem = _wrong_step(before, entry)

@@ -4,13 +4,14 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from time import sleep
 from typing import Final
 
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.store.opening import open_store
+from walle_deploy.store.rows import StoredRelease
 from walle_deploy.testing.chaos.aim import POINTS, Shot, next_shot
 from walle_deploy.testing.chaos.devices import (
     event_lines,
@@ -20,7 +21,7 @@ from walle_deploy.testing.chaos.devices import (
 )
 from walle_deploy.testing.chaos.history import wrong_history
 from walle_deploy.testing.chaos.operators import Operators
-from walle_deploy.testing.chaos.plan import TASK
+from walle_deploy.testing.chaos.plan import TASK, is_bad, version_number
 from walle_deploy.testing.chaos.program import Ended, Program
 from walle_deploy.testing.chaos.world import World
 from walle_stream.clock import monotonic_ms
@@ -182,15 +183,11 @@ class Life:
         self._is_resting = True
         self._await("commands end", _END_S, lambda: not self._operators.is_busy)
         self._publish_again()
-        self._resume()
-        if not self._await_quietly(lambda: not self._opened(), _RELEASE_S):
-            desk = ReleaseDesk(self._store, "campaign")
-            for name in self._opened():
-                try:
-                    desk.roll_back(name, "the campaign ends")
-                except ReleaseStateError:
-                    continue  # it ended meanwhile
-        self._await("releases end", _END_S, lambda: not self._opened())
+        # a release that is under way stays so in every second life: devices differ then
+        if not self.shots % 2:
+            self._change_opened(is_paused=False)
+            self._await_quietly(lambda: not self._opened(), _RELEASE_S)
+        self._change_opened(is_paused=True)
         self._await("devices have what the policy says", _REST_S, self._is_settled)
         self._end(self._world.hosts, "SIGTERM")
         for number, host in enumerate(self._world.hosts):
@@ -214,20 +211,21 @@ class Life:
             if ends[0].code:
                 raise ChaosError(f"publishing again ended with {ends[0].code}: {ends[0].text}")
 
-    def _opened(self) -> list[str]:
+    def _opened(self) -> list[StoredRelease]:
         with self._store.reading() as transaction:
-            return [each.release_id for each in transaction.releases(only_open=True)]
+            return list(transaction.releases(only_open=True))
 
-    def _resume(self) -> None:
+    def _change_opened(self, *, is_paused: bool) -> None:
         desk = ReleaseDesk(self._store, "campaign")
-        with self._store.reading() as transaction:
-            releases = transaction.releases(only_open=True)
-        for each in releases:
-            if read_state(each).paused_ms is not None:
-                try:
-                    desk.resume(each.release_id, "the campaign ends")
-                except ReleaseStateError:
-                    continue  # a gate ended it meanwhile
+        for each in self._opened():
+            # reports of a bad one could end it after the last request of a device
+            change = desk.pause if is_paused else desk.resume
+            if is_paused and is_bad(version_number(each.version)):
+                change = desk.roll_back
+            elif (read_state(each).paused_ms is not None) == is_paused:
+                continue
+            with suppress(ReleaseStateError):  # a gate ended it meanwhile
+                change(each.release_id, "the campaign ends")
 
     def _is_settled(self) -> bool:
         wanted: dict[str, int] = {}

@@ -144,19 +144,24 @@ class Operators:
 
     def _create(self, version: str, *, is_over: bool) -> tuple[str, ...]:
         self._created += 1
+        # one that is done for some devices alone stays beside the stable version
+        policy = {"os": "android"} if self._chance.random() < 0.4 else {}  # noqa: PLR2004
         name = f"r{self._created}"
         file = self._world.folder / f"{name}.yaml"
-        file.write_text(json.dumps(release_definition(name, version, self._world.plan)))
+        file.write_text(json.dumps(release_definition(name, version, policy, self._world.plan)))
         supersede = ("--supersede",) if is_over else ()
         return ("release", "create", str(file), "--why", version, *supersede)
 
 
-def release_definition(name: str, version: str, plan: WorldPlan) -> Mapping[str, object]:
+def release_definition(
+    name: str, version: str, policy: Mapping[str, str], plan: WorldPlan
+) -> Mapping[str, object]:
     """Return a release with two gray steps, as JSON.
 
     Args:
         name: Of it.
         version: That it brings.
+        policy: Who may get it.
         plan: How many devices there are.
     """
     few = max(1, plan.devices // 20)
@@ -164,7 +169,8 @@ def release_definition(name: str, version: str, plan: WorldPlan) -> Mapping[str,
         {"percent": 25, "minDuration": "500ms", "minDevices": few},
         {"percent": 60, "minDuration": "500ms", "minDevices": 2 * few},
     ]
-    spec = {"task": TASK, "version": version, "gray": gray, "full": {"minDuration": "500ms"}}
+    spec: dict[str, object] = {"task": TASK, "version": version, "policy": policy}
+    spec |= {"gray": gray, "full": {"minDuration": "500ms"}}
     # only failures: times of runs say nothing on a machine that is killed all the time
     spec["gates"] = {"latency": {"tolerated": 1_000}, "crashes": {"tolerated": 0.5}}
     return {

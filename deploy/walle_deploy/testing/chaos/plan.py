@@ -45,6 +45,15 @@ def version_name(number: int) -> str:
     return f"v{number}"
 
 
+def version_number(name: str) -> int:
+    """Return the number of a version.
+
+    Args:
+        name: Of it.
+    """
+    return int(name[1:])
+
+
 def is_bad(number: int) -> bool:
     """Return whether a version fails on some devices.
 

@@ -1,6 +1,5 @@
 """All processes of a world, and what they work on."""
 
-import json
 import os
 import random
 import socket
@@ -10,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.release.desk import ReleaseDesk
@@ -27,6 +28,7 @@ MARK: Final = "WALLE_CHAOS"
 # its port taken, nor a device connect to itself
 _PORTS: Final = (20_000, 32_000)
 _HOST: Final = "127.0.0.1"
+_SYSTEMS: Final = ("android", "android", "ios")
 _SERVICE: Final = """\
 apiVersion: walle/v1
 kind: ReleaseService
@@ -79,10 +81,7 @@ class World:
             Program(f"host-{number}", folder, self.environ) for number in range(plan.hosts)
         ]
         for number in range(plan.hosts):
-            lines = [
-                json.dumps({"device": each.device, "app": each.app})
-                for each in self.profiles(number)
-            ]
+            lines = [msgspec.json.encode(each).decode() for each in self.profiles(number)]
             (folder / f"profiles-{number}.jsonl").write_text("\n".join(lines) + "\n")
 
     def profiles(self, host: int) -> list[DeviceProfile]:
@@ -92,7 +91,10 @@ class World:
             host: Number of it, from 0.
         """
         numbers = range(host, self.plan.devices, self.plan.hosts)
-        return [DeviceProfile(f"device-{number:07d}", "shop") for number in numbers]
+        return [
+            DeviceProfile(f"device-{number:07d}", "shop", os=_SYSTEMS[number % len(_SYSTEMS)])
+            for number in numbers
+        ]
 
     def data_dir(self, host: int) -> Path:
         """Return a host's data directory.
