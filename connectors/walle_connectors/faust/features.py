@@ -112,6 +112,13 @@ def make_features_app(
                 held.set_aside()
             ack_when_sent(app, held, *delivered)
 
+    _add_outlets(app, letters, reports)
+    return FeaturesApp(app, devices, merger, reports)
+
+
+def _add_outlets(
+    app: faust.App, letters: RefusedRecords | None, reports: ReportOutlet | None
+) -> None:
     if letters is not None:
 
         @app.on_before_shutdown.connect  # type: ignore[untyped-decorator]
@@ -123,8 +130,6 @@ def make_features_app(
         @app.task  # type: ignore[untyped-decorator]
         async def send_reports() -> None:
             await reports.run(app.http_client)
-
-    return FeaturesApp(app, devices, merger, reports)
 
 
 class _Intake:
