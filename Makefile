@@ -51,7 +51,7 @@ types: setup ## mypy, strict
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
-.PHONY: unit prop kafka chaos chaos-kafka fuzz long
+.PHONY: unit prop kafka chaos chaos-kafka chaos-release fuzz long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
@@ -64,6 +64,8 @@ chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where i
 chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances and network cuts; goes on, too
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS_KAFKA) --folder walle-data/chaos-kafka --resume \
 	    --json bench/results/chaos-kafka.json $(ARGS)
+chaos-release: setup ## 200 kills of release services, hosts, operators and file server; then every device is looked at
+	@$(PY) -m walle_deploy.testing.chaos --kills 200 --json bench/results/chaos-release.json $(ARGS)
 fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothing else; goes on, too
 	@mkdir -p walle-data
 	@$(PY) -m walle_stream.testing.onnx.fuzz --count 100000 --seed 2 \

@@ -33,7 +33,8 @@ jobs=(
     "kafka: tests/integration/kafka $(ignored $kafka_cloud $kafka_faults)"
     "kafka-faults: $kafka_faults"
     "kills: $kills --ignore=tests/chaos/test_ray_kills.py"
-    "integration: tests/integration $(ignored tests/integration/kafka $ray $tasks $kills)"
+    "integration: tests/integration $(ignored tests/integration/kafka tests/integration/deploy $ray $tasks $kills)"
+    "deploy: tests/integration/deploy"
     "tasks: $tasks"
     "property: tests/property"
 )

@@ -102,7 +102,8 @@ def chaos_lines(result: dict, title: str = "Chaos", name: str = "chaos") -> list
         return [f"## {title}", "", why]
     report = msgspec.convert(result, FaultReport)
     kills, lives = report.kills, sum(part.lives for part in report.parts)
-    head = f"{kills} times `kill -9` in {lives} lives; the campaign itself is resumable."
+    resumable = "; the campaign itself is resumable" if name != "chaos-release" else ""
+    head = f"{kills} times `kill -9` in {lives} lives{resumable}."
     return [f"## {title}", "", head, "", "```", *render(report).splitlines(), "```"]
 
 
@@ -320,6 +321,9 @@ RENDERERS = {
     "release.json": release_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
+    "chaos-release.json": lambda result: chaos_lines(
+        result, "Chaos of the release platform", "chaos-release"
+    ),
     "conformance.json": conformance_lines,
     "vm-3.14.json": vm_lines,
     "vm-3.13.json": vm_lines,

@@ -36,7 +36,26 @@ CRASH_POINTS: Final = (
     "reply.after",
     "close.before",
 )
-"""Every point, in the order in which a batch passes them."""
+"""Every point of a pipeline, in the order in which a batch passes them."""
+
+PLATFORM_POINTS: Final = (
+    "publish.built",
+    "publish.stored",
+    "sign.bins",
+    "sign.snapshot",
+    "publish.signed",
+    "turn.before",
+    "change.before",
+    "change.after",
+    "reports.before",
+    "reports.after",
+    "pull.after",
+    "package.part",
+    "package.stored",
+    "install.before",
+    "install.after",
+)
+"""Those of the deployment platform: a version on its way, from the tag to a device's task set."""
 
 
 class _Faults:
@@ -56,7 +75,7 @@ class _Faults:
 
     def reach(self, name: str) -> None:
         if self.phase is not None:
-            self.phase[0] = CRASH_POINTS.index(name) + 1
+            self.phase[0] = (CRASH_POINTS + PLATFORM_POINTS).index(name) + 1
         if name == self.name:
             self.left -= 1
             if self.left <= 0:
@@ -70,7 +89,7 @@ def crash_point(name: str) -> None:
     """Die here with SIGKILL if this point is armed and due.
 
     Args:
-        name: One of ``CRASH_POINTS``.
+        name: One of ``CRASH_POINTS`` or ``PLATFORM_POINTS``.
     """
     if _faults.is_on:
         _faults.reach(name)

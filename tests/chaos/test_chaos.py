@@ -1,4 +1,4 @@
-"""Fifty times kill -9, half of them at named crash points; ``make chaos`` does 1,000."""
+"""Thirty times kill -9, half of them at named crash points; ``make chaos`` does 1,000."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def overrides(feed):
     return (f"spec.source.path={feed}", *runtime)
 
 
-KILLS = 50
+KILLS = 30
 
 
 def test_kills_lose_nothing_and_double_nothing(feed, tmp_path):

@@ -109,6 +109,7 @@ def run(life, events, cuts, installs, sets, deaths):
     st.sampled_from([0, 1, 30, 10**6]),
 )
 @example(0, [(set(NAMES), 2, 1)], [(40, "a", 0), (80, "b", 0)], [], {40, 80}, 10**6, 10**6)
+@example(3, [({"visit"}, 1, 0), ({"visit"}, 2, 0)], [(30, "a", 1), (80, "a", 0)], [], set(), 2, 30)
 def test_deaths_and_passivation_change_nothing(seed, draws, installs, cuts, deaths, keep, horizon):
     events = make_events(seed)[:EVENTS]
     sets = sets_of(draws)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.faults import CRASH_POINTS, crash_point
+from walle_stream.faults import CRASH_POINTS, PLATFORM_POINTS, crash_point
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOP = """
@@ -25,7 +25,7 @@ def passed(*points, **environ):
 
 
 def test_a_point_does_nothing_unless_it_is_armed():
-    for name in CRASH_POINTS:
+    for name in (*CRASH_POINTS, *PLATFORM_POINTS):
         crash_point(name)
     assert passed("read.batch", "commit.before") == (["read.batch", "commit.before"], 0)
 
@@ -67,9 +67,9 @@ def test_the_phase_outlives_a_kill(tmp_path):
     assert phase.read_bytes() == bytes([CRASH_POINTS.index("vm.after") + 1])
 
 
-def test_every_point_is_somewhere_in_the_pipeline_and_no_other():
+def test_every_point_is_somewhere_in_the_code_and_no_other():
     called = set()
-    for folder in ("walle_stream", "connectors"):
+    for folder in ("walle_stream", "connectors", "deploy"):
         for path in (ROOT / folder).rglob("*.py"):
             called |= set(re.findall(r'crash_point\(\s*"([^"]+)"', path.read_text()))
-    assert called == set(CRASH_POINTS)
+    assert called == {*CRASH_POINTS, *PLATFORM_POINTS}

@@ -369,7 +369,9 @@ class PartitionHost:
             counts[set_id] = counts.get(set_id, 0) + 1
         turn.head.task_sets = {name: n for name, n in counts.items() if name and n > 0}
         if turn.installs:
+            crash_point("install.before")
             self._complete(turn, Inbound([], []))
+            crash_point("install.after")
         return refused
 
     def changes_of(self, device_id: str) -> Changes:

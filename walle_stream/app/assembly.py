@@ -21,7 +21,7 @@ from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
 from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
-from walle_stream.errors import SourceError, SpecFileError
+from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
     DeviceTunnel,
@@ -151,12 +151,6 @@ class Assembly:
             task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
         ]
         assembly = cls(loaded, tasks)
-        if assembly._spec.reports is not None and not assembly.has_cloud:
-            raise SpecFileError(
-                f"{file}: spec.reports: reports do not travel over the tunnel "
-                f"{assembly._spec.tunnel.connector!r}: leave it out",
-                str(file),
-            )
         models = onnx_models(assembly._models)
         if assembly.runtime != "ray":
             for model in models.values():

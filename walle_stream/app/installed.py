@@ -20,6 +20,7 @@ import msgspec
 
 from walle_stream.app.programs import unpack_task
 from walle_stream.errors import PackageError, StoreError, StoreFullError
+from walle_stream.faults import crash_point
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.pool import VmPool
 
@@ -57,6 +58,7 @@ class InstalledPrograms:
         self._quarantined = quarantined
         self._lock = Lock()
         self._loaded: set[str] = set()
+        self._remove_parts()
 
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
         """Store a package and what belongs to it, durably; blocks.
@@ -78,6 +80,7 @@ class InstalledPrograms:
         self._write(package, version.package)
         for name, data in own.items():
             self._write(digests[name], data)
+        crash_point("package.stored")
         text = "".join([package, *(f"{name}={digests[name]}" for name in sorted(own))])
         mark = (_digest(text.encode()) if own else package)[:_DIGITS]
         program = f"{ready.name}@{ready.version}#{mark}"
@@ -124,6 +127,14 @@ class InstalledPrograms:
                     if path.name not in kept and path.name[:1] != ".":
                         path.unlink()
 
+    def _remove_parts(self) -> None:
+        """Delete what killed processes had half written."""
+        with suppress(OSError):  # what stays is deleted another time
+            for path in self._folder.glob(".*"):
+                writer = path.suffix[1:]
+                if writer.isdecimal() and not _is_alive(int(writer)):
+                    path.unlink(missing_ok=True)
+
     def _write(self, digest: str, data: bytes) -> None:
         path = self._folder / digest
         part = self._folder / f".{digest}.{os.getpid()}"
@@ -138,6 +149,7 @@ class InstalledPrograms:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
+                crash_point("package.part")
                 part.replace(path)
                 _sync(self._folder)  # a commit that names it must not outlive it in a power cut
             finally:
@@ -174,6 +186,19 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_alive(pid: int) -> bool:
+    # this process writes nothing yet: what has its number is of one that had it before
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _digest(data: bytes) -> str:

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.kinds import further_kinds
 from walle_stream.app.programs import compile_task, unpack_task
 from walle_stream.spec.loader import load_task
+from walle_stream.spec.single import kind_of, load_single
 from walle_stream.vm.package.reader import SUFFIX
 
 
 def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Check a pipeline, a task file or a package, with all that it names.
+    """Check a pipeline, a task file or a package, with all that it names, or another kind.
 
     Args:
         file: YAML, or a package by its suffix.
@@ -25,6 +27,11 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     if file.suffix == SUFFIX:
         return _summary("Package", unpack_task(file).name)
+    kind = kind_of(file)
+    if kind not in {"", "Task", "Pipeline"} and (model := further_kinds().get(kind)) is not None:
+        found = load_single(file, kind, model)
+        metadata = getattr(found, "metadata", None)
+        return _summary(kind, getattr(metadata, "name", ""), ())
     task = load_task(file)
     if task is not None:
         return _summary("Task", compile_task(task).name)

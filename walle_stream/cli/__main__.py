@@ -21,7 +21,7 @@ from typing import Final
 EXIT_FULL = 8
 """The disk is full, also when it is only our output that does not fit."""
 
-_LASTING: Final = frozenset({"run", "device", "cloud"})
+_LASTING: Final = frozenset({"run", "device", "cloud", "fleet"})
 """Commands that go on until a signal, with handlers of their own later."""
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from walle_stream.app.connectors import ConnectorModels
+from walle_stream.app.kinds import further_kinds
 from walle_stream.app.resources import find_definition
 from walle_stream.app.scaffold import make_project
 from walle_stream.app.validation import validate_file
@@ -25,7 +26,11 @@ def validate(options: argparse.Namespace) -> int:
 
 def schema_export(_options: argparse.Namespace) -> int:
     """Print the JSON Schema."""
-    print(json.dumps(json_schema(ConnectorModels()), indent=2, sort_keys=True))
+    print(
+        json.dumps(
+            json_schema(ConnectorModels(), further_kinds().values()), indent=2, sort_keys=True
+        )
+    )
     return 0
 
 

@@ -5,7 +5,7 @@ keys beside ``connector``, and ``${VAR}`` wherever a scalar may stand, so that n
 file that the loader accepts is marked as wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -23,13 +23,17 @@ _ANNOTATIONS: Final = ("title", "description", "default", "examples")
 _SCALARS: Final = ("integer", "number", "boolean", "string")
 
 
-def json_schema(connector_models: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+def json_schema(
+    connector_models: Mapping[str, type[BaseModel]], kinds: Iterable[type[BaseModel]] = ()
+) -> dict[str, Any]:
     """Return one schema (draft 2020-12) for all kinds.
 
     Args:
         connector_models: For each connector the model of its keys.
+        kinds: Documents of further kinds.
     """
-    models: list[type[BaseModel]] = [Pipeline, Task]
+    documents: list[type[BaseModel]] = [Pipeline, Task, *kinds]
+    models = list(documents)
     models += [model for model in connector_models.values() if model not in models]
     of_tunnel = getattr(connector_models, "of_tunnel", connector_models.__getitem__)
     tunnels = {name: of_tunnel(name) for name in connector_models}
@@ -61,7 +65,7 @@ def json_schema(connector_models: Mapping[str, type[BaseModel]]) -> dict[str, An
     }
     return {
         "$schema": DIALECT,
-        "oneOf": [references[model, "validation"] for model in (Pipeline, Task)],
+        "oneOf": [references[model, "validation"] for model in documents],
         "x-connectors": {
             name: references[model, "validation"] for name, model in connector_models.items()
         },

@@ -17,15 +17,20 @@ from walle_stream.spec.suggestions import suggest
 
 
 def load_single[M: BaseModel](
-    file: Path, kind: str, model: type[M], environ: Mapping[str, str] = os.environ
+    file: Path,
+    kind: str,
+    model: type[M],
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
 ) -> M:
-    """Load the one document of a file; paths in it become relative to the process.
+    """Load the one document of a file.
 
     Args:
         file: The YAML file.
         kind: What its ``kind`` must say.
         model: Of the whole document, ``apiVersion`` and ``kind`` included.
         environ: For ``${VAR}``.
+        folder: What paths in it are relative to; its own by default.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.
@@ -43,13 +48,14 @@ def load_single[M: BaseModel](
         if key in value and value[key] != wanted:
             hint = suggest(value[key], [wanted]) if isinstance(value[key], str) else ""
             raise document.error((key,), f"unknown {key} {shown(value[key])}{hint}")
-    resolve_paths(document, model, (), value, file.parent)
+    folder = file.parent if folder is None else folder
+    resolve_paths(document, model, (), value, folder)
     refused = Refused(document, model, (), value, ())
     while True:
         try:
             return model.model_validate(value, by_alias=True, by_name=False)
         except ValidationError as error:
-            if restore_texts(refused, error, file.parent):
+            if restore_texts(refused, error, folder):
                 continue
             problems = explain(refused, error)
         first = min(
@@ -57,3 +63,18 @@ def load_single[M: BaseModel](
         ).error
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise SpecFileError(first.message + more, first.file, first.line, first.column)
+
+
+def kind_of(file: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Return what the first document of a file says is its kind; empty where it says none.
+
+    Args:
+        file: The YAML file.
+        environ: For ``${VAR}``.
+
+    Raises:
+        SpecFileError: It is no YAML.
+    """
+    value = next(iter(read_documents(file, environ))).value
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""

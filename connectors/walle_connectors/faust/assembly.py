@@ -10,6 +10,7 @@ from walle_connectors.faust.features import make_features_app, tables_of
 from walle_connectors.faust.log_lines import set_up_logging
 from walle_connectors.faust.place import advertised, check_address, own_data_dir
 from walle_connectors.faust.preflight import look_at_topic
+from walle_connectors.faust.reports import ReportOutlet
 from walle_connectors.faust.settings import (
     BaselinePipeline,
     CloudPipeline,
@@ -57,7 +58,7 @@ def _run(
     async def make() -> tuple[Any, Watchdog]:
         if options.baseline:
             return await _baseline(baseline_of(pipeline), worker)
-        return await _features(pipeline, worker, options.keep)
+        return await _features(pipeline, worker, options.keep, options.reports)
 
     def ready(_app: Any) -> None:
         out.write(f"walle cloud: ready, {worker.listens_at}/healthz\n")
@@ -67,12 +68,14 @@ def _run(
 
 
 async def _features(
-    pipeline: CloudPipeline, options: WorkerOptions, keep: int
+    pipeline: CloudPipeline, options: WorkerOptions, keep: int, service: str | None
 ) -> tuple[Any, Watchdog]:
     shape = await look_at_topic(pipeline.features, tables_of(pipeline))
     if pipeline.letters is not None:
         await look_at_topic(pipeline.letters)
-    made = make_features_app(pipeline, shape, options, keep)
+    # the watchdog must not take an offset that waits for the service for one that stalls
+    reports = ReportOutlet(service, options.patience_ms / 1000 / 2) if service else None
+    made = make_features_app(pipeline, shape, options, keep, reports)
     watchdog = Watchdog(made.app, pipeline.features, options.patience_ms)
     add_pages(made, watchdog)
     return made.app, watchdog

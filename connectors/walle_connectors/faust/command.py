@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from walle_stream.errors import SpecFileError
 
@@ -48,7 +49,14 @@ def add(commands: Any) -> None:
         metavar="S",
         help="end with exit code 14 after so many seconds of lag without progress",
     )
-    parser.add_argument(
+    reading = parser.add_mutually_exclusive_group()
+    reading.add_argument(
+        "--reports",
+        type=_service,
+        metavar="URL",
+        help="send what devices report (spec.reports) to this release service",
+    )
+    reading.add_argument(
         "--baseline",
         action="store_true",
         help="instead: make the features here, from raw events (spec.source: kafka)",
@@ -79,6 +87,13 @@ def run(options: argparse.Namespace) -> int:
     from walle_connectors.faust.assembly import run_cloud  # noqa: PLC0415 - see the module
 
     return run_cloud(options, sys.stdout)
+
+
+def _service(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
+        raise argparse.ArgumentTypeError(f"{text!r} is not http://HOST[:PORT] or https://...")
+    return text
 
 
 def _port(text: str) -> int:

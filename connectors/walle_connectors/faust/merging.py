@@ -19,9 +19,13 @@ import msgspec
 
 from walle_connectors.faust.device_row import decode_row, encode_row
 from walle_stream.errors import EnvelopeError, EpochOverError
+from walle_stream.ports import ReportFrame
 from walle_stream.tunnel.receiver import Fence, Verdict
 from walle_stream.types import device_id_problem
 from walle_stream.wire.record import RecordEnvelope, decode_record
+from walle_stream.wire.report_record import ReportRecord, decode_report_record
+
+type _Sender = RecordEnvelope | ReportRecord
 
 type Table = MutableMapping[bytes, bytes]
 """Of devices, or of epochs."""
@@ -42,6 +46,8 @@ class RecordCounts(msgspec.Struct):
     gaps: int = 0
     calls_unanswered: int = 0
     """Of services, which this cloud side does not answer."""
+    reports: int = 0
+    """Frames of reports, also such as came before; no feature of theirs is merged."""
     refused: int = 0
     """Malformed, in a wrong partition, or of an older epoch."""
 
@@ -95,10 +101,7 @@ class Merger:
         except EnvelopeError:
             self.counts.refused += 1
             raise
-        if epochs:
-            key = _epochs_key(envelope, partition)
-            self._epochs[key] = epochs
-            self._confirmed.add(key)
+        self._remember(partition, envelope, epochs)
         if verdict is None:
             self.counts.calls_unanswered += 1
             return
@@ -110,6 +113,48 @@ class Merger:
             self.counts.features += 1
             self.counts.gaps += verdict is Verdict.GAP
 
+    def take_report(
+        self,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]],
+        offset: int,
+    ) -> ReportFrame:
+        """Take a record of reports; nothing is merged.
+
+        Args:
+            partition: Of the topic.
+            key: The record's; not trusted, as the rest.
+            value: The record's.
+            headers: The record's.
+            offset: In the partition of the topic.
+
+        Returns:
+            The frame, for who counts them.
+
+        Raises:
+            EpochOverError: Its sender lost the partition; nothing changed but the counter.
+            EnvelopeError: It is refused for another reason; the same.
+        """
+        try:
+            record = decode_report_record(key, value, headers)
+            name = f"reports of incarnation {record.incarnation}, number {record.number}"
+            _check_place(partition, record.partition, name)
+            epochs = self._fence(partition, record, name, offset)
+        except EnvelopeError:
+            self.counts.refused += 1
+            raise
+        self._remember(partition, record, epochs)
+        self.counts.reports += 1
+        return ReportFrame(record.incarnation, record.partition, record.number, record.body)
+
+    def _remember(self, partition: int, sender: _Sender, epochs: bytes) -> None:
+        if epochs:
+            key = _epochs_key(sender, partition)
+            self._epochs[key] = epochs
+            self._confirmed.add(key)
+
     def _judge(self, envelope: RecordEnvelope, feature: bytes) -> tuple[Verdict | None, bytes]:
         # the row as it is to be written; no verdict on a call, which takes no number
         if envelope.service:
@@ -117,7 +162,7 @@ class Merger:
         row = decode_row(self._devices.get(envelope.device_id.encode()))
         return row.merge(envelope, feature, self._keep), encode_row(row)
 
-    def _fence(self, partition: int, envelope: RecordEnvelope, name: str, offset: int) -> bytes:
+    def _fence(self, partition: int, envelope: _Sender, name: str, offset: int) -> bytes:
         # the row of epochs as it is to be written; empty for one that stays
         key = _epochs_key(envelope, partition)
         seen = _decode_epochs(self._epochs.get(key))
@@ -151,7 +196,7 @@ def _decode_epochs(row: bytes | None) -> list[tuple[int, int]]:
     return [(int(epoch), int(first or b"-1")) for epoch, _, first in pairs]
 
 
-def _epochs_key(envelope: RecordEnvelope, partition: int) -> bytes:
+def _epochs_key(envelope: _Sender, partition: int) -> bytes:
     return f"{envelope.incarnation}/{partition}".encode()
 
 
@@ -163,12 +208,7 @@ def _check(partition: int, envelope: RecordEnvelope, feature: bytes) -> str:
         # nobody could look it up, and with NUL it might be a key of Faust's own in its table
         raise EnvelopeError(f"a record's key is no device: {problem}")
     name = f"device {envelope.device_id!r}, number {number}"
-    if envelope.partition != partition:
-        # its place in the topic is what orders and fences it
-        raise EnvelopeError(
-            f"{name}: sent by partition {envelope.partition}, but found in {partition} of the "
-            "topic: the topic has another partition count than the sender"
-        )
+    _check_place(partition, envelope.partition, name)
     if _INCARNATION.fullmatch(envelope.incarnation) is None:
         # it stays in the device's row for ever, and names a row of epochs
         raise EnvelopeError(
@@ -181,3 +221,12 @@ def _check(partition: int, envelope: RecordEnvelope, feature: bytes) -> str:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
     return name
+
+
+def _check_place(partition: int, sent_by: int, name: str) -> None:
+    if sent_by != partition:
+        # its place in the topic is what orders and fences it
+        raise EnvelopeError(
+            f"{name}: sent by partition {sent_by}, but found in {partition} of the "
+            "topic: the topic has another partition count than the sender"
+        )

@@ -187,8 +187,8 @@ async def read_changelog(
 def ack_when_sent(app: Any, event: Any, *sent: "asyncio.Future[Any]") -> None:
     """Acknowledge a record of a stream once the broker has what it caused.
 
-    For a stream with ``noack``. In whatever order records are acknowledged, offsets are
-    committed up to the first that is not.
+    For a stream with ``noack``. Where one may wait much longer than those behind it, give what
+    ``acks.AckOrder`` made of the event.
 
     Args:
         app: Of ``make_app``.

@@ -41,6 +41,7 @@ def add_pages(made: FeaturesApp, watchdog: Watchdog) -> None:
         shown = {
             "status": _HEALTH.get(problem, "cut off"),
             "counts": msgspec.to_builtins(made.merger.counts),
+            "reports": made.reports and msgspec.to_builtins(made.reports.counts),
             "partitions": {
                 str(tp.partition): {"is_behind": place.is_behind}
                 for tp, place in sorted(watchdog.places.items())

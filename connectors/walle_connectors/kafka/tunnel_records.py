@@ -2,7 +2,8 @@
 
 On the way up a frame is one record per feature or call (``wire.record``); the cloud
 side gets frames again, of records that follow each other and have one sender, owner
-and kind. How they are cut need not be how they were sent.
+and kind. How they are cut need not be how they were sent. A frame of reports is one
+record (``wire.report_record``), and the same frame again.
 """
 
 import logging
@@ -21,12 +22,20 @@ from walle_stream.wire.record import (
     decode_record,
     encode_record,
 )
+from walle_stream.wire.report_record import (
+    ReportRecord,
+    decode_report_record,
+    encode_report_record,
+    is_report_record,
+)
 from walle_stream.wire.reports import is_reports
 
 _log = logging.getLogger(__name__)
 
 FRAME_MAX_BYTES: Final = 1024 * 1024
 """Values beyond this go into the next frame of the cloud side."""
+
+_NAMED: Final = frozenset({"p", "n", "task"})
 
 
 class TopicRecord(NamedTuple):
@@ -48,15 +57,14 @@ def frame_to_records(
         has_trace: Whether records get a trace context.
 
     Returns:
-        One per feature or call, in the frame's order; none for reports, which do not
-        travel over topics.
+        One per feature or call, in the frame's order; one for all reports.
 
     Raises:
         EnvelopeError: It is none.
     """
     envelope = decode_uplink(frame)
     if is_reports(envelope.body):
-        return []
+        return [_report(envelope)]
     calls = decode_calls(envelope.body)
     if calls is not None:
         return [
@@ -67,6 +75,18 @@ def frame_to_records(
         _record(envelope, each.feature, value_format, has_trace, _feature_fields(each))
         for each in decode_body(envelope.body)
     ]
+
+
+def record_name(record: TopicRecord) -> str:
+    """Return how a record is called in what is said of it.
+
+    Args:
+        record: Of ``frame_to_records``.
+    """
+    headers = {name: value.decode() for name, value in record.headers if name in _NAMED}
+    if is_report_record(record.headers):
+        return f"reports of partition {headers['p']}, number {headers['n']}"
+    return f"device {record.key.decode()}, task {headers['task']}, number {headers['n']}"
 
 
 def trace_parent(idempotency_key: str) -> str:
@@ -93,17 +113,7 @@ def records_to_frames(records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
     head: tuple[Any, ...] = ()
     position = size_bytes = 0
     for record in records:
-        try:
-            found = decode_record(record.key, record.value, record.headers)
-        except EnvelopeError as error:
-            _log.warning(
-                "record %s/%d@%d is refused: %s",
-                record.topic,
-                record.partition,
-                record.offset,
-                error,
-            )
-            found = None
+        found, alone = _read(record)
         sender = _sender(found[0]) if found else ()
         if group and (sender != head or size_bytes > FRAME_MAX_BYTES):
             yield position, _frame(group)
@@ -114,9 +124,23 @@ def records_to_frames(records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
             group.append(found)
             size_bytes += len(found[1]) + len(found[0].encoding)
         else:
-            yield position, b""
+            yield position, alone
     if group:
         yield position, _frame(group)
+
+
+def _read(record: Any) -> tuple[tuple[RecordEnvelope, bytes] | None, bytes]:
+    # of a frame with others; or none, and a frame by itself: empty for what cannot be read
+    try:
+        if is_report_record(record.headers):
+            of = decode_report_record(record.key, record.value, record.headers)
+            place = UplinkEnvelope(of.partition, of.epoch, of.incarnation, of.number, of.body)
+            return None, encode_uplink(place)
+        return decode_record(record.key, record.value, record.headers), b""
+    except EnvelopeError as error:
+        text = "record %s/%d@%d is refused: %s"
+        _log.warning(text, record.topic, record.partition, record.offset, error)
+        return None, b""
 
 
 def _feature_fields(record: FeatureRecord) -> dict[str, Any]:
@@ -161,6 +185,13 @@ def _record(
     except EnvelopeError:
         # a guest made it: what it is the cloud side sees; here it would stop the partition
         return TopicRecord(*encode_record(head, value))
+
+
+def _report(envelope: UplinkEnvelope) -> TopicRecord:
+    record = ReportRecord(
+        envelope.incarnation, envelope.partition, envelope.epoch, envelope.number, envelope.body
+    )
+    return TopicRecord(*encode_report_record(record))
 
 
 def _sender(envelope: RecordEnvelope) -> tuple[Any, ...]:

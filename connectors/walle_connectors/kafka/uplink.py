@@ -25,7 +25,7 @@ from walle_connectors.kafka.confluent_producer import ConfluentProducer
 from walle_connectors.kafka.producing import Handed, Producer, PythonProducer, Refusal
 from walle_connectors.kafka.sending import CLOSE_S, SendingThread
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records
+from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records, record_name
 from walle_stream.errors import TopicError, TunnelClosedError
 from walle_stream.wire.envelope import decode_uplink
 
@@ -258,14 +258,11 @@ class KafkaUplink(SendingThread[Producer]):
                 return
             frame.acknowledged.add(place)
             self.refused_records += 1
-            headers = dict(record.headers)
             _log.error(
-                "device %s, task %s, number %s: a record of %d bytes is too large for topic %r and "
-                "is not sent; it stays in the device's own features: raise max.message.bytes of "
-                "the topic and spec.tunnel.maxBytes (%d)",
-                record.key.decode(),
-                headers["task"].decode(),
-                headers["n"].decode(),
+                "%s: a record of %d bytes is too large for topic %r and is not sent; a feature "
+                "stays in the device's own: raise max.message.bytes of the topic and "
+                "spec.tunnel.maxBytes (%d)",
+                record_name(record),
                 len(record.value),
                 self._model.topic,
                 self._model.max_bytes,

@@ -1,9 +1,9 @@
 """Health of versions on its way to the gates, kept in the store for whoever looks at a release."""
 
-from walle_deploy.assembly.snapshots import StoredSnapshots
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.release.stored_health import put_health
+from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.port import ReleaseStore
 
 
@@ -17,7 +17,7 @@ class RecordedHealth:
             store: That monitors flush to, and releases are in.
         """
         self._store = store
-        self._reader = HealthReader(StoredSnapshots(store))
+        self._reader = HealthReader(StoredRows(store))
         self._put: dict[tuple[str, str], VersionHealth] = {}
 
     def health(self, task: str, version: str, since_ms: int) -> VersionHealth:

@@ -13,6 +13,7 @@ from walle_deploy.tasks.building import BuiltVersion, build_version
 from walle_deploy.tasks.groups import Group
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version
 from walle_deploy.trust.repository import Progress, TrustedRepository
+from walle_stream.faults import crash_point
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -50,7 +51,9 @@ def publish_tag(
         WalleError: It cannot be built, or signed, or the store does not answer.
     """
     built = build_version(group, ref, pythons)
+    crash_point("publish.built")
     files = publish_version(repository, ref, built.package, _exclusive(built), on_progress)
+    crash_point("publish.signed")
     ReleaseDesk(store, by).publish(ref.name, ref.version, files)
     return Published(ref, built.commit, files)
 

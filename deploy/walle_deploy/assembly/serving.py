@@ -20,21 +20,21 @@ from starlette.routing import Route
 from walle_deploy.assembly.health import RecordedHealth
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
-from walle_deploy.assembly.snapshots import StoredSnapshots
-from walle_deploy.assembly.tables import StoredDevices, StoredTable
 from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.alarms import AlarmBoard
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.transport import BATCH_MAX_BYTES, REPORTS_PATH, take_batch
+from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.monitoring.watch import AlarmWatch
 from walle_deploy.monitoring.webhook import Webhook
-from walle_deploy.release.controller import Controller
+from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.service import Parts
 from walle_deploy.service.worker import open_table
+from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import EnvelopeError, WalleError
+from walle_stream.errors import EnvelopeError, RefNotFoundError, WalleError
+from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
 """For ``service.worker.serve``."""
@@ -49,7 +49,8 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     Args:
         setup: ``store``: address of a release store, or a table in a ``.json`` file; and, where
             they are given, ``repository``: folder of the signed files, for simulations and
-            exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms.
+            exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms,
+            ``lease_ms``: of the controllers.
 
     Raises:
         WalleError: One of them cannot be opened.
@@ -57,19 +58,47 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     if setup["store"].endswith(".json"):
         return open_table(setup)
     store = open_store(setup["store"])
-    monitor = Monitor(StoredSnapshots(store), secrets.token_hex(4))
+    monitor = Monitor(StoredRows(store), secrets.token_hex(4))
     folder = Path(setup["repository"]) if setup.get("repository") else None
     signer = None
     if folder is not None:
         ring = Path(setup.get("keys") or folder / "keys") / _RING
         signer = CenSigner(read_ring(ring)) if ring.exists() else None
     return Parts(
-        StoredTable(store),
+        StoredTables(store),
         StoredDevices(store),
         signer,
         (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
-        _beside(store, monitor, folder, Path(setup["alarms"]) if setup.get("alarms") else None),
+        _beside(
+            store,
+            monitor,
+            folder,
+            Path(setup["alarms"]) if setup.get("alarms") else None,
+            int(setup.get("lease_ms", LEASE_MS)),
+        ),
     )
+
+
+def check_parts(setup: Mapping[str, str]) -> None:
+    """Refuse a set-up that no worker could be made of.
+
+    Args:
+        setup: As for ``open_parts``.
+
+    Raises:
+        RefNotFoundError: The repository is none.
+        WalleError: What is wrong with the rest.
+    """
+    if setup["store"].endswith(".json"):
+        open_table(setup)
+        return
+    open_store(setup["store"], make=False).close()
+    if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
+        raise RefNotFoundError(
+            f"{setup['repository']}: is no repository: make one with walle repository init"
+        )
+    if setup.get("alarms"):
+        load_alarms(Path(setup["alarms"]))
 
 
 def _taking(monitor: Monitor) -> Callable[[Request], object]:
@@ -92,16 +121,16 @@ def _taking(monitor: Monitor) -> Callable[[Request], object]:
 
 
 def _beside(
-    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None
+    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None, lease_ms: int
 ) -> Callable[[], AbstractContextManager[object]]:
     @contextmanager
     def beside() -> Iterator[None]:
         with ExitStack() as stack:
             stack.callback(store.close)
             if alarms is not None:
-                _watch(stack, monitor, alarms, StoredSnapshots(store))
+                _watch(stack, monitor, alarms, StoredRows(store))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            controller = Controller(store, RecordedHealth(store), simulator)
+            controller = Controller(store, RecordedHealth(store), simulator, lease_ms)
             stack.callback(controller.close)
             stop = threading.Event()
             thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")
@@ -113,7 +142,7 @@ def _beside(
     return beside
 
 
-def _watch(stack: ExitStack, monitor: Monitor, file: Path, store: StoredSnapshots) -> None:
+def _watch(stack: ExitStack, monitor: Monitor, file: Path, store: StoredRows) -> None:
     spec = load_alarms(file)
     hook = Webhook(spec.webhook.url, spec.webhook.secret.encode(), spec.webhook.options)
     stack.callback(hook.close)

@@ -13,6 +13,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
+from walle_deploy.cli.serve import end_on_signals
 from walle_deploy.distribution.server import build_app
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.trust.repository import TrustedRepository
@@ -50,6 +51,7 @@ def serve(
     line = json.dumps({"url": url}) if options.json else f"serving {folder} at {url}"
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+    end_on_signals()
     config = uvicorn.Config(app, log_level="warning", server_header=False)
     # Ctrl-C and SIGTERM are how it ends; uvicorn passes them on when it has
     with suppress(KeyboardInterrupt):

@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -76,17 +77,22 @@ def run_serve(options: argparse.Namespace) -> int:
         ServiceUnreachableError: The address cannot be had.
     """
     need_extra(*_PARTS)
-    from walle_deploy.assembly.serving import OPENER  # noqa: PLC0415 - an extra
+    from walle_deploy.assembly.serving import OPENER, check_parts  # noqa: PLC0415 - an extra
     from walle_deploy.service.worker import load_settings, serve  # noqa: PLC0415 - the same
 
     if not options.store:
         raise ServiceUnreachableError(f"no release store: give --store, or set {STORE_VARIABLE}")
-    load_settings(options.file, options.files)
-    setup = {"store": options.store, "files": options.files}
+    spec = load_settings(options.file, options.files)
+    setup = {
+        "store": options.store,
+        "files": options.files,
+        "lease_ms": str(spec.lease_ms),
+    }
     for name in ("repository", "keys", "alarms"):
         path = getattr(options, name)
         if path is not None:
             setup[name] = str(path.absolute())
+    check_parts(setup)
     listener = _listen(options.listen)
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -94,8 +100,15 @@ def run_serve(options: argparse.Namespace) -> int:
     fields = {"url": url, "workers": options.workers, "store": options.store}
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
+    end_on_signals()
     serve(options.file, setup, listener, options.workers, OPENER)
     return 0
+
+
+def end_on_signals() -> None:
+    """Let a first signal end uvicorn, and that be all: it raises the signal once more behind it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
 
 
 def need_extra(*modules: str) -> None:

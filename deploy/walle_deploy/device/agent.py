@@ -20,6 +20,7 @@ from walle_stream.app.installation import Change
 from walle_stream.app.installed import NewVersion
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import DeployError, PackageError, RefNotFoundError, StoreError, VmError
+from walle_stream.faults import crash_point
 from walle_stream.stream.task_sets import InstalledTask
 
 _log = logging.getLogger(__name__)
@@ -167,6 +168,7 @@ class DeviceAgent:
         if not task.version:
             return None
         files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
+        crash_point("pull.after")
         return NewVersion(files.pop(""), files, str(ref))
 
     def _install(self, changes: Mapping[str, _Taken]) -> bool:

@@ -20,6 +20,7 @@ from walle_deploy.monitoring.rows import ask_rows, count_rows, load_histories, m
 from walle_deploy.monitoring.snapshots import SnapshotStore
 from walle_stream.clock import wall_ms
 from walle_stream.errors import EnvelopeError
+from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.reports import TaskReport, decode_reports
 
@@ -155,7 +156,9 @@ class Monitor:
             self._new_marks, self._changed = set(), set()
         try:
             if rows:
+                crash_point("reports.before")
                 store.save(rows)
+                crash_point("reports.after")
         except BaseException:
             with self._lock:
                 self._new_marks |= marks

@@ -1,29 +1,20 @@
 """Reports on their way to a monitor in another process: batches of frames over HTTP.
 
 For cloud sides that are not the monitor's own process: ``HttpReportSink`` there,
-``take_batch`` behind a path of the release service. A batch is a MessagePack array of
-(incarnation, partition, number, body).
+``take_batch`` behind a path of the release service. ``walle cloud`` has a sender of its own.
 """
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Annotated, Final
-
-import msgspec
+from typing import Final
 
 from walle_deploy.monitoring.monitor import Monitor
-from walle_stream.errors import EnvelopeError
 from walle_stream.ports import ReportFrame
+from walle_stream.wire.report_batch import REPORTS_PATH, decode_batch, encode_batch
 
 _log = logging.getLogger(__name__)
-
-BATCH_MAX_BYTES: Final = 32 * 1024 * 1024
-"""Largest batch; a server should read no more of a request."""
-
-REPORTS_PATH: Final = "/v1/reports"
-"""Where a service takes batches by POST; any answer of 2xx means that they are stored."""
 
 _WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 _SEND_BYTES: Final = 1024 * 1024
@@ -31,23 +22,6 @@ _BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _FAILED: Final = 300
-
-_Frame = tuple[
-    Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")],
-    Annotated[int, msgspec.Meta(ge=0, le=2**31)],
-    Annotated[int, msgspec.Meta(ge=0, le=2**62)],
-    bytes,
-]
-_decoder: Final = msgspec.msgpack.Decoder(list[_Frame])
-
-
-def encode_batch(frames: Sequence[ReportFrame]) -> bytes:
-    """Encode frames for ``take_batch``.
-
-    Args:
-        frames: Those of one partition in order.
-    """
-    return msgspec.msgpack.encode([tuple(frame) for frame in frames])
 
 
 def take_batch(monitor: Monitor, batch: bytes) -> int:
@@ -64,13 +38,7 @@ def take_batch(monitor: Monitor, batch: bytes) -> int:
         EnvelopeError: It is no batch, or too large: nothing of it was counted.
         StoreError: It is not stored: whoever sent it should send it again.
     """
-    if len(batch) > BATCH_MAX_BYTES:
-        raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
-    try:
-        frames = [ReportFrame(*frame) for frame in _decoder.decode(batch)]
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise EnvelopeError(f"a batch of reports is malformed: {error}") from error
-    new = monitor.take(frames)
+    new = monitor.take([ReportFrame(*frame) for frame in decode_batch(batch)])
     monitor.flush()
     return new
 

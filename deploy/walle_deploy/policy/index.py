@@ -8,6 +8,7 @@ what policies tell apart, not by what devices make up, and all caches have a bou
 Held against ``judging.choose`` by property tests. Not for several threads at once.
 """
 
+from collections.abc import Iterator
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -103,7 +104,7 @@ class ReleaseIndex:
         self._sources = sources
         self._compiler = Compiler(sources)
         self._tasks = [
-            _Task(task, [self._compiled(each) for each in releases])
+            _Task(task, [part for each in releases for part in self._compiled(each)])
             for task, releases in releases_by_task(table).items()
         ]
         self._fields = self._compiler.fields
@@ -130,19 +131,16 @@ class ReleaseIndex:
         """How many classes of devices are kept."""
         return len(self._classes)
 
-    def _compiled(self, release: ActiveRelease) -> _Compiled:
+    def _compiled(self, release: ActiveRelease) -> Iterator[_Compiled]:
         node = self._compiler.compile(Policy.of(release.policy), release.salt)
-        key, limit = 0, MASK
-        match release.stage:
-            case "beta":
-                # named devices first: guards are looked for from the left
-                named = guarded(Guard(is_user=False, ids=release.devices))
-                node = Group(is_all=True, parts=(named, node))
-            case "gray":
-                key, limit = salt_key(release.salt), share_limit(release.percent)
-            case _:
-                pass
-        return _Compiled(release, node, key, limit)
+        if release.stage == "beta" or (release.stage == "gray" and release.devices):
+            # named devices first: guards are looked for from the left
+            named = guarded(Guard(is_user=False, ids=release.devices))
+            yield _Compiled(release, Group(is_all=True, parts=(named, node)), 0, MASK)
+        if release.stage == "gray":
+            yield _Compiled(release, node, salt_key(release.salt), share_limit(release.percent))
+        elif release.stage == "full":
+            yield _Compiled(release, node, 0, MASK)
 
     def _class_of(self, fields: tuple[Any, ...]) -> "_Class":
         outcomes = tuple(

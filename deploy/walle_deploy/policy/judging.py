@@ -107,7 +107,11 @@ def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
             what = f"beta: one of {len(release.devices)} devices"
             return Verdict(what, is_in, facts.profile.device)
         case "gray":
-            return _share("gray", release.percent, release.salt, facts)
+            share = _share("gray", release.percent, release.salt, facts)
+            if facts.profile.device in release.devices:
+                named = Verdict("named: tried it before the share", truth=True)
+                return Verdict("any", any_of([named.truth, share.truth]), "", (named, share))
+            return share
         case _:
             return Verdict("full: every device", truth=True)
 

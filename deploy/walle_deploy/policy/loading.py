@@ -14,12 +14,11 @@ from pydantic import Field, ValidationError
 from walle_deploy.policy.model import Policy
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.annotations import resolve_paths
-from walle_stream.spec.document import Key, shown
 from walle_stream.spec.messages import Refused, explain
-from walle_stream.spec.models import API_VERSION, Metadata
+from walle_stream.spec.models import Metadata
 from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.single import load_single
 from walle_stream.spec.strict import Strict
-from walle_stream.spec.suggestions import suggest
 
 
 class PolicyDefinition(Strict):
@@ -44,21 +43,8 @@ def load_definition[M: Strict](
     Raises:
         SpecFileError: Something is wrong; the message names file, line and column.
     """
-    documents = read_documents(file, environ)
-    if len(documents) > 1:
-        raise documents[1].error((), "expected one definition in the file, found several")
-    document = documents[0]
-    value = document.value
-    if not isinstance(value, dict):
-        raise document.error((), f"expected a mapping, found {shown(value)}")
     (kind,) = model.model_fields["kind"].annotation.__args__  # type: ignore[union-attr]  # Literal
-    for key, expected in (("apiVersion", API_VERSION), ("kind", kind)):
-        if key not in value:
-            raise document.error((), f"missing key {key!r}")
-        if value[key] != expected:
-            hint = suggest(str(value[key]), [expected])
-            raise document.error((key,), f"unknown {key} {shown(value[key])}{hint}")
-    return _validated(model, Refused(document, model, (), value), file)
+    return load_single(file, kind, model, environ, file.parent.absolute())
 
 
 class PolicyOf(NamedTuple):
@@ -89,7 +75,7 @@ def load_policy(file: Path, environ: Mapping[str, str] = os.environ) -> PolicyOf
     spec, metadata = value.get("spec"), value.get("metadata")
     if value.get("kind") not in {"Release", "Policy"} or not isinstance(spec, dict):
         raise document.error((), "expected kind Release or Policy, with spec")
-    base: Key = ("spec", "policy") if value["kind"] == "Release" else ("spec",)
+    base = ("spec", "policy") if value["kind"] == "Release" else ("spec",)
     plain = spec.get("policy", {}) if value["kind"] == "Release" else spec
     policy = _validated(Policy, Refused(document, Policy, base, plain), file)
     about = metadata if isinstance(metadata, dict) else {}

@@ -25,15 +25,21 @@ from walle_deploy.release.ports import (
     Simulator,
 )
 from walle_deploy.release.state import OFFERED, ReleaseState
+from walle_deploy.release.stored_health import put_health
 from walle_deploy.store.port import ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, WalleError
+from walle_stream.faults import crash_point
 
 LOOKBACK_MS: Final = 86_400_000
 """The previous version's health counts from so long before the release was offered: until then
 all of its devices have reported."""
 
+LEASE_MS: Final = 10_000
+"""For how long a controller leads from a turn on."""
+
 _LEASE: Final = "controller"
+_SHOWN_MAX: Final = 64
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +51,7 @@ class Controller:
         store: ReleaseStore,
         health: HealthSource,
         simulator: Simulator,
-        lease_ms: int = 10_000,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         """Make one; nothing happens before ``turn`` or ``run``.
 
@@ -63,6 +69,7 @@ class Controller:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._desk = ReleaseDesk(store, "controller")
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
+        self._shown: dict[tuple[str, str], VersionHealth] = {}
         self._running: dict[str, Future[SimulationResult]] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
@@ -99,6 +106,7 @@ class Controller:
             leads = transaction.take_lease(_LEASE, self._owner, self._lease_ms)
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
+        crash_point("turn.before")
         for stored in releases:
             try:
                 self._take_on(stored, now_ms)
@@ -124,14 +132,29 @@ class Controller:
         if state.stage not in OFFERED:
             return Tick(now_ms, why=state.reason)
         new = self._health.health(stored.task, stored.version, state.offered_ms)
-        judgement = judge(state.release.spec.gates, new, self._previous(stored, state))
+        old = self._previous(stored, state)
+        self._show(new, old)
+        judgement = judge(state.release.spec.gates, new, old)
         return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
 
+    def _show(self, *found: VersionHealth | None) -> None:
+        """Keep what the gates see, for whoever asks for the release's status."""
+        last = self._shown
+        news = [each for each in found if each and last.get((each.task, each.version)) != each]
+        if not news:
+            return
+        with self._store.writing() as transaction:
+            for each in news:
+                put_health(transaction, each)
+        if len(last) > _SHOWN_MAX:
+            last.clear()
+        last.update({(each.task, each.version): each for each in news})
+
     def _previous(self, stored: StoredRelease, state: ReleaseState) -> VersionHealth | None:
-        if state.previous in {"", stored.version}:
+        if state.before in {"", stored.version}:
             return None
         since_ms = state.offered_ms - LOOKBACK_MS
-        return self._health.health(stored.task, state.previous, since_ms)
+        return self._health.health(stored.task, state.before, since_ms)
 
     def _simulated(
         self, stored: StoredRelease, state: ReleaseState, now_ms: int
@@ -162,9 +185,9 @@ class Controller:
             release_id=stored.release_id,
             task=stored.task,
             version=stored.version,
-            previous=state.previous,
+            previous=state.before,
             files=versions[stored.version],
-            previous_files=versions.get(state.previous),
+            previous_files=versions.get(state.before),
             kinds=step.kinds,
             events=step.events,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec import json as packed
 
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.policy.model import Policy
 from walle_deploy.release.audit import AuditEntry, digest_files, digest_release, record
 from walle_deploy.release.events import Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
@@ -19,6 +20,7 @@ from walle_deploy.release.state import ReleaseState, offer_of
 from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
+from walle_stream.faults import crash_point
 from walle_stream.spec.suggestions import suggest
 
 type Guard = Callable[[WriteTransaction], None]
@@ -113,10 +115,14 @@ class ReleaseDesk:
             state = ReleaseState(
                 definition=release.model_dump(mode="json", by_alias=True, exclude_none=True),
                 previous=transaction.stable().get(spec.task, ""),
+                compared=_still_offered(transaction, spec.task),
                 created_ms=transaction.now_ms(),
                 reason=why,
             )
-            return self._put(transaction, name, 1, Change(state, "create", why))
+            stored = self._put(transaction, name, 1, Change(state, "create", why))
+            crash_point("change.before")
+        crash_point("change.after")
+        return stored
 
     def pause(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
         """Stop the progress; devices keep what they have, the gates go on looking.
@@ -196,7 +202,10 @@ class ReleaseDesk:
                     f"release {release_id!r} is at revision {stored.revision}, you saw {revision}: "
                     f"see 'walle release status {release_id}', then try again"
                 )
-            return self._apply(transaction, stored, make_event(transaction.now_ms()))
+            changed = self._apply(transaction, stored, make_event(transaction.now_ms()))
+            crash_point("change.before")
+        crash_point("change.after")
+        return changed
 
     def _apply(
         self, transaction: WriteTransaction, stored: StoredRelease, event: AnyEvent
@@ -229,7 +238,7 @@ class ReleaseDesk:
         policy = read_state(newest).release.spec.policy
         for other in transaction.releases(newest.task):
             state = read_state(other)
-            is_covered = not policy or state.release.spec.policy == policy
+            is_covered = policy == Policy() or state.release.spec.policy == policy
             if other.release_id != newest.release_id and state.stage == "done" and is_covered:
                 why = f"by release {newest.release_id!r}"
                 self._apply(transaction, other, Superseded(transaction.now_ms(), why))
@@ -268,6 +277,14 @@ class ReleaseDesk:
 
     def _record(self, transaction: WriteTransaction, **fields: object) -> None:
         record(transaction, AuditEntry(number=0, at_ms=0, by=self._by, **fields))  # type: ignore[arg-type]
+
+
+def _still_offered(transaction: ReadTransaction, task: str) -> str:
+    for stored in reversed(transaction.releases(task)):
+        state = read_state(stored)
+        if state.stage == "done" and state.is_offered:
+            return stored.version
+    return ""
 
 
 def read_state(stored: StoredRelease) -> ReleaseState:

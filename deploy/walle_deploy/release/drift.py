@@ -52,7 +52,9 @@ class Values(msgspec.Struct, frozen=True):
         """
         runs = sum(self.buckets.values())
         marked = sum(count for each, count in self.buckets.items() if each > bucket)
-        return Counts(self.devices * marked / runs, self.devices)
+        # not every device that reported has a value
+        worth = min(self.devices, runs)
+        return Counts(worth * marked / runs, worth)
 
 
 def grew(new: Values, old: Values, tolerated: float) -> float:

@@ -12,6 +12,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from walle_deploy.policy.model import Policy
 from walle_deploy.release.events import (
     Paused,
     Resumed,
@@ -125,7 +126,7 @@ def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
 def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick) -> Change:
     is_done, is_first = stage == "done", stage in OFFERED and not state.offered_ms
     # nobody else's business stays offered; a part of the devices has no stable version
-    is_for_all = not state.release.spec.policy
+    is_for_all = state.release.spec.policy == Policy()
     changed = replace(
         state,
         stage=stage,

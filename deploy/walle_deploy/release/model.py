@@ -5,14 +5,15 @@ them, ``state`` keeps them with the release.
 """
 
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
 from walle_deploy.model.names import TaskRef
+from walle_deploy.policy.model import Policy
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.steps import BetaStep, GrayStep, SimulationStep, Step
-from walle_stream.errors import RefNotFoundError
+from walle_stream.errors import RefNotFoundError, SpecFileError
 from walle_stream.spec.models import Name
 from walle_stream.spec.strict import Strict
 
@@ -34,7 +35,7 @@ class ReleaseSpec(Strict):
     task: str
     version: _Text
     priority: Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)] = 0
-    policy: dict[str, Any] = Field(default_factory=dict)
+    policy: Policy = Policy()
     """Who may get it; nothing for everybody."""
     simulation: SimulationStep | None = None
     beta: BetaStep | None = None
@@ -55,6 +56,10 @@ class ReleaseSpec(Strict):
             raise ValueError(
                 f"task: {self.task!r} has a version of its own: write it under version"
             )
+        try:
+            Policy.of(self.policy.plain)
+        except SpecFileError as error:
+            raise ValueError(f"policy: {error.message}") from None
         percents = [each.percent for each in self.gray]
         if any(later <= earlier for earlier, later in pairwise(percents)):
             raise ValueError("gray: each step must have more percent than the one before")

@@ -3,7 +3,7 @@
 import msgspec
 
 from walle_deploy.release.desk import read_state
-from walle_deploy.release.gates import Verdict, judge
+from walle_deploy.release.gates import Judgement, Verdict, judge
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step
 from walle_deploy.release.stored_health import read_health
 from walle_deploy.store.port import ReadTransaction
@@ -49,20 +49,20 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """
     state = read_state(stored)
     new = read_health(transaction, stored.task, stored.version)
-    old = read_health(transaction, stored.task, state.previous) if state.previous else None
+    old = read_health(transaction, stored.task, state.before) if state.before else None
     judgement = judge(state.release.spec.gates, new, old) if state.offered_ms else None
     return Progress(
         release=stored.release_id,
         task=stored.task,
         version=stored.version,
-        previous=state.previous,
+        previous=state.before,
         revision=stored.revision,
         stage=state.stage,
         percent=state.percent,
         is_open=stored.is_open,
         is_paused=state.paused_ms is not None,
         reason=state.reason,
-        waits_for=tuple(_waits_for(state, transaction.now_ms(), new.devices)),
+        waits_for=tuple(_waits_for(state, transaction.now_ms(), judgement)),
         can=_can(state),
         created_ms=state.created_ms,
         since_ms=state.since_ms,
@@ -78,7 +78,7 @@ def _can(state: ReleaseState) -> tuple[str, ...]:
     return ("pause" if state.paused_ms is None else "resume", "rollback")
 
 
-def _waits_for(state: ReleaseState, now_ms: int, devices: int) -> list[str]:
+def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) -> list[str]:
     if not state.is_open:
         return []
     if state.paused_ms is not None:
@@ -87,10 +87,14 @@ def _waits_for(state: ReleaseState, now_ms: int, devices: int) -> list[str]:
         return ["the simulation"]
     step = current_step(state) if state.stage in OFFERED else None
     found = []
-    if step is not None:
+    if step is not None and judgement is not None:
         left_ms = state.since_ms + step.min_duration - now_ms
         if left_ms > 0:
             found.append(f"{left_ms / 1000:,.0f} s to go by")
-        if devices < step.min_devices:
-            found.append(f"{step.min_devices - devices} more devices to report runs")
+        missing = step.min_devices - judgement.devices
+        if missing > 0:
+            found.append(f"{missing} more devices to report runs")
+        unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
+        if unknown:
+            found.append(f"something to look at for {', '.join(unknown)}")
     return found or ["the controller's next turn, or the next step's schedule"]

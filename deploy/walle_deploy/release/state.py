@@ -36,6 +36,9 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """JSON of the kind ``Release``."""
     previous: str = ""
     """The task's stable version when the release was created; empty for none."""
+    compared: str = ""
+    """What it is compared with where that is not the stable version: the version of the newest
+    release that is done and is still offered, to the devices that its policy lets in."""
     stage: Stage = "created"
     step: int = 0
     """In stage ``gray``: which one, from 0."""
@@ -52,6 +55,11 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Whether the simulation was passed."""
     is_offered: bool = False
     """Whether devices get it now."""
+
+    @property
+    def before(self) -> str:
+        """The version that it is compared with; empty for none."""
+        return self.compared or self.previous
 
     @property
     def release(self) -> Release:
@@ -107,7 +115,7 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
         task=spec.task,
         version=spec.version,
         stage=stage,
-        policy=spec.policy,
+        policy=spec.policy.plain,
         devices=frozenset(spec.beta.devices) if spec.beta and stage != "full" else frozenset(),
         percent=state.percent if stage != "beta" else 100.0,
         salt=release.metadata.name,

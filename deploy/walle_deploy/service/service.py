@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import secrets
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
@@ -107,7 +106,7 @@ class ReleaseService:
             self.answers["bad_profile"] += 1
             raise
         hashed = id_hash(profile.device)
-        self.known.see(hashed, _kind(profile), profile.tasks, int(time.time()))
+        self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
         if push is None:
@@ -141,7 +140,7 @@ class ReleaseService:
             for each in loops:
                 with suppress(asyncio.CancelledError):
                     await each
-            await self._write()
+            await self._write(is_last=True)
             if beside is not None:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
 
@@ -177,15 +176,15 @@ class ReleaseService:
             index.warm(self._current.releases)
         return _Current(index, PushBuilder(table, self.spec, self._parts.signer))
 
-    async def _write(self) -> None:
+    async def _write(self, *, is_last: bool = False) -> None:
         sink = self._parts.sink
         if sink is None:
             self.known.take_changed()
             return
         known = self.known
-        batch = DeviceBatch(
-            self.worker, wall_ms(), len(known), known.counts(), known.take_changed()
-        )
+        # a worker that ends counts for nobody: its devices ask another one
+        counts = {} if is_last else known.counts()
+        batch = DeviceBatch(self.worker, wall_ms(), len(known), counts, known.take_changed())
         try:
             await asyncio.to_thread(sink.write, batch)
         except WalleError as error:

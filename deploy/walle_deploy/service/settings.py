@@ -71,6 +71,14 @@ class ServiceSpec(Strict):
     retry_after_ms: DurationMs = Field(
         default=2_000, alias="retryAfter", ge=1_000, description="What a refused device waits."
     )
+    lease_ms: DurationMs = Field(
+        default=10_000,
+        alias="lease",
+        ge=500,
+        le=600_000,
+        description="After the death of the process that takes releases on, another one takes "
+        "over so much later.",
+    )
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="Bounds.")
     known_devices: KnownDevicesSpec = Field(
         default_factory=KnownDevicesSpec, description="What is remembered of devices."

@@ -71,16 +71,19 @@ class ReadTransaction(Protocol):
         """
         ...
 
-    def snapshots(self, kind: str) -> Mapping[str, bytes]:
+    def snapshots(self, kind: str, prefix: str = "") -> Mapping[str, bytes]:
         """Return by name what was put with ``put_snapshot``.
 
         Args:
             kind: Of which kind.
+            prefix: Only names that begin with it.
         """
         ...
 
     def device_counts(self, task: str) -> Mapping[str, int]:
         """Return by version how many devices are known to have it, over all reporters.
+
+        A reporter that said nothing for ten minutes is not counted: it may have died.
 
         Args:
             task: ``SCENARIO/TASK``.
@@ -159,13 +162,12 @@ class WriteTransaction(ReadTransaction, Protocol):
         """
         ...
 
-    def put_device_counts(self, reporter: str, task: str, counts: Mapping[str, int]) -> None:
+    def put_device_counts(self, reporter: str, counts: Mapping[tuple[str, str], int]) -> None:
         """Keep how many devices have each version, in place of what the reporter said before.
 
         Args:
             reporter: Who counted them; no device is counted by two.
-            task: ``SCENARIO/TASK``.
-            counts: By version.
+            counts: By task and version.
         """
         ...
 

@@ -10,6 +10,9 @@ from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_deploy.store.schema import Dialect, Execute
 from walle_stream.errors import IntegrityError
 
+TOLD_MS: Final = 600_000
+"""How long what a reporter said is counted."""
+
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
 
@@ -95,18 +98,22 @@ class SqlReader:
         ).fetchall()
         return [SealedEntry(*row) for row in rows]
 
-    def snapshots(self, kind: str) -> Mapping[str, bytes]:
+    def snapshots(self, kind: str, prefix: str = "") -> Mapping[str, bytes]:
         """Return by name what was put with ``put_snapshot``."""
         rows = self._execute(
-            "SELECT name, data FROM walle_snapshots WHERE kind = ? ORDER BY name", (kind,)
+            # no comparison by order, which is the locale's in PostgreSQL
+            "SELECT name, data FROM walle_snapshots WHERE kind = ?"
+            " AND substr(name, 1, CAST(? AS INTEGER)) = ? ORDER BY name",
+            (kind, len(prefix), prefix),
         ).fetchall()
         return {name: bytes(data) for name, data in rows}
 
     def device_counts(self, task: str) -> Mapping[str, int]:
         """Return by version how many devices are known to have it, over all reporters."""
         rows = self._execute(
-            "SELECT version, SUM(count) FROM walle_devices WHERE task = ? GROUP BY version",
-            (task,),
+            "SELECT version, SUM(count) FROM walle_devices WHERE task = ? AND told_ms > ?"
+            " GROUP BY version",
+            (task, self.now_ms() - TOLD_MS),
         ).fetchall()
         return {version: int(count) for version, count in rows}
 

@@ -77,7 +77,8 @@ _TABLES: Final = (
     ),
     (
         "CREATE TABLE walle_devices (reporter TEXT NOT NULL, task TEXT NOT NULL,"
-        " version TEXT NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (reporter, task, version))"
+        " version TEXT NOT NULL, count BIGINT NOT NULL, told_ms BIGINT NOT NULL,"
+        " PRIMARY KEY (reporter, task, version))"
     ),
 )
 

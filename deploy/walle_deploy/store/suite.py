@@ -10,9 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
-from walle_deploy.store.opening import StoredTables
+from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_stream.errors import ConflictError
@@ -44,8 +46,8 @@ class ReleaseStoreSuite(ABC):
             writing.set_stable(_TASK, "v1")
             writing.append_audit(SealedEntry(1, "r", "{}", "h"), AuditHead())
             writing.put_snapshot("health", "x", b"\x00\xff")
-            writing.put_device_counts("one", _TASK, {"v1": 3, "v2": 1})
-            writing.put_device_counts("two", _TASK, {"v1": 4})
+            writing.put_device_counts("one", {(_TASK, "v1"): 3, (_TASK, "v2"): 1})
+            writing.put_device_counts("two", {(_TASK, "v1"): 4, ("shop/x", "v1"): 9})
         store.close()
         store = self.make_store(tmp_path)
         with store.reading() as reading:
@@ -151,14 +153,28 @@ class ReleaseStoreSuite(ABC):
         store = self.make_store(tmp_path)
         tables = StoredTables(store)
         _put(store, made(offer=offered(percent=1.0)))
-        first = tables.current()
+        first = tables.load()
         _put(store, made(revision=2, state="paused", offer=offered(percent=1.0)))
-        _expect(tables.current() is first, wanted=True)
+        _expect(tables.generation(), first.generation)
         _put(store, made(revision=3, offer=offered(percent=5.0)))
-        _expect([each.percent for each in tables.current().releases], [5.0])
+        _expect([each.percent for each in tables.load().releases], [5.0])
         _put(store, made(revision=4, is_open=False))
-        _expect(tables.current().releases, ())
-        _expect(tables.current().generation > first.generation, wanted=True)
+        _expect(tables.load().releases, ())
+        _expect(tables.load().generation > first.generation, wanted=True)
+        store.close()
+
+    def test_other_parts_find_what_they_keep(self, tmp_path: Path) -> None:
+        """Rows are found by how their keys begin; counts replace those of before."""
+        store = self.make_store(tmp_path)
+        rows = StoredRows(store)
+        rows.save({"count/a": b"1", "count/b": b"2", "mark/a": b"3"})
+        rows.save({"count/b": b"\0"})
+        _expect(dict(rows.load("count/")), {"count/a": b"1", "count/b": b"\0"})
+        _expect(len(rows.load("")), 3)
+        for count in (7, 5):
+            StoredDevices(store).write(_Batch({(_TASK, "v1"): count}))
+        with store.reading() as reading:
+            _expect(dict(reading.device_counts(_TASK)), {"v1": 5})
         store.close()
 
     def test_only_open_releases_of_a_task_are_found(self, tmp_path: Path) -> None:
@@ -200,6 +216,11 @@ class ReleaseStoreSuite(ABC):
         with store.writing() as writing:
             _expect(first <= writing.now_ms() and first > _LONG_AGO_MS, wanted=True)
         store.close()
+
+
+class _Batch(msgspec.Struct):
+    counts: dict[tuple[str, str], int]
+    worker: str = "one"
 
 
 def made(**changes: object) -> StoredRelease:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.store.reader import SqlReader
+from walle_deploy.store.reader import TOLD_MS, SqlReader
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_deploy.store.schema import Dialect, Execute
 from walle_stream.errors import ConflictError
@@ -128,13 +128,19 @@ class SqlWriter(SqlReader):
             (kind, name, self.now_ms(), data),
         )
 
-    def put_device_counts(self, reporter: str, task: str, counts: Mapping[str, int]) -> None:
+    def put_device_counts(self, reporter: str, counts: Mapping[tuple[str, str], int]) -> None:
         """Keep how many devices have each version, in place of what the reporter said before."""
-        self._execute("DELETE FROM walle_devices WHERE reporter = ? AND task = ?", (reporter, task))
-        for version, count in counts.items():
+        now_ms = self.now_ms()
+        # those of reporters that are long gone, too
+        self._execute(
+            "DELETE FROM walle_devices WHERE reporter = ? OR told_ms <= ?",
+            (reporter, now_ms - TOLD_MS),
+        )
+        for (task, version), count in counts.items():
             self._execute(
-                "INSERT INTO walle_devices (reporter, task, version, count) VALUES (?, ?, ?, ?)",
-                (reporter, task, version, count),
+                "INSERT INTO walle_devices (reporter, task, version, count, told_ms)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (reporter, task, version, count, now_ms),
             )
 
     def close(self) -> None:

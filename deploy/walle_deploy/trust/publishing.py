@@ -22,6 +22,7 @@ from walle_deploy.trust.layout import (
 from walle_deploy.trust.repository import NewTarget, Progress, TrustedRepository
 from walle_deploy.trust.tree import build_tree
 from walle_stream.errors import ConflictError, IntegrityError, RefNotFoundError
+from walle_stream.faults import crash_point
 from walle_stream.vm.package.reader import read_package
 
 TREE_ROOT: Final = "exclusive"
@@ -84,6 +85,7 @@ def publish_version(
         TREE_ROOT: put_blob(tree_folder, root)[0] if root else "",
     }
     sha256, size_bytes = put_blob(repository.folder / TARGETS, package)
+    crash_point("publish.stored")
     repository.add([NewTarget(name, package, custom)])
     url = f"targets/{blob_path(sha256)}"
     files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner)

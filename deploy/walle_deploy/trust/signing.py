@@ -31,6 +31,7 @@ from walle_deploy.trust.layout import (
 )
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
+from walle_stream.faults import crash_point
 
 _COMPACT: Final = JSONSerializer(compact=True)
 _KEPT_MS: Final = 86_400_000
@@ -117,10 +118,12 @@ class Signing:
         for name, signed in changed.items():
             signed.version = written.get(name, 0) + 1
             self._write(name, signed, signers[role_of(name)])
+        crash_point("sign.bins")
         for name, signed in changed.items():
             snapshot.meta[f"{name}.json"] = MetaFile(signed.version)
         snapshot.version = written["snapshot"] + 1
         data = self._write("snapshot", snapshot, signers["snapshot"])
+        crash_point("sign.snapshot")
         timestamp = current.timestamp.signed
         timestamp.version += 1
         self._finish(timestamp, snapshot.version, data, signers["timestamp"])

@@ -20,13 +20,7 @@ from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.opening import open_monitoring
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
-from walle_deploy.monitoring.transport import (
-    BATCH_MAX_BYTES,
-    HttpReportSink,
-    MonitorSink,
-    encode_batch,
-    take_batch,
-)
+from walle_deploy.monitoring.transport import HttpReportSink, MonitorSink, take_batch
 from walle_deploy.monitoring.watch import AlarmWatch
 from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
 from walle_stream.app.assembly import Assembly
@@ -34,7 +28,8 @@ from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import canonical_state
 from walle_stream.app.resources import shipped_configs
-from walle_stream.errors import EnvelopeError, SpecFileError
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.report_batch import BATCH_MAX_BYTES, encode_batch
 
 pytestmark = pytest.mark.integration
 
@@ -79,13 +74,6 @@ def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path)
 
     run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "b", None)
     assert list(canonical_state(tmp_path / "a")) == list(canonical_state(tmp_path / "b"))
-
-
-def test_reports_over_a_tunnel_that_does_not_take_them_are_refused():
-    pytest.importorskip("kafka")
-    pipeline = shipped_configs() / "ipv-kafka.yaml"
-    with pytest.raises(SpecFileError, match="reports do not travel over the tunnel 'kafka'"):
-        Assembly.load(pipeline, ["spec.reports={scenario: shop}"])
 
 
 # Killed

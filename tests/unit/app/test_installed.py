@@ -1,4 +1,8 @@
+"""Installed packages in their folder; with a running host: tests/integration/test_installation.py."""
+
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +11,24 @@ from walle_stream.app import installed as module
 from walle_stream.app.installed import InstalledPrograms, NewVersion
 from walle_stream.errors import StoreError
 from walle_stream.stream.task_sets import InstalledTask
+
+
+def opened(folder):
+    return InstalledPrograms(folder, None, list)
+
+
+def test_what_a_killed_process_had_half_written_goes(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for name in ("ab", f".cd.{dead.pid}", f".ef.{os.getpid()}", f".12.{os.getppid()}"):
+        (tmp_path / name).write_bytes(b"half")
+    opened(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {"ab", f".12.{os.getppid()}"}
+
+
+def test_a_folder_that_is_not_there_yet_is_not_made(tmp_path):
+    opened(tmp_path / "packages")
+    assert list(tmp_path.iterdir()) == []
 
 
 class Ready:

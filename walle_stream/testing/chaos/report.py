@@ -46,7 +46,7 @@ class PartReport(msgspec.Struct, kw_only=True):
     faults: dict[str, int] = {}
     """Faults beside the kills, by role."""
     parts_ended: dict[str, int] = {}
-    """Parts that nobody killed and that ended as they may after faults, e.g. ``host: 12``."""
+    """Parts and how they ended, where they may after faults, e.g. ``host: 12``."""
     mismatches: list[Mismatch] = []
     wall_s: float = 0.0
 
@@ -75,6 +75,8 @@ class FaultReport(msgspec.Struct, kw_only=True):
     resumes: int = 0
     """How often the campaign itself was stopped or killed, and went on."""
     parts: list[PartReport]
+    proof: str = "features and canonical state: the bytes of the run that nobody killed"
+    """What held at the end of every life."""
 
     @property
     def kills(self) -> int:
@@ -126,7 +128,7 @@ def render(report: FaultReport) -> str:
     if report.mismatches:
         lines += [f"DIFFERENT: {each.life}: {each.text}" for each in report.mismatches]
     else:
-        lines.append("features and canonical state: the bytes of the run that nobody killed")
+        lines.append(report.proof)
     versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
     lines.append(
         f"seed {report.seed}, {report.machine['cores']} cores {report.machine['processor']}, "

@@ -97,7 +97,7 @@ def embedded(served):
 def nginx(served, embedded, tmp_path_factory):
     command = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if command is None:
-        pytest.skip("no nginx on this machine: .ci/nginx.sh puts it there")
+        pytest.skip("no nginx on this machine: .ci/servers.sh puts it there")
     folder = tmp_path_factory.mktemp("nginx")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 
 from walle_connectors.faust.device_row import INCARNATIONS_MAX, ROW_MAX_BYTES, decode_row
 from walle_connectors.faust.merging import Merger, latest_epoch
-from walle_stream.errors import EnvelopeError
+from walle_stream.errors import EnvelopeError, EpochOverError
+from walle_stream.ports import ReportFrame
 from walle_stream.wire.record import RecordEnvelope, encode_record
+from walle_stream.wire.report_record import ReportRecord, encode_report_record
+from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
 
 ENVELOPE = RecordEnvelope(
     device_id="d",
@@ -35,6 +38,10 @@ class InOrder(Merger):
     def merge(self, partition, key, value, headers):
         self.offset += 1
         super().merge(partition, key, value, headers, self.offset)
+
+    def take_report(self, partition, key, value, headers):
+        self.offset += 1
+        return super().take_report(partition, key, value, headers, self.offset)
 
 
 @pytest.fixture
@@ -231,3 +238,34 @@ def test_only_the_latest_epochs_are_kept():
         merger.merge(2, *record(number, epoch=number), number)
     [row] = epochs.values()
     assert row.split()[0::31] == [b"68@68", b"99@99"]
+
+
+def reports(number, epoch=1, partition=2):
+    [body] = encode_reports([TaskReport("s/t", "1", 0, 1, [DeviceRuns("d", 1)])], "none")
+    made = ReportRecord(ENVELOPE.incarnation, partition, epoch, number, body)
+    return encode_report_record(made), ReportFrame(ENVELOPE.incarnation, partition, number, body)
+
+
+def test_reports_are_given_on_and_merge_nothing(merger):
+    merger.merge(2, *record(1))
+    rows = dict(merger._devices)
+    for number in (4, 9, 9):
+        made, frame = reports(number)
+        assert merger.take_report(2, *made) == frame
+    assert (merger.counts.reports, merger.counts.features, merger.counts.gaps) == (3, 1, 0)
+    assert merger._devices == rows
+
+
+def test_reports_of_an_older_owner_or_another_partition_are_refused(merger):
+    merger.take_report(2, *reports(1, epoch=5)[0])
+    with pytest.raises(EpochOverError, match="number 2: epoch 4 of partition 2 is over"):
+        merger.take_report(2, *reports(2, epoch=4)[0])
+    refused(merger, 1, "epoch 4 of partition 2 is over", epoch=4)
+    with pytest.raises(EnvelopeError, match="sent by partition 3, but found in 2"):
+        merger.take_report(2, *reports(1, partition=3)[0])
+    assert (merger.counts.reports, merger.counts.refused) == (1, 3)
+
+
+def test_who_reads_features_alone_takes_no_report_for_one(merger):
+    with pytest.raises(EnvelopeError, match="envelope version 2, this side reads 1"):
+        merger.merge(2, *reports(1)[0])

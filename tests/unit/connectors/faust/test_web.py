@@ -15,6 +15,7 @@ from yarl import URL
 from walle_connectors.faust import membership
 from walle_connectors.faust.device_row import DeviceRow, encode_row
 from walle_connectors.faust.merging import RecordCounts
+from walle_connectors.faust.reports import ReportCounts
 from walle_connectors.faust.watchdog import Place
 
 GROUP = "walle-cloud-shop"
@@ -58,7 +59,8 @@ class Worker:
         )
         merger = SimpleNamespace(counts=RecordCounts())
         self.watchdog = SimpleNamespace(places={})
-        add_pages(SimpleNamespace(app=app, devices=self.devices, merger=merger), self.watchdog)
+        self.made = SimpleNamespace(app=app, devices=self.devices, merger=merger, reports=None)
+        add_pages(self.made, self.watchdog)
         net.setdefault(str(self.url), self)
         self.members = [self]
 
@@ -162,9 +164,12 @@ def test_a_worker_that_was_cut_off_says_nothing_of_its_devices(held):
         {
             "status": "ok",
             "counts": dict.fromkeys(RecordCounts.__struct_fields__, 0),
+            "reports": None,
             "partitions": {"2": {"is_behind": False}},
         },
     )
+    two.made.reports = SimpleNamespace(counts=ReportCounts(sent=3))
+    assert two.health()[1]["reports"] == {"sent": 3, "dropped": 0, "waiting": 0}
     held.is_held = False
     assert two.get("d")[0] == one.get("d")[0] == one.get("x")[0] == 503
     assert "the broker has not answered" in two.get("d")[1]["error"]

@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_connectors.kafka import tunnel_records
-from walle_connectors.kafka.tunnel_records import frame_to_records, records_to_frames, trace_parent
+from walle_connectors.kafka.tunnel_records import (
+    frame_to_records,
+    record_name,
+    records_to_frames,
+    trace_parent,
+)
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
 
 INCARNATION = "ab" * 8
 
@@ -90,6 +96,36 @@ def test_calls_have_frames_of_their_own():
     frames = list(records_to_frames(topic_of([frame([feature(1)]), asked, frame([feature(2)])])))
     bodies = [decode_uplink(data).body for _, data in frames]
     assert [decode_calls(each) for each in bodies] == [None, [call], None]
+
+
+def reports(number):
+    [body] = encode_reports([TaskReport("s/t", "1", 0, 1, [DeviceRuns("d", 1)])], "none")
+    return encode_uplink(UplinkEnvelope(2, 1, INCARNATION, number, body))
+
+
+def test_a_frame_of_reports_is_one_record_and_the_same_frame_again():
+    topic = topic_of([frame([feature(1)]), reports(7), reports(9), frame([feature(2)])])
+    assert len(topic) == 4
+    frames = list(records_to_frames(topic))
+    assert [position for position, _ in frames] == [1, 2, 3, 4]
+    assert [data for _, data in frames[1:3]] == [reports(7), reports(9)]
+    assert decoded([frames[0], frames[3]]) == [(1, [feature(1)]), (1, [feature(2)])]
+
+
+@pytest.mark.parametrize("changed", [{"inc": b"zz"}, {"p": b"99999999999"}, {"v": b"3"}])
+def test_reports_that_cannot_be_are_a_frame_that_is_refused(changed):
+    topic = topic_of([reports(7), reports(8)])
+    headers = {**dict(topic[0].headers), **changed}
+    topic[0].headers = list(headers.items())
+    topic[0].key = headers["inc"] + b"/" + headers["p"]
+    assert list(records_to_frames(topic)) == [(1, b""), (2, reports(8))]
+
+
+def test_records_have_names_for_messages():
+    [of_feature] = frame_to_records(frame([feature(3)]))
+    [of_reports] = frame_to_records(reports(7))
+    assert record_name(of_feature) == "device d, task t, number 3"
+    assert record_name(of_reports) == "reports of partition 2, number 7"
 
 
 def test_what_cannot_be_read_is_a_frame_that_is_refused_and_the_rest_goes_on(caplog):

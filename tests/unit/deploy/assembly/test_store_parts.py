@@ -3,10 +3,9 @@
 import pytest
 
 from walle_deploy.assembly.health import RecordedHealth
-from walle_deploy.assembly.snapshots import StoredSnapshots
-from walle_deploy.assembly.tables import StoredDevices, StoredTable
 from walle_deploy.release.stored_health import read_health
 from walle_deploy.service.ports import DeviceBatch
+from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.sqlite import SqliteStore
 
 
@@ -27,7 +26,7 @@ def told(store, task="shop/ipv"):
 
 
 def test_the_table_is_that_of_the_store(store):
-    table = StoredTable(store)
+    table = StoredTables(store)
     before = table.generation()
     with store.writing() as transaction:
         transaction.set_stable("shop/ipv", "v1")
@@ -45,15 +44,8 @@ def test_counts_of_workers_add_up_and_are_replaced(store):
     assert (told(store), told(store, "shop/old")) == ({"v1": 3, "v2": 3}, {})
 
 
-def test_counts_that_did_not_change_are_not_written(store, monkeypatch):
-    devices = StoredDevices(store)
-    devices.write(batch({("shop/ipv", "v1"): 2}))
-    monkeypatch.setattr(store, "writing", None)
-    devices.write(batch({("shop/ipv", "v1"): 2}))
-
-
 def test_rows_of_monitors_are_found_by_prefix(store):
-    rows = StoredSnapshots(store)
+    rows = StoredRows(store)
     rows.save({"a/1": b"1", "a/2": b"2", "b/1": b"3"})
     rows.save({"a/2": b"4"})
     assert rows.load("a/") == {"a/1": b"1", "a/2": b"4"}

@@ -81,7 +81,7 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     with release.store.writing() as writing:
         new = VersionHealth(task="shop/ipv", version="v2", devices=10, failing_devices=1)
         put_health(writing, new)
-        writing.put_device_counts("one", "shop/ipv", {"v1": 190, "v2": 10})
+        writing.put_device_counts("one", {("shop/ipv", "v1"): 190, ("shop/ipv", "v2"): 10})
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",
@@ -97,6 +97,10 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         20,
         {"v1": 190, "v2": 10},
     )
+    assert found["waits_for"][1:] == [
+        "40 more devices to report runs",
+        "something to look at for latency, output",
+    ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
 
 

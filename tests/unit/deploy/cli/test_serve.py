@@ -31,8 +31,10 @@ def test_an_address_that_is_none_is_refused(address):
 
 def test_a_store_or_a_set_up_that_is_none_is_refused(tmp_path):
     pytest.importorskip("uvicorn", reason="the extra `deploy` is not installed")
-    with pytest.raises(SpecFileError, match="names no store"):
-        run("--store", "what")
+    with pytest.raises(ServiceUnreachableError, match="there is no release store"):
+        run("--store", str(tmp_path / "what"))
+    with pytest.raises(ServiceUnreachableError, match="give --store"):
+        run("--store", "")
     (tmp_path / "s.yaml").write_text(
         "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: s}\nspec: {cdn: ftp://x}\n"
     )

@@ -78,3 +78,34 @@ def test_a_new_index_is_warmed_by_the_one_before():
 def test_a_policy_that_cannot_be_read_is_refused():
     with pytest.raises(SpecFileError, match="policy: colour"):
         made(release("a", "v1", policy={"colour": "red"}))
+
+
+def test_a_list_that_changes_decides_without_a_new_index(tmp_path):
+    file = tmp_path / "ids.txt"
+    file.write_text("d-1\n")
+    sources = Sources()
+    policy = {"devices": {"file": str(file)}}
+    index = ReleaseIndex(ReleaseTable(1, (release("a", "v1", policy=policy),)), sources)
+    assert [bool(index.decide(DeviceProfile(each))) for each in ("d-1", "d-2")] == [True, False]
+    file.write_text("d-2 \n")
+    sources.refresh()
+    assert [bool(index.decide(DeviceProfile(each))) for each in ("d-1", "d-2")] == [False, True]
+
+
+@pytest.mark.parametrize("others", [0, 60], ids=["few", "many"])
+def test_named_users_and_tests_of_single_devices_are_asked(others):
+    # many releases of another task take the way through arrays
+    more = [
+        ActiveRelease(f"o{n}", "s/o", "v1", "gray", {"percent": 50}, percent=50.0, salt=f"o{n}")
+        for n in range(others)
+    ]
+    vip = release("vip", "v3", policy={"users": ["u-1"]}, priority=2)
+    share = release("some", "v2", policy={"percent": 0}, priority=1)
+    last = release("all", "v1")
+    index = made(vip, share, last, *more)
+
+    def versions(profile):
+        return {offer.version for offer in index.decide(profile) if offer.task == "s/t"}
+
+    assert versions(DeviceProfile("d", user="u-1")) == {"v3"}
+    assert versions(DeviceProfile("d", user="u-2")) == versions(DeviceProfile("d")) == {"v1"}

@@ -50,7 +50,7 @@ def test_a_policy_is_loaded_and_comes_back_from_its_plain_form(tmp_path):
         ),
         ("app: shop", "app: []", "5:8: spec.app: expected at least 1 in the list, found 0"),
         ("kind: Policy", "kind: Polcy", "2:7: kind: unknown kind 'Polcy', did you mean 'Policy'?"),
-        ("apiVersion: walle/v1\n", "", "1:1: missing key 'apiVersion'"),
+        ("apiVersion: walle/v1\n", "", "1:1: apiVersion: missing key 'apiVersion'"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path, right, wrong, message):
@@ -86,7 +86,7 @@ def test_a_file_without_a_policy_is_refused(tmp_path, text):
 def test_several_definitions_and_lists_are_refused(tmp_path):
     file = tmp_path / "x.yaml"
     for text, message in (
-        (GOOD + "---\n" + GOOD, "one definition"),
+        (GOOD + "---\n" + GOOD, "expected one Policy, found 2"),
         ("- 1\n", "expected a mapping"),
     ):
         file.write_text(text)

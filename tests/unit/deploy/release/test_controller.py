@@ -84,11 +84,30 @@ def test_a_failing_version_is_rolled_back_and_the_log_says_why(
     health.of = {"v1": {"devices": 200}, "v2": {"devices": 9, "failing_devices": 6}}
     controller.turn()
     assert stage(store) == "rolled_back"
+    assert StoredHealth(store).health("shop/ipv", "v2", 0).failing_devices == 6
     with store.reading() as reading:
         entry = reading.audit("r")[-1].text
         assert reading.table().releases == ()
     assert '"by":"controller"' in entry
     assert "failures: 6 of 9 devices of v2, 0 of 200 devices of v1" in entry
+
+
+def test_a_version_that_fails_on_4_of_200_devices_is_taken_back_at_a_gray_step(
+    controller, store, desk, release, health
+):
+    desk.create(release())
+    controller, failing, shares = controller(), (17, 80, 121, 190), []
+    sound = {"devices": 200, "latency_us": {500: 200}, "output_bytes": {9: 200}}
+    while not shares or stage(store) == "gray":
+        controller.turn()
+        with store.reading() as reading:
+            offers = reading.table().releases
+        shares += [each.percent for each in offers]
+        devices = int(2 * shares[-1])
+        bad = sum(each < devices for each in failing)
+        runs = {"latency_us": {500: devices}, "output_bytes": {9: devices}}
+        health.of = {"v1": sound, "v2": {"devices": devices, "failing_devices": bad, **runs}}
+    assert (stage(store), shares) == ("rolled_back", [1, 5, 20, 50, 100])
 
 
 def test_health_is_asked_since_the_offer_and_a_day_before_it(

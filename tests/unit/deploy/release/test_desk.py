@@ -93,3 +93,10 @@ def test_releases_for_some_devices_stand_beside_each_other_until_one_for_all(sto
     to_end(desk, "all")
     with store.reading() as reading:
         assert (reading.table().releases, reading.stable()) == ((), {TASK: "v3"})
+
+
+def test_a_version_is_compared_with_the_one_that_some_devices_have_for_good(desk, release):
+    desk.create(release("a", "v2", policy={"os": "x"}))
+    to_end(desk, "a")
+    state = read_state(desk.create(release("b", "v3", policy={"os": "x"})))
+    assert (state.previous, state.before) == ("v1", "v2")

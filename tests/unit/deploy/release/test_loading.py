@@ -1,5 +1,6 @@
 import pytest
 
+from walle_deploy.policy.model import Policy
 from walle_deploy.release.loading import load_release
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.release.steps import Hours, Step
@@ -18,7 +19,7 @@ def load(tmp_path, text):
 def test_a_short_release_has_the_usual_steps(tmp_path):
     spec = load(tmp_path, TASK).spec
     assert [step.percent for step in spec.gray] == [1, 5, 20, 50, 100]
-    assert (spec.beta, spec.simulation, spec.policy) == (None, None, {})
+    assert (spec.beta, spec.simulation, spec.policy) == (None, None, Policy())
     assert spec.gates.error_rate == 0.05
 
 
@@ -69,7 +70,7 @@ def test_a_whole_release_is_read_and_comes_back_from_its_json(tmp_path):
         (HEAD + "  task: Shop\n  version: v2\n", ":5:9: spec.task: 'Shop@v2' names no task"),
         (HEAD + "  task: shop/ipv@v1\n  version: v2\n", "spec.task"),
         (TASK + "  gates: {errorRate: 0.5}\n", ":7:22: spec.gates.errorRate: expected at most 0.2"),
-        (TASK.replace("Release", "Task"), ":2:7: kind: expected the kind 'Release', found 'Task'"),
+        (TASK.replace("Release", "Task"), ":2:7: kind: unknown kind 'Task'"),
         ("[]", ":1:1: expected a mapping"),
         (TASK + "---\n" + TASK, "expected one Release, found 2 documents"),
     ],

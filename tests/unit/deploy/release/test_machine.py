@@ -133,7 +133,7 @@ def test_a_release_for_some_devices_stays_offered_when_it_is_done():
     assert (state.stage, offer_of(state).stage, offer_of(state).policy) == (
         "done",
         "full",
-        {"os": "android"},
+        {"os": ["android"]},
     )
     assert offer_of(run(state, Superseded(20))) is None
 

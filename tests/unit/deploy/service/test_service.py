@@ -194,7 +194,7 @@ def test_known_devices_are_written_behind_and_at_the_end():
             service.check(header("d-2"))
         (batch,) = sink.batches
         assert (batch.worker, batch.devices) == (service.worker, 2)
-        assert batch.counts == {("s/t", "v2"): 1}
+        assert batch.counts == {}  # whoever is there next counts them
         assert len(batch.changed) == 1
 
     asyncio.run(run())

@@ -1,0 +1,1 @@
+"""Proofs of the deployment platform that users can run themselves."""

@@ -1,0 +1,54 @@
+"""Batches of frames of reports, as they are posted to a service that counts them.
+
+A batch is a MessagePack array of (incarnation, partition, number, body): the fields of
+``ports.ReportFrame``.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import msgspec
+
+from walle_stream.errors import EnvelopeError
+
+BATCH_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Largest batch; a server should read no more of a request."""
+
+REPORTS_PATH: Final = "/v1/reports"
+"""Where a service takes batches by POST; any answer of 2xx means that they are stored."""
+
+type _Fields = tuple[str, int, int, bytes]
+
+_Frame = tuple[
+    Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")],
+    Annotated[int, msgspec.Meta(ge=0, le=2**31)],
+    Annotated[int, msgspec.Meta(ge=0, le=2**62)],
+    bytes,
+]
+_decoder: Final = msgspec.msgpack.Decoder(list[_Frame])
+
+
+def encode_batch(frames: Iterable[_Fields]) -> bytes:
+    """Encode frames.
+
+    Args:
+        frames: Those of one partition in order.
+    """
+    return msgspec.msgpack.encode([tuple(frame) for frame in frames])
+
+
+def decode_batch(batch: bytes) -> list[_Fields]:
+    """Decode a batch; the inverse of ``encode_batch``.
+
+    Args:
+        batch: As received, not trusted. Bodies are not looked into.
+
+    Raises:
+        EnvelopeError: It is no batch, or too large.
+    """
+    if len(batch) > BATCH_MAX_BYTES:
+        raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
+    try:
+        return _decoder.decode(batch)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise EnvelopeError(f"a batch of reports is malformed: {error}") from error

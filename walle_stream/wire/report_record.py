@@ -1,0 +1,107 @@
+"""A frame of reports as one record of a broker's topic, among those of features and calls.
+
+The value is the frame's body as it is (``wire.reports``). The key is ``INCARNATION/PARTITION``
+of the sender: whoever distributes records by key keeps a sender's reports together and in
+order. Headers, as text::
+
+    v        version of this envelope: 2. Features and calls have 1, so who reads only those
+             refuses it, or passes over it, and takes it for neither
+    kind     reports
+    inc      as of features (see ``wire.record``), as are
+    p  ep
+    n        number of the frame in the sender's outbox: ascending in (inc, p), with gaps. A record
+             that is delivered twice has the same
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.headers import Headers, read_headers
+from walle_stream.wire.reports import is_reports
+
+REPORT_RECORD_VERSION: Final = 2
+"""Version of the envelope."""
+
+_KIND: Final = ("kind", b"reports")
+_INCARNATION: Final = re.compile("[0-9a-f]{16}")
+_PARTITION_MAX: Final = 2**31
+_NUMBER_MAX: Final = 2**62
+
+
+class ReportRecord(NamedTuple):
+    """A frame of reports, with what the record says of it."""
+
+    incarnation: str
+    partition: int
+    epoch: int
+    number: int
+    body: bytes
+
+
+def encode_report_record(record: ReportRecord) -> tuple[bytes, bytes, Headers]:
+    """Make a record.
+
+    Args:
+        record: The frame.
+
+    Returns:
+        Key, value, headers.
+    """
+    headers: Headers = [
+        ("v", b"%d" % REPORT_RECORD_VERSION),
+        _KIND,
+        ("inc", record.incarnation.encode()),
+        ("p", b"%d" % record.partition),
+        ("ep", b"%d" % record.epoch),
+        ("n", b"%d" % record.number),
+    ]
+    return f"{record.incarnation}/{record.partition}".encode(), record.body, headers
+
+
+def is_report_record(headers: Iterable[tuple[str, bytes | None]]) -> bool:
+    """Say whether a record holds reports, or claims to.
+
+    Args:
+        headers: The record's.
+    """
+    name, kind = _KIND
+    return dict(headers).get(name) == kind
+
+
+def decode_report_record(
+    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+) -> ReportRecord:
+    """Read a record; the inverse of ``encode_report_record``.
+
+    Args:
+        key: The record's; not trusted, as the rest.
+        value: The record's; only its first byte is looked at.
+        headers: The record's; of one name the last counts.
+
+    Raises:
+        EnvelopeError: Something is missing, altered or of another version, or what a frame
+            cannot have.
+    """
+    given, body, found = read_headers("report", REPORT_RECORD_VERSION, key, value, headers)
+    record = ReportRecord(
+        incarnation=found.text("inc"),
+        partition=found.number("p", is_signed=False),
+        epoch=found.number("ep", is_signed=False),
+        number=found.number("n", is_signed=False),
+        body=body,
+    )
+    name = f"a report's key {given[:64]!r}"
+    if given != f"{record.incarnation}/{record.partition}":
+        raise EnvelopeError(
+            f"{name} is not that of incarnation {record.incarnation[:32]!r}, partition "
+            f"{record.partition}"
+        )
+    if _INCARNATION.fullmatch(record.incarnation) is None or record.partition > _PARTITION_MAX:
+        raise EnvelopeError(f"{name} is not 16 hexadecimal digits and a partition")
+    if record.number > _NUMBER_MAX:
+        raise EnvelopeError(f"{name}: no frame has the number {record.number}")
+    if not is_reports(body):
+        raise EnvelopeError(f"{name}: its {len(body)} bytes are no reports of this version")
+    return record
