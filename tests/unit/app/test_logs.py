@@ -5,7 +5,7 @@ import pytest
 
 from walle_stream.app.logs import configure_logging
 
-OTHERS = ("walle_connectors", "kafka", "aiokafka", "faust", "mode")
+OTHERS = ("walle_connectors", "walle_deploy", "kafka", "aiokafka", "faust", "mode")
 
 
 @pytest.fixture

@@ -9,7 +9,15 @@ from walle_stream.app.ray_logs import LogQueue, log_again
 
 @pytest.fixture
 def logger():
-    names = ("walle_stream", "walle_connectors", "kafka", "aiokafka", "faust", "mode")
+    names = (
+        "walle_stream",
+        "walle_connectors",
+        "walle_deploy",
+        "kafka",
+        "aiokafka",
+        "faust",
+        "mode",
+    )
     loggers = [logging.getLogger(name) for name in names]
     before = [(each, each.handlers, each.level, each.propagate) for each in loggers]
     yield loggers[0]
