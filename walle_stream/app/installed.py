@@ -191,17 +191,6 @@ class InstalledPrograms:
         return data
 
 
-<<<<<<< HEAD
-=======
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
->>>>>>> 218dac3bd2e0e6329582804eb495e40657a13d19
 def _is_alive(pid: int) -> bool:
     # this process writes nothing yet: what has its number is of one that had it before
     if pid == os.getpid():
@@ -213,7 +202,6 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-<<<<<<< HEAD
 
 
 def _sync(folder: Path) -> None:
@@ -222,8 +210,6 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-=======
->>>>>>> 218dac3bd2e0e6329582804eb495e40657a13d19
 
 
 def _digest(data: bytes) -> str:

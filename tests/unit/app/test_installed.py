@@ -82,7 +82,6 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path, programs, monk
     with pytest.raises(StoreError, match="Input/output error: nothing was installed"):
         programs.store(NewVersion(b"package"))
     assert list((tmp_path / "packages").iterdir()) == []
-<<<<<<< HEAD
 
 
 def test_what_no_device_has_goes_unless_other_processes_share_the_folder(tmp_path):
@@ -91,5 +90,3 @@ def test_what_no_device_has_goes_unless_other_processes_share_the_folder(tmp_pat
     assert (tmp_path / "ab").exists()
     opened(tmp_path).retain({})
     assert not (tmp_path / "ab").exists()
-=======
->>>>>>> 218dac3bd2e0e6329582804eb495e40657a13d19
