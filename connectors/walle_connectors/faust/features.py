@@ -112,6 +112,11 @@ def make_features_app(
                 held.set_aside()
             ack_when_sent(app, held, *delivered)
 
+    _attach(app, letters, reports)
+    return FeaturesApp(app, devices, merger, reports)
+
+
+def _attach(app: Any, letters: RefusedRecords | None, reports: ReportOutlet | None) -> None:
     if letters is not None:
 
         @app.on_before_shutdown.connect  # type: ignore[untyped-decorator]
@@ -123,8 +128,6 @@ def make_features_app(
         @app.task  # type: ignore[untyped-decorator]
         async def send_reports() -> None:
             await reports.run(app.http_client)
-
-    return FeaturesApp(app, devices, merger, reports)
 
 
 class _Intake:
