@@ -112,13 +112,11 @@ def make_features_app(
                 held.set_aside()
             ack_when_sent(app, held, *delivered)
 
-    _add_outlets(app, letters, reports)
+    _attach(app, letters, reports)
     return FeaturesApp(app, devices, merger, reports)
 
 
-def _add_outlets(
-    app: faust.App, letters: RefusedRecords | None, reports: ReportOutlet | None
-) -> None:
+def _attach(app: Any, letters: RefusedRecords | None, reports: ReportOutlet | None) -> None:
     if letters is not None:
 
         @app.on_before_shutdown.connect  # type: ignore[untyped-decorator]

@@ -39,8 +39,10 @@ def test_of_libraries_only_warnings_are_told(capsys):
     configure_logging("text", "debug")
     for name in OTHERS:
         logging.getLogger(name).info("news of %s", name)
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.endswith("INFO walle_connectors: news of walle_connectors")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" INFO ")[2] for line in lines] == [
+        f"{name}: news of {name}" for name in ("walle_connectors", "walle_deploy")
+    ]
     configure_logging("text", "error")
     for name in OTHERS:
         logging.getLogger(name).warning("warning of %s", name)
