@@ -7,7 +7,7 @@ import msgspec
 
 from walle_deploy.testing.chaos.plan import WorldPlan
 
-_WEIGHTS: Final = {"host": 4.0, "service": 3.0, "operator": 3.0, "files": 1.0}
+_WEIGHTS: Final = {"host": 4.0, "service": 3.0, "operator": 4.0, "files": 1.0}
 POINTS: Final = {
     "host": (
         "pull.after",

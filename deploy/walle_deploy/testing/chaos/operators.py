@@ -126,7 +126,7 @@ class Operators:
             len(versions) < 2 or dice < 0.2 or self._crash.startswith(_PUBLISH)  # noqa: PLR2004
         ):
             return self._world.publish_command(len(versions) + 1)
-        if opened and dice < 0.7:  # noqa: PLR2004 - else another one supersedes it
+        if opened and dice < 0.88:  # noqa: PLR2004 - else another one supersedes it
             return self._change(*opened[-1], dice)
         if dice < 0.3 and releases and not opened:  # noqa: PLR2004 - takes back what is done
             return ("release", "rollback", releases[-1][0].release_id, "--why", "second thoughts")
@@ -136,9 +136,9 @@ class Operators:
     def _change(self, name: str, state: ReleaseState, dice: float) -> tuple[str, ...]:
         if state.paused_ms is not None and dice < 0.6:  # noqa: PLR2004
             return ("release", "resume", name)
-        if dice < 0.35:  # noqa: PLR2004
+        if dice < 0.28:  # noqa: PLR2004
             return ("release", "pause", name)
-        if dice < 0.42:  # noqa: PLR2004
+        if dice < 0.33:  # noqa: PLR2004
             return ("release", "rollback", name, "--why", "by hand")
         return ("release", "status", name, "--json")
 
