@@ -6,6 +6,7 @@ from typing import Final
 from walle_stream.clock import monotonic_ms
 
 _WAIT_MAX_S: Final = 0.02
+_WAIT_MIN_S: Final = 0.0001  # less may not move the clock at all
 _BURST_S: Final = 0.1
 
 
@@ -35,7 +36,8 @@ class Pace:
         self._allowed = min(self._allowed + (now_ms - self._seen_ms) * self._per_ms, burst)
         self._seen_ms = now_ms
         if self._allowed < 1.0:
-            Flag().wait(min((1.0 - self._allowed) / self._per_ms / 1000.0, _WAIT_MAX_S))
+            wait_s = (1.0 - self._allowed) / self._per_ms / 1000.0
+            Flag().wait(min(max(wait_s, _WAIT_MIN_S), _WAIT_MAX_S))
             return 0
         return min(int(self._allowed), most)
 
