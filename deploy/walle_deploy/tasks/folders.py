@@ -4,6 +4,7 @@ Which task it is, is the branch that is checked out; which group, its ``origin``
 flow: the commands that change something open it; ``publishing`` pushes what they make.
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,9 @@ class WorkingFolder:
         own.unlink(missing_ok=True)
         own.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
         if index.exists():
-            own.write_bytes(index.read_bytes())
+            # with its time: a file that is as old as the index is looked into by git, as it may
+            # have changed within that second
+            shutil.copy2(index, own)
         environ = {"GIT_INDEX_FILE": str(own)}
         try:
             self.git.run("add", "--all", "--", ".", environ=environ)

@@ -1,6 +1,8 @@
 """Authors on real git: alone, at the same time, and in each other's way."""
 
 import json
+import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -275,6 +277,22 @@ def test_a_version_can_be_looked_at_and_a_folder_brought_on(bench):
     with pytest.raises(RefNotFoundError, match=r"no version shop/ipv@v3.*there are v1, v2"):
         checkout_task(bench.group, TaskRef("shop", "ipv", "v3"), bench.root / "x", bench.cache)
     assert not (bench.root / "x").exists()
+
+
+def test_a_change_within_the_second_of_a_commit_is_committed(bench):
+    folder, moment = bench.begin(), (1_700_000_000, 1_700_000_000)
+    # file, commit and change are of one moment: git tells by the time of its index alone that
+    # it has to look into the file
+    subprocess.run(["git", "config", "core.trustctime", "false"], cwd=folder, check=True)
+    (folder / "a.txt").write_text("one")
+    os.utime(folder / "a.txt", moment)
+    bench.version(folder, "v1", {"b.txt": "b"})
+    os.utime(folder / ".git/index", moment)
+    (folder / "a.txt").write_text("two")
+    os.utime(folder / "a.txt", moment)
+    ref = bench.version(folder, "v2", {"c.txt": "c"})
+    seen = checkout_task(bench.group, ref, bench.root / "seen", bench.cache).folder
+    assert (seen / "a.txt").read_text() == "two"
 
 
 def test_a_difference_says_who_gets_another_file(bench):
