@@ -1,12 +1,11 @@
 """``walle release publish``: a version from its tag to where releases and devices find it."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-_STORE: Final = "WALLE_RELEASES"
+from walle_deploy.cli.store_option import add_store
 
 
 def add(commands: Any) -> None:
@@ -35,12 +34,7 @@ def add(commands: Any) -> None:
         metavar="P",
         help="also for this interpreter: 3.13, or a path; may be given again",
     )
-    parser.add_argument(
-        "--store",
-        default=os.environ.get(_STORE, ""),
-        metavar="STORE",
-        help=f"SQLite file, or postgresql://... (default: ${_STORE}); it is made if need be",
-    )
+    add_store(parser, "; it is made if need be")
     parser.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run_publish)

@@ -1,15 +1,12 @@
 """``walle release``: create, status, watch, pause, resume, rollback, audit."""
 
 import argparse
-import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from walle_deploy.cli import dry_run, publish, simulate
-
-STORE_VARIABLE: Final = "WALLE_RELEASES"
-"""Environment variable that names the store where ``--store`` does not."""
+from walle_deploy.cli.store_option import add_store
 
 _POINT: Final = "walle_deploy.cli.release_verbs"
 
@@ -74,12 +71,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--store",
-        default=os.environ.get(STORE_VARIABLE, ""),
-        metavar="STORE",
-        help=f"SQLite file, or postgresql://... (default: ${STORE_VARIABLE})",
-    )
+    add_store(verb)
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     if name in {"create", "pause", "resume", "rollback"}:
         verb.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")

@@ -5,9 +5,9 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from walle_deploy.cli.store_option import need_store
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import ServiceUnreachableError
 
 
 @contextmanager
@@ -21,9 +21,7 @@ def given_store(options: argparse.Namespace, *, make: bool = False) -> Iterator[
     Raises:
         ServiceUnreachableError: None is named, or it does not answer.
     """
-    if not options.store:
-        raise ServiceUnreachableError("no release store: give --store, or set WALLE_RELEASES")
-    store = open_store(options.store, make=make)
+    store = open_store(need_store(options), make=make)
     try:
         yield store
     finally:

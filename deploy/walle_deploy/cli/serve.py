@@ -3,14 +3,13 @@
 import argparse
 import importlib.util
 import json
-import os
 import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.release import STORE_VARIABLE
+from walle_deploy.cli.store_option import add_store, need_store
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
 _PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop")
@@ -27,13 +26,7 @@ def add(commands: Any) -> None:
     """
     parser = commands.add_parser("serve", help="answer devices' checks for new releases")
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="ReleaseService YAML")
-    parser.add_argument(
-        "--store",
-        default=os.environ.get(STORE_VARIABLE, ""),
-        metavar="STORE",
-        help=f"SQLite file, or postgresql://... (default: ${STORE_VARIABLE}); or a table in a "
-        ".json file",
-    )
+    add_store(parser, "; or a table in a .json file")
     parser.add_argument(
         "--repository",
         type=Path,
@@ -80,11 +73,10 @@ def run_serve(options: argparse.Namespace) -> int:
     from walle_deploy.assembly.serving import OPENER, check_parts  # noqa: PLC0415 - an extra
     from walle_deploy.service.worker import load_settings, serve  # noqa: PLC0415 - the same
 
-    if not options.store:
-        raise ServiceUnreachableError(f"no release store: give --store, or set {STORE_VARIABLE}")
+    store = need_store(options)
     spec = load_settings(options.file, options.files)
     setup = {
-        "store": options.store,
+        "store": store,
         "files": options.files,
         "lease_ms": str(spec.lease_ms),
     }
