@@ -10,7 +10,7 @@ from walle_deploy.monitoring.webhook import WebhookOptions
 from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.single import load_single
-from walle_stream.spec.strict import Strict
+from walle_stream.spec.strict import Strict, refuse_twice
 
 _Share = Annotated[float, Field(ge=0, le=1)] | None
 _MEASURES: Final[dict[str, Measure]] = {
@@ -97,10 +97,7 @@ class AlarmsSpec(Strict):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [rule.name for rule in self.rules]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"rules: the name {name!r} stands here twice")
+        refuse_twice("rules", [rule.name for rule in self.rules])
         return self
 
 

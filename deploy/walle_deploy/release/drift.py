@@ -66,11 +66,7 @@ def grew(new: Values, old: Values, tolerated: float) -> float:
         tolerated: Factor, more than 1.
     """
     shift = _buckets(tolerated)
-    found = []
-    for share in SLOWER:
-        bucket = old.quantile(share)
-        found.append(exceeds_other(new.above(bucket + shift), old.above(bucket), DRIFT_BETS))
-    return _mean(found)
+    return _mean([_larger(new, old, old.quantile(share), shift) for share in SLOWER])
 
 
 def changed(new: Values, old: Values, tolerated: float) -> float:
@@ -85,11 +81,15 @@ def changed(new: Values, old: Values, tolerated: float) -> float:
     found = []
     for share in _SIZES:
         bucket = old.quantile(share)
-        found.append(exceeds_other(new.above(bucket + shift), old.above(bucket), DRIFT_BETS))
+        found.append(_larger(new, old, bucket, shift))
         # the bucket itself is not among those below it: a value that stays is no change
         smaller, usual = new.above(bucket - 1 - shift), old.above(bucket - 1)
         found.append(exceeds_other(_without(smaller), _without(usual), DRIFT_BETS))
     return _mean(found)
+
+
+def _larger(new: Values, old: Values, bucket: int, shift: int) -> float:
+    return exceeds_other(new.above(bucket + shift), old.above(bucket), DRIFT_BETS)
 
 
 def _without(counts: Counts) -> Counts:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from walle_stream.spec.models import Metadata, PathField, SequenceSpec
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.single import load_single
-from walle_stream.spec.strict import Strict
+from walle_stream.spec.strict import Strict, refuse_twice
 
 SPEEDS: Final = {"": 1.0, "low": 0.25, "middle": 0.5, "high": 1.0}
 """Share of this machine's speed that a performance class stands for, unless a kind says."""
@@ -85,10 +85,7 @@ class DeviceKindsSpec(Strict):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [kind.name for kind in self.kinds]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"kinds: the name {name!r} stands here twice")
+        refuse_twice("kinds", [kind.name for kind in self.kinds])
         return self
 
 

@@ -11,14 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import CampaignError, WalleError
 from walle_stream.testing.chaos.campaign import Campaign
+from walle_stream.testing.chaos.console import KillProgress, end_campaign, positive
 from walle_stream.testing.chaos.plan import ChaosPlan, PartPlan
-from walle_stream.testing.chaos.report import FaultReport, render
 from walle_stream.testing.chaos.targets import TARGETS
-
-_LINES = 20
 
 
 def main() -> int:
@@ -47,7 +44,7 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="walle-chaos-"))
     try:
         campaign = Campaign(
-            plan, folder, is_resumed=options.resume, on_kill=_Progress(plan.kills).show
+            plan, folder, is_resumed=options.resume, on_kill=KillProgress(plan.kills).show
         )
         report = campaign.run()
     except CampaignError as error:
@@ -62,22 +59,14 @@ def main() -> int:
         how = f"the same command with --folder {folder} --resume goes on"
         print(f"\nchaos: interrupted; {how}", file=sys.stderr)
         return 130
-    if options.json:
-        options.json.write_bytes(report.to_json())
-    print(render(report))
-    if report.mismatches:
-        print(f"chaos: the data directories are in {folder}", file=sys.stderr)
-        return 1
-    if not options.folder:
-        shutil.rmtree(folder)
-    return 0
+    return end_campaign(report, options.json, folder, is_kept=bool(options.folder))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m walle_stream.testing.chaos", description="kill -9 a pipeline and compare"
     )
-    parser.add_argument("--kills", type=_count, default=500, help="of the target 'local'")
+    parser.add_argument("--kills", type=positive, default=500, help="of the target 'local'")
     parser.add_argument(
         "--target",
         type=_part,
@@ -86,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"instead of --kills, may be repeated: {', '.join(TARGETS)} or package.module:NAME",
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--hosts", type=_count, default=2)
+    parser.add_argument("--hosts", type=positive, default=2)
     parser.add_argument(
         "--mean-delay",
         type=_seconds,
@@ -104,12 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, found {text!r}")
-    return int(text)
-
-
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < float("inf"):
@@ -121,30 +104,7 @@ def _part(text: str) -> PartPlan:
     name, _, kills = text.rpartition("=")
     if not name:
         raise argparse.ArgumentTypeError(f"expected NAME=KILLS, found {text!r}")
-    return PartPlan(name, _count(kills))
-
-
-class _Progress:
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
-        self._step = max(1, wanted // _LINES)
-        self._shown = -1
-        self._started_ms = monotonic_ms()
-        self._before = -1
-
-    def show(self, report: FaultReport) -> None:
-        done = report.kills
-        if self._before < 0:
-            self._before = done
-        line = f"{done}/{self._wanted} kills, life {sum(each.lives for each in report.parts)}"
-        if done > self._before:
-            each_ms = (monotonic_ms() - self._started_ms) / (done - self._before)
-            line += f", {each_ms * (self._wanted - done) / 60_000:.0f} min to go"
-        if sys.stderr.isatty():
-            print(f"\r{line} ", end="" if done < self._wanted else "\n", file=sys.stderr)
-        elif done // self._step > self._shown:
-            self._shown = done // self._step
-            print(line, file=sys.stderr, flush=True)
+    return PartPlan(name, positive(kills))
 
 
 if __name__ == "__main__":
