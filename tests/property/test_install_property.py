@@ -22,6 +22,7 @@ from walle_stream.vm.results import GroupResult
 NAMES = sorted(TRIGGERS)
 POLICY = SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
 EVENTS = 120
+FIRST = TRIGGERS["funnel"][0][0]
 
 
 class LayoutPool(CountingPool):
@@ -56,14 +57,17 @@ def sets_of(draws):
     return sets
 
 
-def run(life, events, cuts, installs, sets, deaths):
-    """Deliver with cuts; installs name (event before which, device, set)."""
+def run(life, events, cuts, installs, sets, deaths, apart):
+    """Deliver with cuts; installs name (event before which, device, set).
+
+    They share a commit with the events before them, but those that are ``apart``.
+    """
     life.pool = LayoutPool()
     host = life.open()
     refused = []
     planned = {}
     for at, device, which in installs:
-        planned.setdefault(at, []).append((device, sets[which][0]))
+        planned.setdefault(at, []).append((device, which))
     start, number = 0, 0
     for end in sorted({*cuts, *planned, len(events)}):
         if end > start or end == len(events):
@@ -72,10 +76,13 @@ def run(life, events, cuts, installs, sets, deaths):
             batch = SourceBatch(
                 0, events[start:end], b"%d" % end, SourceCounts(), [], is_end and end not in planned
             )
-            host.deliver(Delivery(batch, 0.0))
+            host.take([Delivery(batch, 0.0)])
+            if end not in planned or end in apart:
+                host.commit()
             start = end
         # of several for one device the last one stands
-        refused.extend(host.install(dict(sets), [each]) for each in planned.get(end, ()))
+        wanted = [tasks for _, tasks in sets]
+        refused.extend(host.install(wanted, [each]) for each in planned.get(end, ()))
         if end in deaths:
             host.abandon()
             host = life.open()
@@ -117,10 +124,32 @@ def test_deaths_and_passivation_change_nothing(seed, draws, installs, cuts, deat
     cuts = [min(at, len(events)) for at in cuts]
     # batches end where something is installed, in both
     with tempfile.TemporaryDirectory() as folder:
-        expected = run(Life(Path(folder), 0, 10**6, POLICY), events, (), installs, sets, ())
+        apart = range(EVENTS + 1)
+        expected = run(Life(Path(folder), 0, 10**6, POLICY), events, (), installs, sets, (), apart)
     with tempfile.TemporaryDirectory() as folder:
         life = Life(Path(folder), horizon, keep, POLICY)
-        assert run(life, events, cuts, installs, sets, deaths) == expected
+        assert run(life, events, cuts, installs, sets, deaths, ()) == expected
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 10**6))
+@example(1)
+def test_an_installation_stands_behind_the_events_of_its_commit(seed):
+    # a task that comes behind the first event of its path is not woken by the second one, also
+    # where the journal alone knows of both
+    events = make_events(seed)[:EVENTS]
+    sets = sets_of([({"visit"}, 1, 0), (set(NAMES), 1, 0)])
+    first = [(at, event.device_id) for at, event in enumerate(events, 1) if event.id == FIRST]
+    installs = [
+        (place, device, which) for at, device in first for place, which in ((at - 2, 0), (at, 1))
+    ]
+    installs = [each for each in installs if each[0] >= 0]
+    with tempfile.TemporaryDirectory() as folder:
+        life, apart = Life(Path(folder), 0, 10**6, POLICY), range(EVENTS + 1)
+        expected = run(life, events, (), installs, sets, (), apart)
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(Path(folder), 10**6, 10**6, POLICY)
+        assert run(life, events, (), installs, sets, {at for at, _, _ in installs}, ()) == expected
 
 
 @settings(max_examples=40, deadline=None)

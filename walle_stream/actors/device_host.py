@@ -164,6 +164,15 @@ class DeviceHost(Actor):
         if isinstance(message, Pull):
             self._pull(message)
             return None
+        if isinstance(message, GetTasks):  # nothing that waits can change them
+            return {
+                device_id: self._partitions[number].changes_of(device_id)
+                for number, device_ids in message.devices.items()
+                if number in self._partitions
+                for device_id in device_ids
+            }
+        if isinstance(message, Installs):
+            return self._install(message)
         self._commit_all()
         return self._answer(message)
 
@@ -178,15 +187,6 @@ class DeviceHost(Actor):
             return [partition.status() for partition in self._partitions.values()]
         if isinstance(message, Settle):
             return self._settle(monotonic_ms() + message.timeout_s * 1000.0)
-        if isinstance(message, Installs):
-            return self._install(message)
-        if isinstance(message, GetTasks):
-            return {
-                device_id: self._partitions[number].changes_of(device_id)
-                for number, device_ids in message.devices.items()
-                if number in self._partitions
-                for device_id in device_ids
-            }
         if isinstance(message, Close):
             return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
@@ -370,8 +370,13 @@ class DeviceHost(Actor):
             if partition is None:
                 continue  # another host's
 
+            waiting = self._waiting.pop(number, None)
+            deliveries = [] if waiting is None else waiting.deliveries
+
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
-                answer.refused.update(to.install(message.sets, what))
+                if deliveries:  # noqa: B023 - it runs at once
+                    to.take(deliveries)  # noqa: B023 - the same
+                answer.refused.update(to.install(message.wanted, what))
 
             self._supervisors[number].run(turn)
             answer.devices.update(device_id for device_id, _ in devices)

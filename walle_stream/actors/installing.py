@@ -1,8 +1,8 @@
 """The task sets of one partition: what is installed on its devices, and their states then.
 
-An installation is an input as events are: it stands in the journal, at its place between the
-batches, and commits with what it changes. So a recovery, which gives batches again, gives
-every event to the tasks that its device had when it came.
+An installation is an input as events are: it stands in the journal, behind the events of the
+commit that it is part of. So a recovery, which gives batches again, gives every event to the
+tasks that its device had when it came.
 
 A state follows its layout (``stateVersion``). Where a device gets a version of a task with a
 later layout, the state is kept as it is beside the one that the script migrates; where it goes
@@ -11,7 +11,7 @@ was no state is kept, too, so that a device can go back whatever it began with.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -20,11 +20,22 @@ from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.errors import StoreCorruptedError
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask, TaskSet, changed
+from walle_stream.stream.task_sets import (
+    DEFAULT_SET,
+    Changes,
+    InstalledTask,
+    TaskSet,
+    changed,
+    set_id_of,
+)
 from walle_stream.vm.guest.migration import VERSION_KEY
 
-type ChangesBySet = Mapping[str, Changes]
-"""What sets change of the definition's tasks, by their ids."""
+type Wanted = Mapping[str, InstalledTask | Literal["definition"] | None]
+"""What becomes of tasks, by name: a version, the definition's own one, or nothing; others stay."""
+
+
+type Refused = dict[str, str]
+"""Devices that stay as they were, and why."""
 
 
 class ProgramSource(Protocol):
@@ -47,10 +58,9 @@ class ProgramSource(Protocol):
 class Installs(msgspec.Struct, frozen=True):
     """Question to a device host: give devices other tasks, each from its next event on."""
 
-    sets: ChangesBySet
-    """Those that may be new here."""
-    devices: Mapping[int, Sequence[tuple[str, str]]]
-    """By partition: (device id, id of its set)."""
+    wanted: Sequence[Wanted]
+    devices: Mapping[int, Sequence[tuple[str, int]]]
+    """By partition: (device id, what it gets as an index of ``wanted``)."""
 
 
 class GetTasks(msgspec.Struct, frozen=True):
@@ -65,7 +75,7 @@ class Installed(msgspec.Struct):
 
     devices: set[str] = set()
     """Those whose partitions the host has."""
-    refused: dict[str, str] = {}
+    refused: Refused = {}
     """Those among them that stay as they were, and why."""
     programs: dict[str, InstalledTask] = {}
     """All that devices of the host have now, by program; others can go."""
@@ -136,17 +146,25 @@ class PartitionSets:
             self._learn(set_id, stored_changes(self._rows, set_id))
         return self._changes[set_id]
 
-    def put(self, sets: ChangesBySet) -> None:
-        """Write sets into the commit at hand, those that are new here.
+    def after(self, set_id: str, wanted: Wanted) -> str:
+        """Return the set of a device that had one; a new one goes into the commit at hand.
 
         Args:
-            sets: By id.
+            set_id: Of the one before.
+            wanted: What changes.
         """
-        for set_id, changes in sets.items():
-            if set_id not in self._changes:
-                if self._rows.task_set(set_id) is None:
-                    self._rows.put_task_set(set_id, changes)
-                self._learn(set_id, changes)
+        changes = dict(self.changes(set_id))
+        for name, task in wanted.items():
+            if isinstance(task, InstalledTask) or (task is None and name in self._definition):
+                changes[name] = task
+            else:
+                changes.pop(name, None)
+        found = set_id_of(changes)
+        if found not in self._changes:
+            if self._rows.task_set(found) is None:
+                self._rows.put_task_set(found, changes)
+            self._learn(found, changes)
+        return found
 
     def programs_of(self, set_ids: Collection[str]) -> dict[str, InstalledTask]:
         """Return the tasks of sets by program.
@@ -172,6 +190,9 @@ class PartitionSets:
         going = []
         old = self._tasks(before)
         for name, task in self._tasks(set_id).items():
+            found = old.get(name)
+            if found is not None and found.package and found.state_version == task.state_version:
+                continue  # what there was to keep was kept when its layout was installed
             state = states.of_task(name)(device_id)
             layout = _layout_of(state)
             if not state and name in old:

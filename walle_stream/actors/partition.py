@@ -19,7 +19,7 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
-from walle_stream.actors.installing import ChangesBySet, PartitionSets
+from walle_stream.actors.installing import PartitionSets, Refused, Wanted
 from walle_stream.actors.journal import JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
@@ -201,7 +201,7 @@ class PartitionHost:
             for event in machine.late_events[late:]
         ]
 
-    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> None:
+    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> Refused:
         machine, head = self._machine, turn.head
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
@@ -236,6 +236,7 @@ class PartitionHost:
         if self.reports is not None:
             # not in the ledger, which is of what tasks sent
             bodies += self.reports.take(wall_ms(), is_last=is_last)
+        refused = self._install(turn) if turn.installs else {}
         self._put_devices(turn)
         frames = self._commit(turn, records, bodies)
         if self.reports is not None:
@@ -252,6 +253,7 @@ class PartitionHost:
         now_ms = monotonic_ms()
         for delivered_ms, exits in turn.exits:
             self.latencies.add(now_ms - delivered_ms, exits)
+        return refused
 
     def _answer(self, runs: list[RunTask], replies: list[Reply]) -> list[RunTask]:
         if not replies:
@@ -337,41 +339,55 @@ class PartitionHost:
 
     # Between turns
 
-    def install(self, sets: ChangesBySet, devices: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Give devices other tasks, each from its next event on, in ONE commit; blocks.
+    def install(self, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> Refused:
+        """Give devices other tasks, behind what was taken, in ONE commit with it; blocks.
 
         Args:
-            sets: Those that may be new here.
-            devices: (device id, id of its set); such as have it already stay as they are.
+            wanted: What devices get.
+            devices: (device id, index of it); such as have it already stay as they are.
 
         Returns:
             The devices that stay as they were, and why.
 
         Raises:
-            WalleError: Nothing was installed: restart, install again.
+            WalleError: Nothing was committed: restart, take all again, install again.
         """
-        machine, rows, turn = self._machine, self._opened(), self._begin()
-        self._sets.put(sets)
-        counts, refused = dict(turn.head.task_sets), {}
-        for device_id, set_id in devices:
+        machine, sets, turn = self._machine, self._sets, self._turn or self._begin()
+        after: dict[tuple[str, int], str] = {}
+        for device_id, which in devices:
             if not machine.is_active(device_id):
-                machine.activate(device_id, *rows.device(device_id))
+                machine.activate(device_id, *self._opened().device(device_id))
             old = machine.task_set(device_id)
-            if old == set_id:
-                continue
+            if (old, which) not in after:
+                after[old, which] = sets.after(old, wanted[which])
+            if after[old, which] != old:
+                turn.installs.append((device_id, after[old, which]))
+        refused: Refused = {}
+        self._turn = turn
+        if turn.installs:
+            crash_point("install.before")
+            refused = self._complete(turn, self._exchange.take(turn.head, sets.names))
+            crash_point("install.after")
+        elif turn.taken:
+            self.commit()
+        self._turn = None
+        return refused
+
+    def _install(self, turn: Turn) -> Refused:
+        machine, refused = self._machine, dict[str, str]()
+        counts, installs = dict(turn.head.task_sets), []
+        for device_id, set_id in turn.installs:
+            old = machine.task_set(device_id)
             problem = self._sets.move_states(device_id, old, set_id, self._states)
             if problem:
                 refused[device_id] = problem
                 continue
             machine.install(device_id, set_id)
-            turn.installs.append((device_id, set_id))
+            installs.append((device_id, set_id))
             counts[old] = counts.get(old, 0) - 1
             counts[set_id] = counts.get(set_id, 0) + 1
+        turn.installs = installs
         turn.head.task_sets = {name: n for name, n in counts.items() if name and n > 0}
-        if turn.installs:
-            crash_point("install.before")
-            self._complete(turn, Inbound([], []))
-            crash_point("install.after")
         return refused
 
     def changes_of(self, device_id: str) -> Changes:

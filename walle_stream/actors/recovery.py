@@ -51,9 +51,6 @@ def _replay(rows: PartitionRows, definition: JournalDefinition) -> PartitionMach
             for device_id, deadline_ms in rows.timers():
                 machine.arm(device_id, deadline_ms)
         machine.number, machine.watermark_ms = number, batch.watermark_ms
-        for device_id, task_set in batch.installs:
-            if _is_behind(machine, rows, device_id, ahead, number):
-                machine.install(device_id, task_set)
         for device_id in machine.absent(batch.events, is_end=batch.is_end):
             _activate(machine, rows, device_id, ahead)
         ahead = {device_id: last for device_id, last in ahead.items() if last >= number}
@@ -61,6 +58,9 @@ def _replay(rows: PartitionRows, definition: JournalDefinition) -> PartitionMach
         for device_id, *numbers in batch.numbers:
             if _is_behind(machine, rows, device_id, ahead, number):  # a reply came, and no event
                 machine.set_numbers(device_id, *numbers)
+        for device_id, task_set in batch.installs:
+            if _is_behind(machine, rows, device_id, ahead, number):
+                machine.install(device_id, task_set)
         machine.mark_committed()
         replayed.append(number)
     if replayed:

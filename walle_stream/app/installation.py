@@ -9,16 +9,10 @@ from threading import Lock
 from typing import Any, Literal
 
 from walle_stream.actors.actor import ActorRef
-from walle_stream.actors.installing import GetTasks, Installed, Installs
+from walle_stream.actors.installing import GetTasks, Installed, Installs, Wanted
 from walle_stream.app.installed import InstalledPrograms, NewVersion
 from walle_stream.errors import PackageError
-from walle_stream.stream.task_sets import (
-    DEFAULT_SET,
-    Changes,
-    InstalledTask,
-    changed,
-    set_id_of,
-)
+from walle_stream.stream.task_sets import Changes, InstalledTask, changed
 
 type Change = NewVersion | Literal["definition"] | None
 """What becomes of a task: another version, the definition's own one, or nothing: it goes."""
@@ -52,12 +46,15 @@ class Installation:
         self._lock = Lock()
 
     def tasks_of(self, device_ids: Iterable[str]) -> dict[str, Mapping[str, InstalledTask]]:
-        """Return which tasks devices have, by name; waits for the hosts' next commits.
+        """Return which tasks devices have, by name; waits for the hosts' turns.
 
         Args:
             device_ids: Of this run.
         """
-        found = self._changes_of(device_ids)
+        question = GetTasks(self._by_partition({each: each for each in device_ids}))
+        found: dict[str, Changes] = {}
+        for host in self._hosts:
+            found |= self._ask(host, question)
         return {device_id: changed(self._definition, each) for device_id, each in found.items()}
 
     def install(self, changes: Mapping[str, Mapping[str, Change]]) -> dict[str, str]:
@@ -78,16 +75,8 @@ class Installation:
             WalleError: A host failed: what it has committed stays, install again.
         """
         with self._lock:
-            stored = self._store(changes)
-            sets: dict[str, Changes] = {}
-            devices: dict[str, tuple[str, str]] = {}
-            for device_id, before in self._changes_of(changes).items():
-                after = self._after(before, changes[device_id], stored)
-                set_id = set_id_of(after)
-                if set_id != DEFAULT_SET:
-                    sets[set_id] = after
-                devices[device_id] = (device_id, set_id)
-            question = Installs(sets, self._by_partition(devices))
+            wanted, devices = self._wanted(changes)
+            question = Installs(wanted, self._by_partition(devices))
             refused = dict.fromkeys(changes, "no host of this run has its partition: install again")
             programs: dict[str, InstalledTask] = {}
             for host in self._hosts:
@@ -99,40 +88,39 @@ class Installation:
             self._programs.retain(programs)
             return refused
 
-    def _store(self, changes: Mapping[str, Mapping[str, Change]]) -> dict[int, InstalledTask]:
+    def _wanted(
+        self, changes: Mapping[str, Mapping[str, Change]]
+    ) -> tuple[list[Wanted], dict[str, tuple[str, int]]]:
+        """Store what is new; return what devices get, each once, and which of it each gets."""
         stored: dict[int, InstalledTask] = {}
-        for tasks in changes.values():
-            for name, change in tasks.items():
-                if isinstance(change, NewVersion) and id(change) not in stored:
-                    found, task = self._programs.store(change)
-                    if found != name:
-                        raise PackageError(
-                            f"a package of the task {found!r} was given for {name!r}: install it "
-                            "under its own name"
-                        )
-                    self._programs.ensure(name, task)
-                    stored[id(change)] = task
-        return stored
+        wanted: list[Wanted] = []
+        known: dict[tuple[object, ...], int] = {}
+        devices: dict[str, tuple[str, int]] = {}
+        for device_id, tasks in changes.items():
+            same = tuple((name, id(change)) for name, change in tasks.items())
+            if same not in known:
+                known[same] = len(wanted)
+                wanted.append(
+                    {name: self._stored(name, change, stored) for name, change in tasks.items()}
+                )
+            devices[device_id] = (device_id, known[same])
+        return wanted, devices
 
-    def _changes_of(self, device_ids: Iterable[str]) -> dict[str, Changes]:
-        question = GetTasks(self._by_partition({each: each for each in device_ids}))
-        found: dict[str, Changes] = {}
-        for host in self._hosts:
-            found |= self._ask(host, question)
-        return found
-
-    def _after(
-        self, before: Changes, changes: Mapping[str, Change], stored: Mapping[int, InstalledTask]
-    ) -> Changes:
-        after = dict(before)
-        for name, change in changes.items():
-            if isinstance(change, NewVersion):
-                after[name] = stored[id(change)]
-            elif change is None and name in self._definition:
-                after[name] = None
-            else:
-                after.pop(name, None)
-        return after
+    def _stored(
+        self, name: str, change: Change, stored: dict[int, InstalledTask]
+    ) -> InstalledTask | Literal["definition"] | None:
+        if not isinstance(change, NewVersion):
+            return change
+        if id(change) not in stored:
+            found, task = self._programs.store(change)
+            if found != name:
+                raise PackageError(
+                    f"a package of the task {found!r} was given for {name!r}: install it "
+                    "under its own name"
+                )
+            self._programs.ensure(name, task)
+            stored[id(change)] = task
+        return stored[id(change)]
 
     def _by_partition[T](self, devices: Mapping[str, T]) -> dict[int, list[T]]:
         found: dict[int, list[T]] = {}

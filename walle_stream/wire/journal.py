@@ -48,7 +48,7 @@ class JournalBatch(msgspec.Struct, frozen=True):
     """Of the devices whose scripts emitted or called, behind the commit: giving them the
     events again does not tell."""
     installs: Installs = ()
-    """Before the events."""
+    """Behind the events."""
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
