@@ -19,12 +19,13 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
-from walle_stream.actors.installing import PartitionSets, Refused, Wanted
+from walle_stream.actors.installing import Refused, Wanted
 from walle_stream.actors.journal import JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
 from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.partition_sets import PartitionSets
 from walle_stream.actors.places import origin_of
 from walle_stream.actors.recovery import recover
 from walle_stream.actors.reports import RunReports
@@ -236,7 +237,7 @@ class PartitionHost:
         if self.reports is not None:
             # not in the ledger, which is of what tasks sent
             bodies += self.reports.take(wall_ms(), is_last=is_last)
-        refused = self._install(turn) if turn.installs else {}
+        refused = self._sets.move(turn, machine, self._states) if turn.installs else {}
         self._put_devices(turn)
         frames = self._commit(turn, records, bodies)
         if self.reports is not None:
@@ -371,23 +372,6 @@ class PartitionHost:
         elif turn.taken:
             self.commit()
         self._turn = None
-        return refused
-
-    def _install(self, turn: Turn) -> Refused:
-        machine, refused = self._machine, dict[str, str]()
-        counts, installs = dict(turn.head.task_sets), []
-        for device_id, set_id in turn.installs:
-            old = machine.task_set(device_id)
-            problem = self._sets.move_states(device_id, old, set_id, self._states)
-            if problem:
-                refused[device_id] = problem
-                continue
-            machine.install(device_id, set_id)
-            installs.append((device_id, set_id))
-            counts[old] = counts.get(old, 0) - 1
-            counts[set_id] = counts.get(set_id, 0) + 1
-        turn.installs = installs
-        turn.head.task_sets = {name: n for name, n in counts.items() if name and n > 0}
         return refused
 
     def changes_of(self, device_id: str) -> Changes:

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.actors.installing import ProgramSource
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.latency import Latencies
+from walle_stream.actors.partition_sets import ProgramSource
 from walle_stream.ports import DeadLetterSink
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy

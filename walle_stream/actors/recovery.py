@@ -9,9 +9,9 @@ leaves nothing to do.
 
 from collections.abc import Callable
 
-from walle_stream.actors.installing import stored_changes
 from walle_stream.actors.journal import JournalDefinition
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.partition_sets import stored_changes
 from walle_stream.faults import crash_point
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.task_sets import InstalledTask, TaskSet

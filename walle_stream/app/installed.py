@@ -4,7 +4,7 @@ A package lies there under its SHA-256 before anything names it, and goes when n
 any more: whatever dies in between, each set that a partition holds finds its packages.
 
 Place in the flow: ``LocalRun.install`` stores packages and tells the hosts; a partition that
-meets a set asks for its programs (``actors.installing.ProgramSource``).
+meets a set asks for its programs (``actors.partition_sets.ProgramSource``).
 """
 
 import errno
@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.programs import unpack_task
+from walle_stream.app.programs import ReadyTask, unpack_task
 from walle_stream.errors import PackageError, StoreError, StoreFullError
 from walle_stream.faults import crash_point
 from walle_stream.stream.task_sets import InstalledTask
@@ -65,6 +65,7 @@ class InstalledPrograms:
         self._is_shared = is_shared
         self._lock = Lock()
         self._loaded: set[str] = set()
+        self._unpacked: dict[str, ReadyTask] = {}  # what was stored, and is about to be loaded
         self._remove_parts()
 
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
@@ -82,7 +83,7 @@ class InstalledPrograms:
             StoreError: The folder cannot be written.
         """
         package, own = _digest(version.package), version.resources
-        ready = unpack_task(version.package)
+        ready = unpack_task(version.package, own)
         digests = {name: _digest(data) for name, data in own.items()}
         self._write(package, version.package)
         for name, data in own.items():
@@ -92,6 +93,7 @@ class InstalledPrograms:
         mark = (_digest(text.encode()) if own else package)[:_DIGITS]
         program = f"{ready.name}@{ready.version}#{mark}"
         task = ready.installed(program, package)
+        self._unpacked[program] = ready
         return ready.name, msgspec.structs.replace(task, resources=digests, origin=version.origin)
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
@@ -101,13 +103,15 @@ class InstalledPrograms:
             PackageError: Its package is not stored, altered, or not for this interpreter.
             VmStartError: No VM can be made.
         """
+        ready = self._unpacked.pop(installed.program, None)
         if not installed.package or installed.program in self._loaded:
             return
         with self._lock:
             if installed.program in self._loaded:
                 return
-            own = {name: self._read(it, task) for name, it in installed.resources.items()}
-            ready = unpack_task(self._read(installed.package, task), own)
+            if ready is None:
+                own = {name: self._read(it, task) for name, it in installed.resources.items()}
+                ready = unpack_task(self._read(installed.package, task), own)
             # scripts are told the task's name, the pool tells versions apart
             program = msgspec.structs.replace(ready.program, task=installed.program)
             out = [device for name, device in self._quarantined() if name == installed.program]

@@ -41,7 +41,7 @@ from walle_stream.app.status import HostStatus, RunPhase, RunStatus, write_statu
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader
-from walle_stream.vm.pool import VmCounts, VmStatus
+from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 

@@ -14,7 +14,7 @@ import msgspec
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.metrics_server import MetricsServer
 from walle_stream.app.observability import Metrics
-from walle_stream.vm.pool import VmCounts, VmStatus
+from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)

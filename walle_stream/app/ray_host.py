@@ -45,8 +45,8 @@ from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError
 from walle_stream.ports import Downlink, SourceBatch, SourceReader, Uplink
 from walle_stream.store.locks import wait_for_locks
+from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.memory import limit_data
-from walle_stream.vm.pool import VmCounts, VmStatus
 
 type Phase = Literal["reading", "closing", "done", "worn out"]
 """``done``: everything is committed and closed; ``worn out``: the same, but there

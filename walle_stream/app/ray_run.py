@@ -40,7 +40,7 @@ from walle_stream.app.status import (
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ClusterError, WalleError
 from walle_stream.store.datadir import DataDir
-from walle_stream.vm.pool import VmCounts, VmStatus
+from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 

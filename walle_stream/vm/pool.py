@@ -19,6 +19,7 @@ import msgspec
 
 from walle_stream.errors import VmClosedError, VmError, VmStartError
 from walle_stream.vm.containment import can_contain, make_contained
+from walle_stream.vm.counts import VmCounts, VmStatus, add_shelf
 from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.machine import Machine
 from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
@@ -34,9 +35,7 @@ __all__ = [
     "GroupResult",
     "PoolLimits",
     "RunResult",
-    "VmCounts",
     "VmPool",
-    "VmStatus",
 ]
 
 _log = logging.getLogger(__name__)
@@ -53,48 +52,6 @@ _MAKERS: Final = 4
 
 type OnStuck = Callable[[str, str], None]
 """Called with the task and the device id of a run that cannot be stopped."""
-
-
-class VmCounts(msgspec.Struct):
-    """What a pool has done, for metrics."""
-
-    created: int = 0
-    """VMs made."""
-    warmed: int = 0
-    """Of these, VMs that were made ahead, before their task was known."""
-    bound: int = 0
-    """Of these, VMs that were bound to a version of a task."""
-    resets: int = 0
-    """Runs that began in globals made anew; where no run can leave anything there, none."""
-    recycled: int = 0
-    """VMs that were replaced because they were worn: enough runs, or too much memory."""
-    destroyed: int = 0
-    """VMs destroyed; on Python 3.13 each leaves about 2.4 MB behind."""
-    calls: int = 0
-    """Batches that came back."""
-    runs: int = 0
-    """Runs in those batches, failed ones included."""
-    crashes: int = 0
-    """Calls that ended without a completion mark or with a malformed frame."""
-    stopped: int = 0
-    """Runs that took longer than their task's limit and were told to stop."""
-    stuck: int = 0
-    """Of these, runs that did not obey: they loop inside C code."""
-
-
-class VmStatus(msgspec.Struct, frozen=True):
-    """One VM, for metrics."""
-
-    serial: int
-    """Which VM of this process."""
-    task: str
-    """The task it is bound to; empty for a warm one."""
-    calls: int
-    """Batches that came back."""
-    runs: int
-    """Runs in those batches, failed ones included."""
-    is_running: bool
-    """Whether a run is at hand."""
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
@@ -151,6 +108,7 @@ class VmPool:
         self._counts = VmCounts()
         self._is_closed = False
         self._shelves: dict[str, Shelf] = {}
+        self._retiring: list[Shelf] = []
         self._warm: list[VirtualMachine] = []
         self._makers: list[threading.Thread] = []
         programs = {name: _compiled(task) for name, task in tasks.items()}
@@ -197,7 +155,7 @@ class VmPool:
         with self._lock:
             counts = msgspec.structs.replace(self._counts)
             for shelf in self._all_shelves():
-                _add(counts, shelf)
+                add_shelf(counts, shelf)
             return counts
 
     @property
@@ -295,20 +253,24 @@ class VmPool:
             old = None if is_closed else self._shelves.get(compiled.task)
             if not is_closed:
                 self._shelves[compiled.task] = shelf
+            self._retiring += [] if old is None else [old]
         if is_closed:
             shelf.close(0.0)
             raise VmClosedError("the VM pool is closed: open a new one")
-        self._retire(old)
+        if old is not None:
+            self._retire(old)
 
     def uninstall(self, task: str) -> None:
-        """Take a task out; waits for its running calls. No such task: nothing happens.
+        """Take a task out; its VMs go beside, when their running calls have come back.
 
         Args:
-            task: Its name.
+            task: Its name; nothing happens where there is none.
         """
         with self._lock:
             shelf = self._shelves.pop(task, None)
-        self._retire(shelf)
+            self._retiring += [] if shelf is None else [shelf]
+        if shelf is not None and not self._beside(lambda: self._retire(shelf)):
+            self._retire(shelf)
 
     def sweep(self) -> None:
         """Destroy VMs that did nothing since the last sweep."""
@@ -340,7 +302,8 @@ class VmPool:
         return [machine for machine in machines if isinstance(machine, VirtualMachine)]
 
     def _all_shelves(self) -> list[Shelf]:
-        return [each for shelf in list(self._shelves.values()) for each in shelf.and_contained]
+        shelves = [*self._shelves.values(), *self._retiring]
+        return [each for shelf in shelves for each in shelf.and_contained]
 
     # Life cycle
 
@@ -401,16 +364,17 @@ class VmPool:
             machine = VirtualMachine(program, self._services)
         else:
             machine.bind(program)
-            self._warm_up_another()
+            self._beside(self._warm_one)
         return machine
 
-    def _warm_up_another(self) -> None:
-        thread = threading.Thread(target=self._warm_one, name="walle-vm-maker", daemon=True)
+    def _beside(self, act: Callable[[], None]) -> bool:
+        """Do something in a thread; not where the pool is closed, which ``False`` says."""
+        thread = threading.Thread(target=act, name="walle-vm-maker", daemon=True)
         with self._lock:
-            if self._is_closed:
-                return
-            self._makers = [maker for maker in self._makers if maker.is_alive()] + [thread]
-            thread.start()
+            if not self._is_closed:
+                self._makers = [maker for maker in self._makers if maker.is_alive()] + [thread]
+                thread.start()
+            return not self._is_closed
 
     def _warm_one(self) -> None:
         if not self._can_be_inside():
@@ -434,12 +398,12 @@ class VmPool:
         with self._lock:
             self._counts.destroyed += 1
 
-    def _retire(self, shelf: Shelf | None) -> None:
-        if shelf is not None:
-            _close(shelf)
-            with self._lock:
-                for each in shelf.and_contained:
-                    _add(self._counts, each)
+    def _retire(self, shelf: Shelf) -> None:
+        _close(shelf)
+        with self._lock:
+            self._retiring.remove(shelf)
+            for each in shelf.and_contained:
+                add_shelf(self._counts, each)
 
     def _count_stopped(self, _: Watched) -> None:
         with self._lock:
@@ -466,18 +430,6 @@ def _close(shelf: Shelf) -> None:
     shelf.close(CLOSE_TIMEOUT_S)  # it makes no other shelf from now on
     for each in shelf.and_contained:
         each.close(CLOSE_TIMEOUT_S)
-
-
-def _add(counts: VmCounts, shelf: Shelf) -> None:
-    done = shelf.totals()
-    counts.created += done.created
-    counts.bound += done.created
-    counts.resets += 0 if shelf.program.shares_globals else done.runs
-    counts.recycled += done.recycled
-    counts.destroyed += done.destroyed
-    counts.crashes += done.crashes
-    counts.calls += done.calls
-    counts.runs += done.runs
 
 
 def _run_admitted(shelf: Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:

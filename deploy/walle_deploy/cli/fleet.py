@@ -120,7 +120,8 @@ def _run_many(options: argparse.Namespace) -> int:
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:
-    overrides = [*options.set, "spec.runtime.kind=local"]
+    # the next version that is installed finds a VM; a later --set of the user's wins
+    overrides = ["spec.runtime.warmVms=1", *options.set, "spec.runtime.kind=local"]
     if options.scenario:
         overrides.append(f"spec.reports.scenario={options.scenario}")
     return overrides

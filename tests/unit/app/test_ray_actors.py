@@ -13,7 +13,7 @@ from walle_stream.app.ray_actors import DEATHS_MAX, Worker
 from walle_stream.app.ray_host import HostState
 from walle_stream.app.ray_run import RayRun
 from walle_stream.errors import ActorDeadError
-from walle_stream.vm.pool import VmCounts
+from walle_stream.vm.counts import VmCounts
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from walle_stream.app.metrics import render_metrics
-from walle_stream.vm.pool import PoolLimits, VmCounts, VmPool
+from walle_stream.vm.counts import VmCounts
+from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import TaskProgram
 
 pytestmark = pytest.mark.vm

@@ -114,8 +114,8 @@ def test_its_vms_go_with_the_task(groups):
             shelf.contain(vms._make_contained)
         vms.run("t", groups(), is_doubtful=True)
         vms.uninstall("t")
-        assert vms.counts.destroyed == 4
-        assert not vms.machines
+    assert vms.counts.destroyed == 4
+    assert not vms.machines
 
 
 def test_its_vms_go_when_the_pool_closes(groups):
