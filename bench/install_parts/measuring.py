@@ -59,8 +59,8 @@ def measure_installs(
     """
     CONNECTOR.schedule = Schedule(events_per_s)
     given = {"connector": "latency_parts.paced:CONNECTOR", "path": str(source)}
-    # as walle fleet has it: a VM is ready for the next version
-    assembly = Assembly.load(DEFINITION, [*overrides(given), "spec.runtime.warmVms=1"])
+    assembly = Assembly.load(DEFINITION, overrides(given))
+    assembly.warm_vms = 1  # as walle fleet has it: one is ready for the next version
     run = LocalRun(assembly, RunOptions(data_dir, hosts=1, limit=events))
     done = threading.Event()
     taken: dict[str, list[float]] = {"one": [], "all": []}

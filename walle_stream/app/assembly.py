@@ -96,6 +96,8 @@ class Assembly:
         self.report_sink: ReportSink | None = None
         """Gets the reports of devices (``spec.reports``), where the cloud side is here; set
         before anything is opened."""
+        self.warm_vms = self._spec.runtime.warm_vms
+        """VMs that are made ahead. To be set before the run, where versions will be installed."""
         self._services = load_functions("services", self._spec.services)
         self.engine = self._spec.engine
         """Which actors of Ray run the ONNX models; None: hosts do."""
@@ -358,7 +360,7 @@ class Assembly:
                 PoolLimits(
                     vms=spec.runtime.vms or min(options.hosts, self.partition_count),
                     device_vms=spec.runtime.device_vms,
-                    warm_vms=spec.runtime.warm_vms,
+                    warm_vms=self.warm_vms,
                     idle_s=(spec.runtime.vm_idle_ms or 0) / 1000.0,
                     max_runs=spec.runtime.vm_runs or 0,
                     memory_bytes=self.memory_bytes,

@@ -11,6 +11,7 @@ from walle_deploy.device.fleet import Fleet
 from walle_deploy.device.pulling import PulledFiles
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.monitoring.transport import HttpReportSink
+from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 
 _THREADS = 4
@@ -51,7 +52,16 @@ class Hosting:
         self._pulled = PulledFiles(self._files, secrets)
         self._client = ReleaseClient(f"{service.rstrip('/')}/v1/check", connections=_THREADS)
         self.reports = HttpReportSink(service)
-        """Sends reports to the service."""
+
+    def fit(self, assembly: Assembly) -> None:
+        """Set a pipeline up for what comes to its devices.
+
+        Args:
+            assembly: Of the host, before it runs.
+        """
+        assembly.report_sink = self.reports
+        # a version that comes finds a VM
+        assembly.warm_vms = max(1, assembly.warm_vms)
 
     @contextmanager
     def beside(self, run: LocalRun) -> Iterator[Fleet]:

@@ -85,7 +85,7 @@ def _run_one(options: argparse.Namespace) -> int:
     profile = given_profile(options)
     assembly = load_agent(options, _overrides(options))
     hosting = _hosting(options, [profile], agent_folder(assembly, options))
-    assembly.report_sink = hosting.reports
+    hosting.fit(assembly)
     try:
         return run_agent(assembly, options, hosting.beside)
     finally:
@@ -108,7 +108,7 @@ def _run_many(options: argparse.Namespace) -> int:
     profiles = [with_interpreter(each) for each in read_profiles(options.profiles)]
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     hosting = _hosting(options, profiles, data_dir)
-    assembly.report_sink = hosting.reports
+    hosting.fit(assembly)
     how = RunOptions(data_dir, assembly.host_count, on_stuck=begin_anew)
     limit_data(assembly.memory_bytes)
     try:
@@ -120,8 +120,7 @@ def _run_many(options: argparse.Namespace) -> int:
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:
-    # the next version that is installed finds a VM; a later --set of the user's wins
-    overrides = ["spec.runtime.warmVms=1", *options.set, "spec.runtime.kind=local"]
+    overrides = [*options.set, "spec.runtime.kind=local"]
     if options.scenario:
         overrides.append(f"spec.reports.scenario={options.scenario}")
     return overrides
