@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, read_state
@@ -52,7 +53,7 @@ ENDED = {"stopped", "rolled_back", "superseded"}
 
 def definition(name, spec, version="v2"):
     head = {"apiVersion": "walle/v1", "kind": "Release", "metadata": {"name": name}}
-    return {**head, "spec": {"task": TASK, "version": version, **spec}}
+    return {**head, "spec": hasty({"task": TASK, "version": version, **spec})}
 
 
 @given(SPECS, st.lists(EVENTS, max_size=30), st.sampled_from(["", "v1"]))

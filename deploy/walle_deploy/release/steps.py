@@ -3,15 +3,16 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, PlainSerializer, StrictInt
+from pydantic import AfterValidator, Field, PlainSerializer, StrictInt, model_validator
 
 from walle_stream.spec.models import PathMarker
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
+_STEP_MS: Final = 600_000
 _DEVICES_MAX: Final = 10_000
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
@@ -63,6 +64,12 @@ class Hours(Strict):
     """On which ``from`` may be."""
     time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
 
+    @model_validator(mode="after")
+    def _last(self) -> Self:
+        if self.from_ == self.to:
+            raise ValueError("hours: from and to are the same: leave hours out, or name two times")
+        return self
+
     def contain(self, at_ms: int) -> bool:
         """Return whether a moment is within.
 
@@ -82,8 +89,8 @@ class Hours(Strict):
 class Step(Strict):
     """What has to be so before the next step begins."""
 
-    min_duration: _Duration = 0
-    """How long it lasts at least."""
+    min_duration: _Duration = _STEP_MS
+    """How long it lasts at least; what fails seldom or late must have had its time to."""
     min_devices: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
     """That must have reported runs of the new version, over all steps so far."""
     not_before: Annotated[str, AfterValidator(_moment)] | None = None

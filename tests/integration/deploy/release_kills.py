@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 
+from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
@@ -56,7 +57,7 @@ def create(desk):
         "apiVersion": "walle/v1",
         "kind": "Release",
         "metadata": {"name": "r"},
-        "spec": {"task": TASK, "version": "v2", "gray": [{"percent": 5}], "full": {}},
+        "spec": hasty({"task": TASK, "version": "v2", "gray": [{"percent": 5}]}),
     }
     desk.create(Release.model_validate(definition), supersede=True)
 

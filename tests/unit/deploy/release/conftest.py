@@ -1,5 +1,6 @@
 import pytest
 
+from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
@@ -34,7 +35,7 @@ def release():
                 "apiVersion": "walle/v1",
                 "kind": "Release",
                 "metadata": {"name": name},
-                "spec": {"task": TASK, "version": version, **spec},
+                "spec": hasty({"task": TASK, "version": version, **spec}),
             }
         )
 

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.unit.deploy.hasty import hasty
 from walle_deploy.release.events import Paused, Resumed, RolledBack, Simulated, Superseded, Tick
 from walle_deploy.release.machine import advance
 from walle_deploy.release.state import ReleaseState, offer_of
@@ -13,7 +14,7 @@ def begun(previous="v1", **spec):
         "apiVersion": "walle/v1",
         "kind": "Release",
         "metadata": {"name": "r"},
-        "spec": {"task": "shop/ipv", "version": "v2", **spec},
+        "spec": hasty({"task": "shop/ipv", "version": "v2", **spec}),
     }
     return ReleaseState(definition=definition, previous=previous, created_ms=1)
 

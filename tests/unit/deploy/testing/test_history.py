@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import AuditEntry
 from walle_deploy.release.desk import ReleaseDesk
@@ -14,8 +15,7 @@ TASK = "shop/ipv"
 
 
 def release(name, version):
-    gray = [{"percent": 5}, {"percent": 50}]
-    spec = {"task": TASK, "version": version, "gray": gray, "full": {}}
+    spec = hasty({"task": TASK, "version": version, "gray": [{"percent": 5}, {"percent": 50}]})
     head = {"apiVersion": "walle/v1", "kind": "Release", "metadata": {"name": name}}
     return Release.model_validate({**head, "spec": spec})
 
