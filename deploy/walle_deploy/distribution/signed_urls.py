@@ -12,6 +12,7 @@ secrets is kept, any worker can check any device.
 """
 
 import hmac
+import re
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -35,6 +36,9 @@ VALID_MS: Final = 600_000
 
 _FOLDER: Final = "exclusive/"
 _KEEP: Final = 4
+# one form alone: what a server in front reads in another way must not be signed for
+_PATH: Final = re.compile(r"exclusive/[0-9a-f]{2}/[0-9a-f]{64}")
+_PREFIX: Final = re.compile(r"(?:/?[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
 _FIELDS: Final = ["device", "expires", "key", "sig"]
 _OTHERS: Final = 0o077
 _URL_MAX: Final = 4_096
@@ -110,8 +114,11 @@ class UrlSigner:
         Raises:
             IntegrityError: The request is not to be answered; the message says why, for the log.
         """
-        url = _relative(url)
+        prefix, url = _parted(url)
         path, _, query = url.partition("?")
+        is_plain = _PATH.fullmatch(path) and _PREFIX.fullmatch(prefix)
+        if not is_plain or _FOLDER in prefix:
+            raise IntegrityError(f"{(prefix + path)[:256]!r}: is no address of an exclusive file")
         given = parse_qsl(query[:_URL_MAX], keep_blank_values=True)
         if [name for name, _ in given] != _FIELDS:
             raise IntegrityError(f"{path}: is not a signed address")
@@ -163,9 +170,14 @@ def read_ring(path: Path) -> KeyRing:
 
 
 def _relative(url: str) -> str:
-    # whatever host and folder the CEN's address has, as the service signed it
+    return _parted(url)[1]
+
+
+def _parted(url: str) -> tuple[str, str]:
+    # whatever host and folder the CEN's address has, and what the service signed
     path, mark, query = url.partition("?")
-    return path[max(path.rfind(_FOLDER), 0) :] + mark + query
+    place = max(path.rfind(_FOLDER), 0)
+    return path[:place], path[place:] + mark + query
 
 
 def _new_key() -> dict[str, str]:

@@ -150,6 +150,37 @@ def test_a_stolen_address_is_refused(served, url, tmp_path):
     files.close()
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/{victim}#/{own}",
+        "/{victim}#/x/../{own}",
+        "/{victim}%23/{own}",
+        "/{victim}/../../../{own}",
+        "/{victim};/{own}",
+        "/{victim}?x=/{own}",
+        "/{victim}?{query}#/{own}",
+        "/{victim}%3f/{own}",
+        "//{victim}?{query}",
+    ],
+)
+def test_an_address_of_ones_own_opens_nothing_else(served, url, target):
+    # written as it is, which no client library would do
+    victim = served.files.exclusive["d-7"][0].url
+    own = served.signer.sign(served.files.exclusive["d-8"][0].url, "d-8")
+    line = target.format(victim=victim, own=own, query=own.partition("?")[2])
+    host, port = url[7:-1].split(":")
+    for address in (line, own):
+        proof = prove(served.ring.device_secret("d-8"), address)
+        head = f"GET {line} HTTP/1.0\r\nHost: x\r\n{PROOF_HEADER}: {proof}\r\n\r\n"
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head.encode())
+            answer = b"".join(iter(lambda c=connection: c.recv(65_536), b""))
+        # where a server takes it for one's own address, that is what one gets
+        assert b"price 7" not in answer
+        assert answer.split()[1] in {b"400", b"403", b"404"} or answer.endswith(b"price 8")
+
+
 def test_an_expired_address_is_refused(served, url, tmp_path):
     files = VerifiedFiles(tmp_path, served.repository.root())
     pushed = served.push(url, "d-9", "d-9")

@@ -51,6 +51,25 @@ def test_what_is_altered_is_refused(ring, signer):
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        "/exclusive/ab/cd#/",
+        "/a/../",
+        "/a%2f",
+        "/#/",
+        "exclusive/",
+        "/exclusive/x/../",
+        "//x?",
+        " /",
+    ],
+)
+def test_an_address_that_two_servers_may_read_in_two_ways_is_refused(ring, signer, before):
+    url = before + signer.sign(PATH, "d-1")
+    with pytest.raises(IntegrityError):
+        signer.check(url, prove(ring.device_secret("d-1"), url))
+
+
+@pytest.mark.parametrize(
     "query", ["", "?", "?device=d-1", "?a&b&c&d", "?sig=&key=&expires=&device="]
 )
 def test_what_is_no_signed_address_is_refused(signer, query):
