@@ -19,6 +19,7 @@ from walle_stream.wire.reports import (
     TaskReport,
     bucket_of,
     encode_reports,
+    timed_bucket,
 )
 
 QUARANTINED: Final = "Quarantined"
@@ -74,7 +75,7 @@ class RunReports:
         label = self._labels.get(program)
         runs = sum(len(group.runs) for group in found)
         if label is not None and runs:
-            self._turn.append((label, found, bucket_of(took_ms * _US / runs)))
+            self._turn.append((label, found, timed_bucket(took_ms * _US, runs)))
 
     def take(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
         """Return the bodies that the commit at hand is to send, usually none.

@@ -24,6 +24,9 @@ BUCKET_GAMMA: Final = (1 + 0.01) / (1 - 0.01)
 BUCKET_MAX: Final = 2_000
 """Highest bucket: values from 2.3e17 on are counted in it."""
 
+CALL_BUCKETS: Final = 4_096
+"""From the buckets of runs in calls of one size to those of the next, see ``timed_bucket``."""
+
 FRAME_DEVICES: Final = 20_000
 """Devices of the reports of one frame; more go into another one."""
 
@@ -32,6 +35,7 @@ REPORTS_MAX_BYTES: Final = 16 * 1024 * 1024
 
 _SCALE: Final = 1 / log(BUCKET_GAMMA)
 _CLASSES_MAX: Final = 64
+_CALLS_MAX: Final = 15
 _SIZE: Final = slice(2, 6)  # of the payload, in the header of ``wire.payload``
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -39,6 +43,8 @@ _Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, le=BUCKET_MAX)]
 _Buckets = Annotated[dict[_Bucket, _Count], msgspec.Meta(max_length=BUCKET_MAX + 1)]
+_Timed = Annotated[int, msgspec.Meta(ge=0, le=_CALLS_MAX * CALL_BUCKETS + BUCKET_MAX)]
+_TimedBuckets = Annotated[dict[_Timed, _Count], msgspec.Meta(max_length=CALL_BUCKETS)]
 
 
 class DeviceRuns(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -65,9 +71,9 @@ class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Wall clock of the host; the span is from here to before ``to_ms``."""
     to_ms: _Time
     devices: Annotated[list[DeviceRuns], msgspec.Meta(max_length=FRAME_DEVICES)]
-    latency_us: _Buckets = {}
-    """Runs by bucket of their time in microseconds. Runs are timed by the call of a VM that
-    they are made in: each has the call's time divided by its runs."""
+    latency_us: _TimedBuckets = {}
+    """Runs by bucket of their time in microseconds, and of the size of the call that they are
+    made in (``timed_bucket``): each has the call's time divided by its runs."""
     output_bytes: _Buckets = {}
     """Runs that succeeded, by bucket of the bytes that they emitted, plus 1."""
 
@@ -83,6 +89,20 @@ def bucket_of(value: float) -> int:
         value: Anything up to 1 is in bucket 0.
     """
     return min(ceil(log(value) * _SCALE), BUCKET_MAX) if value > 1 else 0
+
+
+def timed_bucket(call_us: float, runs: int) -> int:
+    """Return the bucket of the runs of one call of a VM.
+
+    A call costs something besides its runs, so runs in small calls look slower: only those of
+    like calls can be compared. ``place // CALL_BUCKETS`` is the size, as a power of two, and
+    ``place % CALL_BUCKETS`` the bucket of a run's time.
+
+    Args:
+        call_us: Time of the call, microseconds.
+        runs: In it, ≥ 1.
+    """
+    return CALL_BUCKETS * min(runs.bit_length() - 1, _CALLS_MAX) + bucket_of(call_us / runs)
 
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
@@ -152,6 +172,8 @@ def _check(report: TaskReport) -> None:
                 f"{each.crashes} crashes: each can be no more than the one before"
             )
         runs += each.runs
+    if any(place % CALL_BUCKETS > BUCKET_MAX for place in report.latency_us):
+        raise EnvelopeError("a frame of reports is malformed: a time in no bucket")
     counted = max(sum(report.latency_us.values()), sum(report.output_bytes.values()))
     if counted > runs or report.to_ms < report.from_ms:
         raise EnvelopeError(

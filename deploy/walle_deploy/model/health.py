@@ -28,7 +28,8 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that had to be stopped."""
     latency_us: Mapping[int, int] = {}
     """Runs by bucket of their time in microseconds: bucket ``i`` holds values in
-    (GAMMA**(i-1), GAMMA**i], with GAMMA of a relative accuracy of 1 %."""
+    (GAMMA**(i-1), GAMMA**i], with GAMMA of a relative accuracy of 1 %. Above it stands how
+    large the call was that they were made in, see ``wire.reports.timed_bucket``."""
     output_bytes: Mapping[int, int] = {}
     """Runs by bucket of the bytes that they emitted, plus 1; the same buckets."""
 

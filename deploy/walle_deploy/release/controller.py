@@ -31,9 +31,10 @@ from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, WalleError
 from walle_stream.faults import crash_point
 
-LOOKBACK_MS: Final = 86_400_000
+LOOKBACK_MS: Final = 600_000
 """The previous version's health counts from so long before the release was offered: until then
-all of its devices have reported."""
+most of its devices have reported. Much longer, and devices would have had more time to fail
+under it, and other hours of the day to be slow in."""
 
 LEASE_MS: Final = 10_000
 """For how long a controller leads from a turn on."""

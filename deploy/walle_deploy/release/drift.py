@@ -3,7 +3,11 @@
 Values are counted in buckets of a relative width of 2 %. Where a share of the old values lies
 above some value, at most that share of the new ones may lie above ``tolerated`` times it: it is
 tested at a few values, quantiles of the old ones. Runs of one device are alike, so all runs
-of a device count as one: the shares of the runs are taken as shares of the devices.
+of a device count as one: the shares of the runs are taken as shares of the devices. That is exact
+where devices have equally many runs; docs/deploy/releases.md has what was measured where not.
+
+Times are compared between runs of calls of like size alone (``matched``): a call costs something
+besides its runs, and a version that few devices have has small calls.
 """
 
 import math
@@ -15,6 +19,7 @@ import numpy as np
 
 from walle_deploy.model.health import GAMMA
 from walle_deploy.release.evidence import DRIFT_BETS, Counts, exceeds_other
+from walle_stream.wire.reports import CALL_BUCKETS
 
 SLOWER: Final = (0.5, 0.9, 0.99)
 """Quantiles at which latency is compared."""
@@ -25,10 +30,10 @@ _SIZES: Final = (0.1, 0.5, 0.9)
 class Values(msgspec.Struct, frozen=True):
     """Values of a version's runs."""
 
-    buckets: Mapping[int, int]
+    buckets: Mapping[int, float]
     """Runs by bucket, see ``model.health.GAMMA``."""
-    devices: int
-    """That made them."""
+    devices: float
+    """That made them, or fewer: what they are worth as evidence."""
 
     def quantile(self, share: float) -> int:
         """Return the bucket up to which a share of the runs lies.
@@ -37,7 +42,7 @@ class Values(msgspec.Struct, frozen=True):
             share: 0 to 1.
         """
         wanted = share * sum(self.buckets.values())
-        seen = 0
+        seen = 0.0
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
             if seen >= wanted:
@@ -50,11 +55,54 @@ class Values(msgspec.Struct, frozen=True):
         Args:
             bucket: Itself not included.
         """
-        runs = sum(self.buckets.values())
+        runs: float = sum(self.buckets.values())
         marked = sum(count for each, count in self.buckets.items() if each > bucket)
         # not every device that reported has a value
         worth = min(self.devices, runs)
         return Counts(worth * marked / runs, worth)
+
+
+def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
+    """Return the times of both versions as if they had been called alike.
+
+    Runs of calls of a size that one version has not are left out; the old ones get the weights
+    of the new ones' sizes (direct standardisation), and count for as many as they are worth
+    then (Kish's effective number).
+
+    Args:
+        new: Times of the new version, by ``wire.reports.timed_bucket``.
+        old: Of the previous one.
+        least: Bucket below which all are the same.
+
+    Returns:
+        New and old times by bucket; without runs where no calls are alike.
+    """
+    mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
+    sizes = mine.keys() & usual.keys()
+    total = sum(sum(mine[size].values()) for size in sizes)
+    found: dict[int, float] = {}
+    weighted: dict[int, float] = {}
+    worth = runs = 0.0
+    for size in sizes:
+        share = sum(mine[size].values()) / total
+        runs = float(sum(usual[size].values()))
+        worth += share * share / runs
+        for place, count in mine[size].items():
+            found[place] = found.get(place, 0.0) + count
+        for place, count in usual[size].items():
+            weighted[place] = weighted.get(place, 0.0) + share * count / runs
+    runs = 1 / worth if worth else 0.0
+    weighted = {place: runs * share for place, share in weighted.items()}
+    return Values(found, new.devices), Values(weighted, old.devices)
+
+
+def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, float]]:
+    found: dict[int, dict[int, float]] = {}
+    for place, count in buckets.items():
+        own = found.setdefault(place // CALL_BUCKETS, {})
+        at = max(place % CALL_BUCKETS, least)
+        own[at] = own.get(at, 0.0) + count
+    return found
 
 
 def grew(new: Values, old: Values, tolerated: float) -> float:

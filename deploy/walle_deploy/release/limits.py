@@ -2,10 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import Field, PlainSerializer, StrictBool
 
+from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
+# written back as it is read
+Duration = Annotated[DurationMs, PlainSerializer(lambda value: f"{value}ms")]
+"""Milliseconds, as ``10m`` in YAML."""
 _Ratio = Annotated[float, Field(gt=0, le=0.5)]
 _Tolerance = Annotated[float, Field(gt=1, le=1_000)]
 
@@ -25,17 +29,24 @@ class DriftGate(Strict):
     enabled: StrictBool = True
 
 
+class LatencyGate(DriftGate):
+    """How times of the runs grew."""
+
+    floor: Duration = 1
+    """Shorter runs count as so long: what is lost among the costs of a call is no change."""
+
+
 class Gates(Strict):
     """When a release is stopped."""
 
     error_rate: Annotated[float, Field(ge=1e-6, le=0.2)] = 0.05
     """Chance that a version which keeps what is tolerated is stopped, all gates together,
-    however often they look."""
+    however often they look; see ``release.gates`` for how far that is proven."""
     failures: ShareGate = ShareGate()
     """Devices with a failed run."""
     crashes: ShareGate = ShareGate()
     """Devices where the version ended a VM or a process, or was quarantined."""
-    latency: DriftGate = DriftGate(tolerated=1.1)
+    latency: LatencyGate = LatencyGate(tolerated=1.1)
     """Slower runs."""
     output: DriftGate = DriftGate(tolerated=2.0)
     """Larger or smaller output of runs."""

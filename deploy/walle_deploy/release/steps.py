@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, PlainSerializer, StrictInt, model_validator
+from pydantic import AfterValidator, Field, StrictInt, model_validator
 
+from walle_deploy.release.limits import Duration
 from walle_stream.spec.models import PathMarker
-from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
 _STEP_MS: Final = 600_000
@@ -22,8 +22,6 @@ type Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _EVERY_DAY: Final[tuple[Day, ...]] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 _Text = Annotated[str, Field(min_length=1, max_length=256)]
-# written back as it is read
-_Duration = Annotated[DurationMs, PlainSerializer(lambda value: f"{value}ms")]
 _Path = Annotated[Path, PathMarker()]
 
 
@@ -89,7 +87,7 @@ class Hours(Strict):
 class Step(Strict):
     """What has to be so before the next step begins."""
 
-    min_duration: _Duration = _STEP_MS
+    min_duration: Duration = _STEP_MS
     """How long it lasts at least; what fails seldom or late must have had its time to."""
     min_devices: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
     """That must have reported runs of the new version, over all steps so far."""

@@ -16,7 +16,7 @@ from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.vm.results import GroupResult, RunResult
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
-from walle_stream.wire.reports import bucket_of, decode_reports, is_reports
+from walle_stream.wire.reports import CALL_BUCKETS, bucket_of, decode_reports, is_reports
 
 pytestmark = pytest.mark.actors
 
@@ -54,7 +54,7 @@ def test_runs_are_counted_by_device_class_time_and_size():
     assert (a.device_id, a.runs, a.failures) == ("a", 4, {"KeyError": 1, "RunStopped": 1})
     assert (a.strikes, a.crashes) == (1, 0)
     assert (b.runs, b.failures, b.strikes, b.crashes) == (2, {"Quarantined": 1}, 0, 1)
-    assert report.latency_us == {bucket_of(100): 6}  # 0.6 ms by 6 runs
+    assert report.latency_us == {2 * CALL_BUCKETS + bucket_of(100): 6}  # 0.6 ms by 6 runs
     assert report.output_bytes == {bucket_of(11): 2, bucket_of(501): 1}
 
 

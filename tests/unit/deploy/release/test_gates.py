@@ -10,7 +10,8 @@ import pytest
 from walle_deploy.model.health import GAMMA, VersionHealth
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.gates import judge
-from walle_deploy.release.limits import DriftGate, Gates
+from walle_deploy.release.limits import DriftGate, Gates, LatencyGate
+from walle_stream.wire.reports import timed_bucket
 
 GATES = Gates()
 STEPS = (0.01, 0.05, 0.2, 0.5, 1.0)
@@ -125,11 +126,11 @@ def drifts(rng, slower=1.0, larger=1.0, fleet=FLEET, spread=0.3):
     """Return after how many devices drift of the runs stops a release; None for never."""
     own = np.exp(rng.normal(0, spread, (fleet, 1)))  # runs of a device are alike
     noise = np.exp(rng.normal(0, spread, (4, fleet, 10)))
-    old = health("v1", 1_000 * own * noise[0], 400 * own * noise[1])
+    old = health("v1", 10_000 * own * noise[0], 400 * own * noise[1])
     for devices in (2, 10, 40, 100, fleet):
         new = health(
             "v2",
-            slower * 1_000 * (own * noise[2])[:devices],
+            slower * 10_000 * (own * noise[2])[:devices],
             larger * 400 * (own * noise[3])[:devices],
         )
         if judge(GATES, new, old).outcome == "stop":
@@ -170,9 +171,53 @@ def test_nothing_is_said_without_data():
 
 
 def test_gates_that_are_off_are_not_looked_at():
-    off = DriftGate(tolerated=2.0, enabled=False)
-    gates = Gates(latency=off, output=off)
+    gates = Gates(
+        latency=LatencyGate(tolerated=2.0, enabled=False),
+        output=DriftGate(tolerated=2.0, enabled=False),
+    )
     new = VersionHealth(task="t", version="v2", devices=9, failing_devices=9)
     found = judge(gates, new, VersionHealth(task="t", version="v1", devices=50))
     assert [each.gate for each in found.verdicts] == ["failures", "crashes"]
     assert found.why == "failures: 9 of 9 devices of v2, 0 of 50 devices of v1, tolerated 0.10%"
+
+
+def called(rng, calls, size, run_us, call_us=40.0, scale=1.0):
+    """Times of the runs of calls of some size: a call costs something, and its runs."""
+    noise = np.exp(rng.normal(0, 0.2, calls))
+    found = Counter()
+    for each in noise:
+        found[timed_bucket(scale * each * (call_us + size * run_us), size)] += size
+    return found
+
+
+def test_a_version_with_small_calls_is_not_slower_for_that():
+    """Few devices have it, so few of its runs share a call; the previous one has all sizes."""
+    rng = np.random.default_rng(9)
+    gates = Gates(latency=LatencyGate(tolerated=1.1, floor="0ms"))
+    usual = called(rng, 3_000, 64, 20.0) + called(rng, 60, 1, 20.0) + called(rng, 60, 2, 20.0)
+    old = VersionHealth(task="t", version="v1", devices=200, latency_us=usual)
+    found = []
+    for slower in (1.0, 1.0, 1.0, 1.0, 1.0, 2.5):
+        small = called(rng, 80, 1, slower * 20.0, slower * 40.0)
+        new = VersionHealth(task="t", version="v2", devices=80, latency_us=small)
+        found.append(judge(gates, new, old).verdicts[2].outcome)
+    assert found == ["go"] * 5 + ["stop"]
+
+
+def test_calls_that_cannot_be_compared_hold_nothing_up():
+    rng = np.random.default_rng(10)
+    old = VersionHealth(task="t", version="v1", devices=200, latency_us=called(rng, 90, 64, 9.0))
+    new = VersionHealth(task="t", version="v2", devices=2, latency_us=called(rng, 9, 1, 9.0))
+    found = judge(GATES, new, old)
+    assert found.verdicts[2].outcome == "go"
+    assert "no calls as large" in found.verdicts[2].text
+
+
+def test_runs_of_less_than_the_floor_are_alike():
+    rng = np.random.default_rng(11)
+    old = VersionHealth(task="t", version="v1", devices=200, latency_us=called(rng, 400, 1, 20.0))
+    slow = called(rng, 400, 1, 20.0, scale=8.0)  # half a millisecond
+    new = VersionHealth(task="t", version="v2", devices=200, latency_us=slow)
+    assert judge(GATES, new, old).verdicts[2].evidence == 0
+    exact = Gates(latency=LatencyGate(tolerated=1.1, floor="0ms"))
+    assert judge(exact, new, old).verdicts[2].outcome == "stop"
