@@ -41,7 +41,11 @@ class _Turn:
 
 
 class Monitor:
-    """One worker's counts. Thread-safe; blocks on its store when it is made, and in ``take``."""
+    """One worker's counts. Thread-safe; blocks on its store when it is made, and in ``take``.
+
+    What it says of versions has what is about to be stored, and, where another worker took its
+    counts over, what was counted before, until the next ``take``.
+    """
 
     def __init__(
         self,

@@ -156,20 +156,20 @@ def test_what_is_sent_to_workers_of_one_service_counts_once(tmp_path):
     store.close()
 
 
-@pytest.mark.parametrize("point", ["reports.before:3", "reports.after:3"])
-def test_what_a_killed_service_had_at_hand_counts_once_at_another(tmp_path, point):
+def test_what_a_killed_service_had_at_hand_counts_once_at_another(tmp_path):
     address = str(tmp_path / "releases.db")
     store = open_store(address)
     with store.writing() as transaction:
         transaction.put_version(TASK, "v1", VersionFiles(()))
     with ExitStack() as stack:
         _, other = stack.enter_context(service(address))
-        dying, port = stack.enter_context(service(address, WALLE_CRASH=point))
-        assert [posted(port, batch(n, n)) for n in (1, 2, 3)] == [PARTITIONS, PARTITIONS, None]
-        assert dying.wait(30) == -signal.SIGKILL
-        counted = PARTITIONS if point.startswith("reports.after") else 0
-        assert posted(other, batch(2, 4)) == 2 * PARTITIONS - counted
-        expect(store, 4 * PARTITIONS)
+        for n, point, counted in ((1, "reports.before:3", 0), (5, "reports.after:3", PARTITIONS)):
+            dying, port = stack.enter_context(service(address, WALLE_CRASH=point))
+            found = [posted(port, batch(each, each)) for each in (n, n + 1, n + 2)]
+            assert found == [PARTITIONS, PARTITIONS, None]
+            assert dying.wait(30) == -signal.SIGKILL
+            assert posted(other, batch(n + 1, n + 3)) == 2 * PARTITIONS - counted
+        expect(store, 8 * PARTITIONS)
     store.close()
 
 
