@@ -14,7 +14,7 @@ class RecordedHealth:
         """Read from a store.
 
         Args:
-            store: That monitors flush to, and releases are in.
+            store: That monitors write to, and releases are in.
         """
         self._store = store
         self._reader = HealthReader(StoredRows(store))

@@ -1,7 +1,7 @@
 """A whole release service: its releases in a store, with controller, monitor and alarms.
 
 Each worker has all of it: the controllers agree by a lease in the store on one that leads, the
-monitors count apart. Simulations run in processes of their own.
+monitors count apart, each frame in one of them. Simulations run in processes of their own.
 """
 
 import asyncio
@@ -18,15 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from walle_deploy.assembly.health import RecordedHealth
+from walle_deploy.assembly.known import KnownVersions
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
-from walle_deploy.monitoring.alarms import AlarmBoard
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.opening import watching
 from walle_deploy.monitoring.transport import take_batch
-from walle_deploy.monitoring.watch import AlarmWatch
-from walle_deploy.monitoring.webhook import Webhook
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.service import Parts
 from walle_deploy.service.worker import open_table
@@ -58,7 +57,8 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     if setup["store"].endswith(".json"):
         return open_table(setup)
     store = open_store(setup["store"])
-    monitor = Monitor(StoredRows(store), secrets.token_hex(4))
+    known = KnownVersions(store)
+    monitor = Monitor(StoredRows(store), secrets.token_hex(4), is_known=known)
     folder = Path(setup["repository"]) if setup.get("repository") else None
     signer = None
     if folder is not None:
@@ -127,8 +127,8 @@ def _beside(
     def beside() -> Iterator[None]:
         with ExitStack() as stack:
             stack.callback(store.close)
-            if alarms is not None:
-                _watch(stack, monitor, alarms, StoredRows(store))
+            spec = load_alarms(alarms) if alarms is not None else None
+            stack.enter_context(watching(monitor, StoredRows(store), spec))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
             controller = Controller(store, RecordedHealth(store), simulator, lease_ms)
             stack.callback(controller.close)
@@ -140,12 +140,3 @@ def _beside(
             yield
 
     return beside
-
-
-def _watch(stack: ExitStack, monitor: Monitor, file: Path, store: StoredRows) -> None:
-    spec = load_alarms(file)
-    hook = Webhook(spec.webhook.url, spec.webhook.secret.encode(), spec.webhook.options)
-    stack.callback(hook.close)
-    board = AlarmBoard([rule.rule for rule in spec.rules])
-    watch = AlarmWatch(monitor, board, hook.send, spec.every / 1_000, store)
-    stack.callback(watch.close)

@@ -52,6 +52,13 @@ class _Slots:
         first = -(-since_ms // self.length_ms)
         return (counts for number, counts in self.counts.items() if number >= first)
 
+    def merge(self, other: "_Slots") -> None:
+        newest = max((*self.counts, *other.counts), default=0)
+        for number, counts in other.counts.items():
+            self.counts.setdefault(number, VersionCounts(SLOT_DEVICES)).merge(counts)
+        for old in [each for each in self.counts if each <= newest - self.count]:
+            del self.counts[old]
+
 
 class VersionHistory:
     """Of one worker. One thread."""
@@ -132,8 +139,32 @@ class VersionHistory:
             merged.merge(counts)
         return merged
 
-    def dump(self) -> dict[str, bytes]:
-        """Return what ``load`` takes, as parts; those of past slots are not among them."""
+    def merge(self, other: "VersionHistory") -> None:
+        """Add what another worker counted; gives what one would have that counted both's.
+
+        Args:
+            other: Stays as it is.
+        """
+        minutes, hours, begun = other._minutes, other._hours, other._spans  # noqa: SLF001 - own class
+        moments = [*(each for each in begun if each not in self._spans), *self._spans]
+        spans: dict[int, VersionCounts] = {}
+        for since_ms in moments[-SPANS_MAX:]:
+            spans[since_ms] = VersionCounts(self._exact_devices)
+            for each in (self, other):
+                spans[since_ms].merge(each.since(since_ms))
+        self._spans = spans
+        self.total.merge(other.total)
+        self.seen_ms = max(self.seen_ms, other.seen_ms)
+        self._minutes.merge(minutes)
+        self._hours.merge(hours)
+
+    def dump(self, *, is_whole: bool = False) -> dict[str, bytes]:
+        """Return what ``load`` takes, as parts.
+
+        Args:
+            is_whole: Also the slots of the past, which are as they were when they were dumped
+                last unless there was a ``merge``.
+        """
         spans = [(since_ms, counts.dump()) for since_ms, counts in self._spans.items()]
         parts = {
             "total": self.total.dump(),
@@ -141,8 +172,8 @@ class VersionHistory:
             "spans": msgspec.msgpack.encode(spans),
         }
         for slots in (self._minutes, self._hours):
-            if slots.counts:
-                number = max(slots.counts)
+            numbers = sorted(slots.counts)
+            for number in numbers if is_whole else numbers[-1:]:
                 name = f"{slots.mark}{number % slots.count}"
                 parts[name] = msgspec.msgpack.encode((number, slots.counts[number].dump()))
         return parts

@@ -1,50 +1,51 @@
 """Takes reports of devices and knows how each version of each task does.
 
 At least once in, exactly once counted: frames of one partition come in order, and one whose
-number was seen is dropped. Frames of one incarnation (one data directory) go to one worker;
-workers count apart and are merged when somebody reads (``reader.HealthReader``).
+number was seen is dropped. What frames count and the last number of each of their partitions
+are written in one transaction, which fails where another worker of the same store has counted
+some of them meanwhile; they are then counted again, on what that one wrote. Workers count apart
+and are merged when somebody reads (``reader.HealthReader``); who is silent for long is taken
+over by another.
 
 Time is when a report arrives, by the monitor's clock: those of devices may be wrong.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
-
-import msgspec
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.devices import EXACT_DEVICES
 from walle_deploy.monitoring.history import VersionHistory
-from walle_deploy.monitoring.rows import ask_rows, count_rows, load_histories, mark_rows
+from walle_deploy.monitoring.rows import ask_rows, count_rows, mark_key
 from walle_deploy.monitoring.snapshots import SnapshotStore
+from walle_deploy.monitoring.tally import MonitorCounts, Tally
+from walle_deploy.monitoring.worker_rows import WorkerRows
 from walle_stream.clock import wall_ms
-from walle_stream.errors import EnvelopeError
+from walle_stream.errors import ConflictError, WalleError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.reports import TaskReport, decode_reports
 
-VERSIONS_MAX: Final = 10_000
-"""Versions of tasks that a monitor counts; reports of further ones are refused."""
+_ATTEMPTS: Final = 20
+_log = logging.getLogger(__name__)
 
 
-class MonitorCounts(msgspec.Struct):
-    """What a monitor has done, for metrics."""
+class _Turn:
+    """Frames of one call, and what became of them."""
 
-    frames: int = 0
-    """That were counted."""
-    reports: int = 0
-    """In these."""
-    frames_again: int = 0
-    """That were counted before."""
-    frames_refused: int = 0
-    """Malformed."""
-    reports_refused: int = 0
-    """Of tasks or versions that there are not, or too many."""
+    def __init__(self, frames: Sequence[ReportFrame]) -> None:
+        self.frames = frames
+        self.new: int | None = None
 
 
 class Monitor:
-    """One worker's counts. Thread-safe; blocks on its store when it is made, and in ``flush``."""
+    """One worker's counts. Thread-safe; blocks on its store when it is made, and in ``take``.
+
+    What it says of versions has what is about to be stored, and, where another worker took its
+    counts over, what was counted before, until the next ``take``.
+    """
 
     def __init__(
         self,
@@ -58,8 +59,9 @@ class Monitor:
         """Go on from what is stored; blocks.
 
         Args:
-            store: Where counts go with ``flush``; None for memory alone.
-            worker: Which one, without ``/``; two of one name would count over each other.
+            store: Where counts are kept; None for memory alone.
+            worker: Which one, without ``/``. It goes on from what one of its name counted; two
+                that live wait for each other at every batch.
             exact_devices: Bound of exact numbers of devices.
             now_ms: The clock, epoch milliseconds.
             is_known: Says of a task and a version whether there is one: devices may send
@@ -69,36 +71,41 @@ class Monitor:
             StoreError: The store cannot be read.
         """
         self.counts = MonitorCounts()
-        self._store = store
-        self._worker = worker
-        self._exact_devices = exact_devices
         self._now_ms = now_ms
-        self._is_known = is_known
-        self._lock = threading.RLock()
-        self._flushing = threading.Lock()
-        self._marks: dict[tuple[str, int], int] = {}
-        self._versions: dict[str, VersionHistory] = {}
-        self._asks: dict[str, list[int]] = {}  # of the store
-        self._early: dict[str, set[int]] = {}  # of versions that nobody has reported
-        self._new_marks: set[tuple[str, int]] = set()
-        self._changed: set[str] = set()
+        self._tally = Tally(exact_devices, now_ms, is_known)
+        self._lock = threading.RLock()  # of the tally, and of those who wait
+        self._storing = threading.Lock()
+        self._waiting: list[_Turn] = []
+        self._marks: dict[str, int] = {}  # where there is no store
+        self._is_sure = False
+        self._store = store
+        self._rows: WorkerRows | None = None
         if store is not None:
-            # of all workers: a partition may have gone from another one to this
-            self._marks = mark_rows(store)
-            self._versions = load_histories(store, worker, "", exact_devices)
-            self._begin_spans(ask_rows(store))
+            self._rows = WorkerRows(store, worker, exact_devices, now_ms)
+            self._learn(self._rows)
 
     def take(self, frames: Sequence[ReportFrame]) -> int:
-        """Count frames; they are stored with the next ``flush``.
+        """Count frames, once over all workers of the store, and store that; blocks.
+
+        Calls that come while another one stores are stored together.
 
         Args:
             frames: Those of one partition in order; they may come again.
 
         Returns:
             How many were new.
+
+        Raises:
+            ConflictError: Other workers wrote the same rows again and again.
+            StoreError: It may or may not be stored: give them again, here or to another worker.
         """
+        turn = _Turn(frames)
         with self._lock:
-            return sum(self._take(frame) for frame in frames)
+            self._waiting.append(turn)
+        with self._storing:
+            if turn.new is None:
+                self._take_waiting(turn)
+        return turn.new or 0
 
     def health(self, task: str, version: str, since_ms: int = 0) -> VersionHealth:
         """Return how a version does here; all zero where nothing was reported.
@@ -110,16 +117,8 @@ class Monitor:
                 first time it is known to the minute (the hour for what is old), from then on to
                 the report.
         """
-        name = f"{task}@{version}"
         with self._lock:
-            found = self._versions.get(name)
-            if found is None:
-                if len(self._early) < VERSIONS_MAX:
-                    self._early.setdefault(name, set()).add(since_ms)
-                return VersionHistory().total.health(task, version)
-            if found.begin(since_ms):
-                self._changed.add(name)
-            return found.since(since_ms).health(task, version)
+            return self._tally.health(task, version, since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:
         """Return how a version did here in the last ``history.WINDOW_MS``.
@@ -129,97 +128,116 @@ class Monitor:
             version: Of it.
         """
         with self._lock:
-            found = self._versions.get(f"{task}@{version}") or VersionHistory()
+            found = self._tally.versions.get(f"{task}@{version}") or VersionHistory()
             return found.recent(self._now_ms()).health(task, version)
 
     def versions(self) -> dict[tuple[str, str], int]:
         """Return when the last report of each version came, epoch ms, by task and version."""
         with self._lock:
-            return {_parted(name): each.seen_ms for name, each in self._versions.items()}
+            return {_parted(name): each.seen_ms for name, each in self._tally.versions.items()}
 
-    def flush(self) -> None:
-        """Store what changed since the last time, in one batch; blocks.
+    def close(self) -> None:
+        """Let another worker take over at once what this one counted; blocks.
 
-        Raises:
-            StoreError: Nothing was stored; the next flush has it, too.
+        Where the store does not answer, another does so when this one was silent for a while.
         """
-        if self._store is not None:
-            with self._flushing:  # what one wrote must not be overtaken by what was before
-                self._flush(self._store)
+        with self._storing:
+            if self._rows is not None:
+                try:
+                    self._rows.give_up()
+                except WalleError as error:
+                    _log.info("counts of reports are left as they are: %s", error)
 
-    def _flush(self, store: SnapshotStore) -> None:
-        asks = ask_rows(store)
+    def _take_waiting(self, own: _Turn) -> None:
         with self._lock:
-            self._begin_spans(asks)
-            rows = self._rows()
-            marks, changed = self._new_marks, self._changed
-            self._new_marks, self._changed = set(), set()
+            turns, self._waiting = self._waiting, []
         try:
-            if rows:
-                crash_point("reports.before")
-                store.save(rows)
-                crash_point("reports.after")
+            for attempt in range(_ATTEMPTS):
+                try:
+                    self._count(turns)
+                except ConflictError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                else:
+                    break
         except BaseException:
-            with self._lock:
-                self._new_marks |= marks
-                self._changed |= changed
+            with self._lock:  # each of them is tried again by its own thread
+                self._waiting = [each for each in turns if each is not own] + self._waiting
             raise
 
-    def _begin_spans(self, asks: dict[str, list[int]]) -> None:
-        new = {name: asks[name] for name in asks if asks[name] != self._asks.get(name)}
-        self._asks = asks
-        for name, moments in new.items():
-            found = self._versions.get(name)
-            if found is not None and sum(found.begin(each) for each in moments):
-                self._changed.add(name)
+    def _count(self, turns: Sequence[_Turn]) -> None:
+        rows, store = self._rows, self._store
+        if rows is None or store is None:
+            with self._lock:
+                self._tell(turns, *self._tallied(turns, self._marks))
+            return
+        self._learn(rows)
+        self._take_over(rows)
+        asks = ask_rows(store)
+        stored = store.read({mark_key(frame) for turn in turns for frame in turn.frames})
+        marks = {key: int(number) for key, number in stored.items()}
+        with self._changing() as names:
+            with self._lock:
+                self._tally.begin(asks)
+                told = self._tallied(turns, marks)
+                names.update(self._tally.changed)
+                new = count_rows(rows.worker, {each: self._tally.versions[each] for each in names})
+                self._tally.changed -= names
+            moved = {key: b"%d" % number for key, number in marks.items()}
+            moved = {key: number for key, number in moved.items() if number != stored.get(key)}
+            if new or moved:
+                crash_point("reports.before")
+                rows.save(new | moved, {key: stored.get(key) for key in moved})
+                crash_point("reports.after")
+        self._tell(turns, *told)
 
-    def _take(self, frame: ReportFrame) -> bool:
-        key = frame.incarnation, frame.partition
-        if frame.number <= self._marks.get(key, -1):
-            self.counts.frames_again += 1
-            return False
-        self._marks[key] = frame.number
-        self._new_marks.add(key)
+    @contextmanager
+    def _changing(self) -> Iterator[set[str]]:
+        """Lend a set for the names of versions whose rows are written in the block."""
+        names: set[str] = set()
+        self._is_sure = False
         try:
-            reports = decode_reports(frame.body)
-        except EnvelopeError:
-            self.counts.frames_refused += 1
-            return False
-        self.counts.frames += 1
-        for report in reports:
-            self._count(report)
-        return True
+            yield names
+        except BaseException:
+            with self._lock:
+                self._tally.changed |= names
+            raise
+        self._is_sure = True
 
-    def _count(self, report: TaskReport) -> None:
-        name = f"{report.task}@{report.version}"
-        found = self._versions.get(name)
-        if found is None:
-            if not self._is_admitted(report, name):
-                self.counts.reports_refused += 1
-                return
-            found = self._versions[name] = VersionHistory(self._exact_devices)
-            for moment in sorted({*self._asks.get(name, ()), *self._early.pop(name, ())}):
-                found.begin(moment)
-        self.counts.reports += 1
-        found.add(report, self._now_ms())
-        self._changed.add(name)
+    def _tallied(
+        self, turns: Sequence[_Turn], marks: dict[str, int]
+    ) -> tuple[list[int], MonitorCounts]:
+        done = MonitorCounts()
+        return [self._tally.take(turn.frames, marks, done) for turn in turns], done
 
-    def _is_admitted(self, report: TaskReport, name: str) -> bool:
-        if len(self._versions) >= VERSIONS_MAX:
-            return False
-        # a task with an @ could not be told apart from another one, and no store keeps NUL
-        if "@" in report.task or not name.isprintable():
-            return False
-        return self._is_known is None or self._is_known(report.task, report.version)
+    def _tell(self, turns: Sequence[_Turn], new: Sequence[int], done: MonitorCounts) -> None:
+        self.counts.add(done)
+        for turn, number in zip(turns, new, strict=True):
+            turn.new = number
 
-    def _rows(self) -> dict[str, bytes]:
-        worker = self._worker
-        rows = {
-            f"mark/{worker}/{key[0]}/{key[1]}": b"%d" % self._marks[key] for key in self._new_marks
-        }
-        if rows or self._changed:
-            rows |= count_rows(worker, {name: self._versions[name] for name in self._changed})
-        return rows
+    def _learn(self, rows: WorkerRows) -> None:
+        """Put what is stored in place of what is in memory where it may be another."""
+        if not self._is_sure:
+            with self._lock:
+                changed = set(self._tally.changed)
+            found = rows.load(changed)
+            with self._lock:
+                self._tally.replace(found)
+            self._is_sure = True
+
+    def _take_over(self, rows: WorkerRows) -> None:
+        for worker in rows.silent():
+            found = rows.load_silent(worker)
+            if found is None:
+                continue
+            with self._changing() as names:
+                names.update(found.histories)
+                with self._lock:
+                    self._tally.merge(found.histories)
+                    own = {each: self._tally.versions[each] for each in names}
+                    new = count_rows(rows.worker, own, is_whole=True)
+                    self._tally.changed -= names
+                rows.save({**new, **found.rows}, found.expected)
 
 
 def _parted(name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Puts a monitor, its alarms and their webhook together, for a process that watches."""
+"""Has alarms looked at beside a monitor, for a process that watches."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,34 +15,31 @@ _S: Final = 1_000
 
 
 @contextmanager
-def open_monitoring(
+def watching(
+    monitor: Monitor,
     store: SnapshotStore,
-    worker: str = "0",
     alarms: AlarmsSpec | None = None,
     *,
-    is_known: Callable[[str, str], bool] | None = None,
     is_active: Callable[[str, str], bool] | None = None,
-) -> Iterator[Monitor]:
-    """Open a monitor; blocks on the store, at the end also on what waits for the webhook.
+) -> Iterator[None]:
+    """Watch a monitor; blocks on the store, at the end also on what waits for the webhook.
 
     Where several workers watch, one of them has the alarms: each sees its own devices alone.
 
     Args:
-        store: Where counts and alarms are kept; stays the caller's.
-        worker: Which one.
+        monitor: Is closed at the end of the block.
+        store: Where its counts and the alarms are kept; stays the caller's.
         alarms: Rules, and where their messages go; none are told without.
-        is_known: Whether there is a version; see ``Monitor``.
         is_active: Whether a version should be on devices; see ``AlarmWatch``.
 
     Yields:
-        The monitor; what it has is stored at the end of the block.
+        Nothing.
 
     Raises:
         StoreError: The store cannot be used.
     """
-    monitor = Monitor(store, worker, is_known=is_known)
     with ExitStack() as stack:
-        stack.callback(monitor.flush)
+        stack.callback(monitor.close)
         if alarms is not None:
             hook = alarms.webhook
             webhook = Webhook(hook.url, hook.secret.encode(), hook.options)
@@ -50,4 +47,4 @@ def open_monitoring(
             board = AlarmBoard(rule.rule for rule in alarms.rules)
             watch = AlarmWatch(monitor, board, webhook.send, alarms.every / _S, store, is_active)
             stack.callback(watch.close)
-        yield monitor
+        yield

@@ -2,7 +2,7 @@
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.counts import VersionCounts
-from walle_deploy.monitoring.rows import ask, load_histories, workers
+from walle_deploy.monitoring.rows import ask, load_version
 from walle_deploy.monitoring.snapshots import SnapshotStore
 from walle_stream.errors import ServiceUnreachableError, StoreError
 
@@ -14,19 +14,19 @@ class HealthReader:
         """Keep what to read.
 
         Args:
-            store: That monitors flush to.
+            store: That monitors write to.
         """
         self._store = store
         self._asked: set[tuple[str, int]] = set()
 
     def health(self, task: str, version: str, since_ms: int = 0) -> VersionHealth:
-        """Return how a version does, as of the workers' last flushes.
+        """Return how a version does, as of the workers' last batches.
 
         Args:
             task: ``SCENARIO/TASK``.
             version: Of it.
             since_ms: Only what happened since then; epoch milliseconds, 0 for all. Workers learn
-                of it at their next flush; what was before that they know to the minute (the hour
+                of it at their next batch; what was before that they know to the minute (the hour
                 for what is old), what is after to the report.
 
         Raises:
@@ -38,9 +38,8 @@ class HealthReader:
             if since_ms > 0 and (name, since_ms) not in self._asked:
                 ask(self._store, name, since_ms)
                 self._asked.add((name, since_ms))
-            for worker in workers(self._store):
-                for found in load_histories(self._store, worker, name).values():
-                    merged.merge(found.since(since_ms))
+            for found in load_version(self._store, name):
+                merged.merge(found.since(since_ms))
         except StoreError as error:
             raise ServiceUnreachableError(
                 f"how {name} does is not known now: {error.message}"

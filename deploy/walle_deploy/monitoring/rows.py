@@ -2,34 +2,35 @@
 
 Keys::
 
-    mark/WORKER/INCARNATION/PARTITION     number of the last frame that was counted, as text
+    mark/INCARNATION/PARTITION            number of the last frame that was counted, as text
     count/WORKER/TASK@VERSION/PART        parts of ``VersionHistory.dump``
-    worker/WORKER                         empty: there is one of that name
+    worker/WORKER                         of ``worker_rows``: who wrote last, and when
     ask/TASK@VERSION/MS                   empty: somebody asks for what happened since MS
     alarms/board                          which alarms were told, of ``watch.AlarmWatch``
 
-Marks and counts of one worker are of one moment: that is what counts each frame once.
+A mark is all workers': it is raised in the transaction that has the counts of its frames, on
+what it was when they were counted. That is what counts each frame once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from walle_deploy.monitoring.devices import EXACT_DEVICES
 from walle_deploy.monitoring.history import SPANS_MAX, VersionHistory
 from walle_deploy.monitoring.snapshots import SnapshotStore
+from walle_stream.ports import ReportFrame
+
+WORKERS: Final = "worker/"
+"""What keys of workers begin with."""
 
 
-def mark_rows(store: SnapshotStore) -> dict[tuple[str, int], int]:
-    """Return the last counted frame of each (incarnation, partition), of all workers.
+def mark_key(frame: ReportFrame) -> str:
+    """Return the key of the mark of a frame's partition.
 
     Args:
-        store: To read; blocks.
+        frame: Of which only incarnation and partition are looked at.
     """
-    marks: dict[tuple[str, int], int] = {}
-    for key, value in store.load("mark/").items():
-        _, _, incarnation, partition = key.split("/")
-        place = incarnation, int(partition)
-        marks[place] = max(int(value), marks.get(place, -1))
-    return marks
+    return f"mark/{frame.incarnation}/{frame.partition}"
 
 
 def ask_rows(store: SnapshotStore) -> dict[str, list[int]]:
@@ -56,43 +57,58 @@ def ask(store: SnapshotStore, name: str, since_ms: int) -> None:
     store.save({f"ask/{name}/{since_ms}": b""})
 
 
-def count_rows(worker: str, histories: Mapping[str, VersionHistory]) -> dict[str, bytes]:
+def count_rows(
+    worker: str, histories: Mapping[str, VersionHistory], *, is_whole: bool = False
+) -> dict[str, bytes]:
     """Return the rows of a worker's versions.
 
     Args:
         worker: Whose.
         histories: By ``TASK@VERSION``.
+        is_whole: See ``VersionHistory.dump``.
     """
-    rows = {f"worker/{worker}": b""}
-    for name, history in histories.items():
-        rows |= {f"count/{worker}/{name}/{part}": data for part, data in history.dump().items()}
-    return rows
+    return {
+        f"count/{worker}/{name}/{part}": data
+        for name, history in histories.items()
+        for part, data in history.dump(is_whole=is_whole).items()
+    }
 
 
-def workers(store: SnapshotStore) -> list[str]:
-    """Return the names of all workers that ever counted.
-
-    Args:
-        store: To read; blocks.
-    """
-    return [key.removeprefix("worker/") for key in store.load("worker/")]
-
-
-def load_histories(
-    store: SnapshotStore, worker: str, only: str = "", exact_devices: int = EXACT_DEVICES
+def histories_of(
+    rows: Mapping[str, bytes], worker: str, exact_devices: int = EXACT_DEVICES
 ) -> dict[str, VersionHistory]:
     """Return a worker's histories by ``TASK@VERSION``.
 
     Args:
-        store: To read; blocks.
+        rows: Where they are, among others.
         worker: Whose.
-        only: One version; all when empty.
         exact_devices: Bound of exact numbers of devices.
     """
     prefix = f"count/{worker}/"
     parts: dict[str, dict[str, bytes]] = {}
-    for key, value in store.load(f"{prefix}{only}/" if only else prefix).items():
-        name, _, part = key.removeprefix(prefix).rpartition("/")
-        if only in {"", name}:
+    for key, value in rows.items():
+        if key.startswith(prefix):
+            name, _, part = key.removeprefix(prefix).rpartition("/")
             parts.setdefault(name, {})[part] = value
     return {name: VersionHistory.load(found, exact_devices) for name, found in parts.items()}
+
+
+def load_version(store: SnapshotStore, name: str) -> Iterable[VersionHistory]:
+    """Return all workers' histories of a version, of one state: each frame is in one of them.
+
+    Args:
+        store: To read; blocks.
+        name: ``TASK@VERSION``.
+    """
+    rows = store.load(WORKERS)
+    while True:
+        asked = _workers(rows)
+        rows = store.load(WORKERS, *(f"count/{worker}/{name}/" for worker in sorted(asked)))
+        # one that came or went meanwhile may have taken over, or left, what others counted
+        if _workers(rows) == asked:
+            found = (histories_of(rows, worker).get(name) for worker in asked)
+            return [each for each in found if each is not None]
+
+
+def _workers(rows: Iterable[str]) -> set[str]:
+    return {key.removeprefix(WORKERS) for key in rows if key.startswith(WORKERS)}

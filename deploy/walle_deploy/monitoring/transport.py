@@ -25,7 +25,7 @@ _FAILED: Final = 300
 
 
 def take_batch(monitor: Monitor, batch: bytes) -> int:
-    """Count a batch and store it; blocks on the monitor's store.
+    """Count a batch, once over all workers of the store; blocks on the monitor's store.
 
     Args:
         monitor: Of this worker.
@@ -36,11 +36,9 @@ def take_batch(monitor: Monitor, batch: bytes) -> int:
 
     Raises:
         EnvelopeError: It is no batch, or too large: nothing of it was counted.
-        StoreError: It is not stored: whoever sent it should send it again.
+        StoreError: It may not be stored: whoever sent it should send it again, to any worker.
     """
-    new = monitor.take([ReportFrame(*frame) for frame in decode_batch(batch)])
-    monitor.flush()
-    return new
+    return monitor.take([ReportFrame(*frame) for frame in decode_batch(batch)])
 
 
 class MonitorSink:
@@ -58,10 +56,9 @@ class MonitorSink:
         """Count frames and store them; see ``ReportSink.take``. Blocks on the monitor's store.
 
         Raises:
-            StoreError: They are not stored, and come again.
+            StoreError: They may not be stored, and come again.
         """
         self._monitor.take(frames)
-        self._monitor.flush()
 
 
 class HttpReportSink:

@@ -4,11 +4,12 @@ They have the shape of the ports of the release service and of monitoring, which
 the store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 from walle_deploy.model.releases import ReleaseTable
 from walle_deploy.store.port import ReleaseStore
+from walle_stream.errors import ConflictError
 
 _ROWS: Final = "rows"
 
@@ -91,27 +92,56 @@ class StoredRows:
         """
         self._store = store
 
-    def load(self, prefix: str) -> Mapping[str, bytes]:
-        """Return the rows whose keys begin with a prefix; blocks.
+    def load(self, *prefixes: str) -> Mapping[str, bytes]:
+        """Return the rows whose keys begin with one of some prefixes; blocks.
 
         Args:
-            prefix: Such as ``count/``.
+            prefixes: Such as ``count/``; all rows are of one state.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.reading() as transaction:
-            return transaction.snapshots(_ROWS, prefix)
+            return {
+                key: data
+                for prefix in prefixes
+                for key, data in transaction.snapshots(_ROWS, prefix).items()
+            }
 
-    def save(self, rows: Mapping[str, bytes]) -> None:
+    def read(self, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Return the rows of these keys that are there; blocks.
+
+        Args:
+            keys: Any number.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        with self._store.reading() as transaction:
+            return transaction.named_snapshots(_ROWS, keys)
+
+    def save(
+        self,
+        rows: Mapping[str, bytes | None],
+        expected: Mapping[str, bytes | None] | None = None,
+    ) -> None:
         """Write rows, all or none, durable when this returns; blocks.
 
         Args:
-            rows: By key; one that is there is replaced.
+            rows: By key; one that is there is replaced, or deleted by None.
+            expected: What must still be there; None for no row.
 
         Raises:
-            ServiceUnreachableError: None was written.
+            ConflictError: Something else is there; nothing was written.
+            ServiceUnreachableError: The database does not answer.
         """
         with self._store.writing() as transaction:
+            if expected:
+                found = transaction.named_snapshots(_ROWS, expected)
+                for key, data in expected.items():
+                    if found.get(key) != data:
+                        raise ConflictError(f"row {key!r} was changed by somebody else meanwhile")
+            transaction.delete_snapshots(_ROWS, [key for key in rows if rows[key] is None])
             for key, data in rows.items():
-                transaction.put_snapshot(_ROWS, key, data)
+                if data is not None:
+                    transaction.put_snapshot(_ROWS, key, data)

@@ -6,7 +6,7 @@ one after the other; readers see one state of everything and wait for nobody. A 
 used by several threads, which then take turns, and by any number of processes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -34,6 +34,15 @@ class ReadTransaction(Protocol):
 
         Args:
             task: ``SCENARIO/TASK``.
+        """
+        ...
+
+    def has_version(self, task: str, version: str) -> bool:
+        """Return whether a version was published; quick, whatever files it has.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
         """
         ...
 
@@ -77,6 +86,15 @@ class ReadTransaction(Protocol):
         Args:
             kind: Of which kind.
             prefix: Only names that begin with it.
+        """
+        ...
+
+    def named_snapshots(self, kind: str, names: Collection[str]) -> Mapping[str, bytes]:
+        """Return those of these names that are there; quick, whatever else there is.
+
+        Args:
+            kind: Of which kind.
+            names: Any number.
         """
         ...
 
@@ -159,6 +177,15 @@ class WriteTransaction(ReadTransaction, Protocol):
             kind: What they are.
             name: Whose they are.
             data: At most 64 MiB.
+        """
+        ...
+
+    def delete_snapshots(self, kind: str, names: Collection[str]) -> None:
+        """Keep what is under these names no longer; where nothing is, nothing happens.
+
+        Args:
+            kind: Of which kind.
+            names: Any number.
         """
         ...
 

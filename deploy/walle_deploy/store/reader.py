@@ -1,6 +1,7 @@
 """Queries of a transaction, the same on both databases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import batched
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,9 @@ from walle_stream.errors import IntegrityError
 
 TOLD_MS: Final = 600_000
 """How long what a reporter said is counted."""
+
+NAMES_AT_ONCE: Final = 500
+"""Values of a statement; SQLite takes 999 at least."""
 
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
@@ -63,6 +67,13 @@ class SqlReader:
             version: _decoded(VersionFiles, files, f"{task}@{version}") for version, files in rows
         }
 
+    def has_version(self, task: str, version: str) -> bool:
+        """Return whether a version was published."""
+        row = self._execute(
+            "SELECT 1 FROM walle_versions WHERE task = ? AND version = ?", (task, version)
+        ).fetchone()
+        return row is not None
+
     def release(self, release_id: str) -> StoredRelease | None:
         """Return a release, or None where there is none of that name."""
         row = self._execute(
@@ -108,6 +119,18 @@ class SqlReader:
         ).fetchall()
         return {name: bytes(data) for name, data in rows}
 
+    def named_snapshots(self, kind: str, names: Collection[str]) -> Mapping[str, bytes]:
+        """Return those of these names that are there."""
+        found: dict[str, bytes] = {}
+        for part in batched(names, NAMES_AT_ONCE, strict=False):
+            rows = self._execute(
+                "SELECT name, data FROM walle_snapshots WHERE kind = ?"  # noqa: S608 - ours
+                f" AND name IN ({marks(part)})",
+                (kind, *part),
+            ).fetchall()
+            found |= {name: bytes(data) for name, data in rows}
+        return found
+
     def device_counts(self, task: str) -> Mapping[str, int]:
         """Return by version how many devices are known to have it, over all reporters."""
         rows = self._execute(
@@ -116,6 +139,15 @@ class SqlReader:
             (task, self.now_ms() - TOLD_MS),
         ).fetchall()
         return {version: int(count) for version, count in rows}
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return the places of so many values in a statement.
+
+    Args:
+        values: What they are for.
+    """
+    return ", ".join("?" * len(values))
 
 
 def _release(row: Sequence[Any]) -> StoredRelease:

@@ -21,6 +21,7 @@ from walle_stream.errors import ConflictError
 
 _TASK = "shop/ipv"
 _WRITERS, _EACH = 4, 5
+_MANY = 1_100
 _LONG_AGO_MS = 1_700_000_000_000
 
 
@@ -175,6 +176,60 @@ class ReleaseStoreSuite(ABC):
             StoredDevices(store).write(_Batch({(_TASK, "v1"): count}))
         with store.reading() as reading:
             _expect(dict(reading.device_counts(_TASK)), {"v1": 5})
+        store.close()
+
+    def test_rows_are_written_only_onto_what_is_expected(self, tmp_path: Path) -> None:
+        """Nothing of a write that finds something else is kept."""
+        store = self.make_store(tmp_path)
+        rows = StoredRows(store)
+        rows.save({"mark/a": b"1"}, {"mark/a": None})
+        for stale in ({"mark/a": None}, {"mark/a": b"0"}, {"mark/a": b"1", "mark/b": b"1"}):
+            save = partial(rows.save, {"mark/a": b"2", "mark/c": b"2"}, stale)
+            _expect_error(ConflictError, save)
+        _expect(dict(rows.load("")), {"mark/a": b"1"})
+        rows.save({"mark/a": None, "mark/none": None, "x": b"3"}, {"mark/a": b"1", "mark/b": None})
+        _expect(dict(rows.load("mark/", "x")), {"x": b"3"})
+        many = {f"k/{number}": b"%d" % number for number in range(_MANY)}
+        rows.save(many)
+        _expect(dict(rows.read([*many, "none"])), many)
+        rows.save(dict.fromkeys(many), many)
+        _expect((dict(rows.load("k/")), dict(rows.read(()))), ({}, {}))
+        store.close()
+
+    def test_of_writers_onto_the_same_row_one_is_first(self, tmp_path: Path) -> None:
+        """Threads with stores of their own raise one number, each time by one."""
+        self.make_store(tmp_path).close()
+
+        def write() -> None:
+            store = self.make_store(tmp_path)
+            rows, left = StoredRows(store), _EACH
+            while left:
+                found = rows.read(["n"]).get("n")
+                try:
+                    rows.save({"n": b"%d" % (int(found or 0) + 1)}, {"n": found})
+                except ConflictError:
+                    continue
+                left -= 1
+            store.close()
+
+        threads = [threading.Thread(target=write) for _ in range(_WRITERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store = self.make_store(tmp_path)
+        _expect(StoredRows(store).read(["n"])["n"], b"%d" % (_WRITERS * _EACH))
+        store.close()
+
+    def test_it_knows_which_versions_were_published(self, tmp_path: Path) -> None:
+        """By task and version."""
+        store = self.make_store(tmp_path)
+        with store.writing() as writing:
+            writing.put_version(_TASK, "v1", files("v1"))
+        with store.reading() as reading:
+            pairs = [(_TASK, "v1"), (_TASK, "v2"), ("shop/x", "v1"), ("", "")]
+            found = [reading.has_version(*pair) for pair in pairs]
+        _expect(found, [True, False, False, False])
         store.close()
 
     def test_only_open_releases_of_a_task_are_found(self, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.opening import open_monitoring
+from walle_deploy.monitoring.opening import watching
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 from walle_deploy.monitoring.transport import HttpReportSink, MonitorSink, take_batch
@@ -88,7 +88,6 @@ from walle_deploy.monitoring.snapshots import SqliteSnapshots
 monitor = Monitor(SqliteSnapshots(sys.argv[1]))
 for number in range(1, 10**6):
     monitor.take([frame(number, report([(f"d{number}", 1, {"E": 1})]))])
-    monitor.flush()
     print(number, flush=True)
 """
 
@@ -110,9 +109,13 @@ def test_a_monitor_that_is_killed_has_what_it_acknowledged_and_counts_nothing_tw
             monitor = Monitor(store)
             stored = monitor.health(TASK, "v1").runs
             assert stored in {acknowledged, acknowledged + 1}  # what was not told may be there
-            again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, 101)]
-            assert monitor.take(again) == 100 - stored
-            assert monitor.health(TASK, "v1").devices == 100
+            again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, stored + 1)]
+            assert monitor.take(again) == 0
+    with SqliteSnapshots(path) as store:
+        monitor = Monitor(store)
+        again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, 101)]
+        assert monitor.take(again) == 100 - stored
+        assert monitor.health(TASK, "v1").devices == 100
 
 
 # Over HTTP
@@ -254,7 +257,8 @@ def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path):
     file = tmp_path / "alarms.yaml"
     with Receiver() as receiver, SqliteSnapshots(tmp_path / "monitor.db") as store:
         file.write_text(ALARMS % receiver.url)
-        with open_monitoring(store, "0", load_alarms(file)) as monitor:
+        monitor = Monitor(store)
+        with watching(monitor, store, load_alarms(file)):
             monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
             path, headers, body = receiver.requests.get(timeout=10)
         assert HealthReader(store).health(TASK, "v1").failures == 10

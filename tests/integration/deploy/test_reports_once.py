@@ -1,0 +1,195 @@
+"""The same reports to several release services of one store: real processes over real HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection, HTTPException
+
+import pytest
+
+pytest.importorskip("psycopg", reason="the extra `deploy` is not installed")
+
+from tests.unit.deploy.monitoring.reporting import frame, report
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.monitoring.worker_rows import SILENT_MS
+from walle_deploy.store.adapters import StoredRows
+from walle_deploy.store.opening import open_store
+from walle_deploy.store.temporary import TemporaryPostgres, find_postgres
+from walle_stream.clock import wall_ms
+from walle_stream.wire.report_batch import encode_batch
+
+for _name in ("httptools", "starlette", "uvicorn", "uvloop"):
+    pytest.importorskip(_name, reason="the extra `deploy` is not installed")
+
+pytestmark = pytest.mark.integration
+
+TASK = "shop/ipv"
+PARTITIONS, ROUNDS = 3, 8
+COMMAND = """
+import argparse
+from walle_deploy.cli.serve import add
+parser = argparse.ArgumentParser()
+add(parser.add_subparsers())
+options = parser.parse_args()
+raise SystemExit(options.run(options))
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request, tmp_path):
+    if request.param == "sqlite":
+        yield str(tmp_path / "releases.db")
+        return
+    if find_postgres() is None:
+        pytest.skip("no PostgreSQL on this machine")
+    with TemporaryPostgres(find_postgres()) as server:
+        yield server.url
+
+
+@pytest.fixture
+def store(address):
+    store = open_store(address)
+    with store.writing() as transaction:
+        transaction.put_version(TASK, "v1", VersionFiles(()))
+    yield store
+    store.close()
+
+
+@contextmanager
+def service(address, workers=1, **environment):
+    given = ["--store", address, "--listen", "127.0.0.1:0", "--workers", str(workers), "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "serve", *given],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            **environment,
+        },
+    )
+    try:
+        port = int(json.loads(process.stdout.readline())["url"].rpartition(":")[2])
+        yield process, port
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.communicate()
+
+
+def batch(first, last, partitions=PARTITIONS):
+    return [
+        frame(n, report([(f"d{n}-{place}", 1, {}), ("all", 1, {"E": 1})]), partition=place)
+        for place in range(partitions)
+        for n in range(first, last + 1)
+    ]
+
+
+def posted(port, frames):
+    """Return how many were new, or None where there was no answer of 2xx."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("POST", "/v1/reports", body=encode_batch(frames))
+        answer = connection.getresponse()
+        body = json.loads(answer.read())
+    except (OSError, HTTPException):
+        return None
+    finally:
+        connection.close()
+    return body["new"] if answer.status == 200 else None
+
+
+def posted_at_once(ports, frames):
+    found, barrier = [], threading.Barrier(len(ports))
+
+    def post(port):
+        barrier.wait()
+        found.append(posted(port, frames))
+
+    threads = [threading.Thread(target=post, args=(port,)) for port in ports]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def expect(store, frames):
+    health = HealthReader(StoredRows(store)).health(TASK, "v1")
+    assert (health.runs, health.failures, health.devices) == (2 * frames, frames, frames + 1)
+    assert sum(health.latency_us.values()) == 2 * frames
+
+
+def test_what_is_sent_to_two_services_at_once_counts_once(store, address):
+    with service(address) as (_, one), service(address) as (_, two):
+        for n in range(1, ROUNDS + 1):
+            # the last ones come again: who sends has not heard
+            new = posted_at_once([one, two, one, two], batch(max(1, n - 2), n))
+            assert sum(new) == PARTITIONS
+        unknown = [frame(1, report([("d", 1, {})], "v9"), partition=99)]
+        assert posted(one, unknown) == 1
+        expect(store, PARTITIONS * ROUNDS)
+    assert HealthReader(StoredRows(store)).health(TASK, "v9").runs == 0
+    assert 1 <= len(StoredRows(store).load("worker/")) <= 2
+    # both have ended: who comes next has their rows
+    monitor = Monitor(StoredRows(store), "next")
+    monitor.take(batch(ROUNDS + 1, ROUNDS + 1))
+    assert list(StoredRows(store).load("worker/")) == ["worker/next"]
+    expect(store, PARTITIONS * (ROUNDS + 1))
+
+
+def test_what_is_sent_to_workers_of_one_service_counts_once(tmp_path):
+    address = str(tmp_path / "releases.db")
+    store = open_store(address)
+    with store.writing() as transaction:
+        transaction.put_version(TASK, "v1", VersionFiles(()))
+    with service(address, 2) as (_, port):
+        for n in range(1, ROUNDS + 1):
+            assert sum(posted_at_once([port] * 4, batch(n, n))) == PARTITIONS
+    expect(store, PARTITIONS * ROUNDS)
+    store.close()
+
+
+def test_what_a_killed_service_had_at_hand_counts_once_at_another(tmp_path):
+    address = str(tmp_path / "releases.db")
+    store = open_store(address)
+    with store.writing() as transaction:
+        transaction.put_version(TASK, "v1", VersionFiles(()))
+    with ExitStack() as stack:
+        _, other = stack.enter_context(service(address))
+        for n, point, counted in ((1, "reports.before:3", 0), (5, "reports.after:3", PARTITIONS)):
+            dying, port = stack.enter_context(service(address, WALLE_CRASH=point))
+            found = [posted(port, batch(each, each)) for each in (n, n + 1, n + 2)]
+            assert found == [PARTITIONS, PARTITIONS, None]
+            assert dying.wait(30) == -signal.SIGKILL
+            assert posted(other, batch(n + 1, n + 3)) == 2 * PARTITIONS - counted
+        expect(store, 8 * PARTITIONS)
+    store.close()
+
+
+def test_a_service_that_stood_still_while_it_was_taken_over_counts_nothing_twice(tmp_path):
+    address = str(tmp_path / "releases.db")
+    store = open_store(address)
+    with store.writing() as transaction:
+        transaction.put_version(TASK, "v1", VersionFiles(()))
+    with service(address) as (process, port):
+        assert posted(port, batch(1, 2)) == 2 * PARTITIONS
+        process.send_signal(signal.SIGSTOP)
+        found = []
+        waiting = threading.Thread(target=lambda: found.append(posted(port, batch(2, 4))))
+        waiting.start()
+        late = Monitor(StoredRows(store), "late", now_ms=lambda: wall_ms() + SILENT_MS + 60_000)
+        assert late.take(batch(1, 3)) == PARTITIONS
+        assert list(StoredRows(store).load("worker/")) == ["worker/late"]
+        expect(store, 3 * PARTITIONS)
+        process.send_signal(signal.SIGCONT)
+        waiting.join()
+        assert found == [PARTITIONS]
+        expect(store, 4 * PARTITIONS)
+    store.close()
