@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from walle_deploy.assembly.alarming import alarming
 from walle_deploy.assembly.health import RecordedHealth
 from walle_deploy.assembly.known import KnownVersions
 from walle_deploy.assembly.signing import CenSigner
@@ -24,7 +25,6 @@ from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.opening import watching
 from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.service import Parts
@@ -127,8 +127,9 @@ def _beside(
     def beside() -> Iterator[None]:
         with ExitStack() as stack:
             stack.callback(store.close)
-            spec = load_alarms(alarms) if alarms is not None else None
-            stack.enter_context(watching(monitor, StoredRows(store), spec))
+            stack.callback(monitor.close)
+            if alarms is not None:
+                stack.enter_context(alarming(store, alarms))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
             controller = Controller(store, RecordedHealth(store), simulator, lease_ms)
             stack.callback(controller.close)

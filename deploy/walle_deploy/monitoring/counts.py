@@ -7,7 +7,7 @@ import msgspec
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.devices import EXACT_DEVICES, DeviceSet, device_hash
-from walle_stream.wire.reports import TaskReport
+from walle_stream.wire.reports import CALL_BUCKETS, TaskReport
 
 CLASSES_MAX: Final = 64
 """Classes of errors that are told apart; all others are ``(other)``."""
@@ -144,7 +144,8 @@ def percentile(buckets: Mapping[int, int], share: float) -> float | None:
     sketch = DDSketch(RELATIVE_ACCURACY)
     for place, count in buckets.items():
         if count > 0:
-            sketch.add(mapping.value(place), count)
+            # runs are told apart by the size of their calls, too
+            sketch.add(mapping.value(place % CALL_BUCKETS), count)
     found: float | None = sketch.get_quantile_value(share)
     return found
 

@@ -47,6 +47,18 @@ class _Slots:
                 del self.counts[old]
         return found
 
+    def load(self, parts: Mapping[str, bytes]) -> None:
+        rows = [
+            msgspec.msgpack.decode(part, type=tuple[int, bytes])
+            for name, part in parts.items()
+            if name[:1] == self.mark
+        ]
+        # in a ring, what lies in the place of a slot without reports is older
+        newest = max((number for number, _ in rows), default=0)
+        for number, part in sorted(rows):
+            if number > newest - self.count:
+                self.counts[number] = VersionCounts.load(part)
+
     def since(self, since_ms: int) -> Iterable[VersionCounts]:
         # a slot that began before may have what happened before
         first = -(-since_ms // self.length_ms)
@@ -58,6 +70,10 @@ class _Slots:
             self.counts.setdefault(number, VersionCounts(SLOT_DEVICES)).merge(counts)
         for old in [each for each in self.counts if each <= newest - self.count]:
             del self.counts[old]
+
+
+RECENT_PARTS: Final = ("seen", *(f"m{number}" for number in range(_MINUTES)))
+"""Parts of a dump that ``VersionHistory.load_recent`` takes."""
 
 
 class VersionHistory:
@@ -192,14 +208,17 @@ class VersionHistory:
         spans = msgspec.msgpack.decode(parts["spans"], type=list[tuple[int, bytes]])
         found._spans = {since_ms: VersionCounts.load(part) for since_ms, part in spans}
         for slots in (found._minutes, found._hours):
-            rows = [
-                msgspec.msgpack.decode(part, type=tuple[int, bytes])
-                for name, part in parts.items()
-                if name[:1] == slots.mark
-            ]
-            # in a ring, what lies in the place of a slot without reports is older
-            newest = max((number for number, _ in rows), default=0)
-            for number, part in sorted(rows):
-                if number > newest - slots.count:
-                    slots.counts[number] = VersionCounts.load(part)
+            slots.load(parts)
+        return found
+
+    @classmethod
+    def load_recent(cls, parts: Mapping[str, bytes]) -> Self:
+        """Return a history that knows when the last report came, and what ``recent`` tells.
+
+        Args:
+            parts: Those in ``RECENT_PARTS`` that there are.
+        """
+        found = cls(SLOT_DEVICES)
+        found.seen_ms = int(parts.get("seen", b"0"))
+        found._minutes.load(parts)
         return found

@@ -12,11 +12,11 @@ A mark is all workers': it is raised in the transaction that has the counts of i
 what it was when they were counted. That is what counts each frame once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from walle_deploy.monitoring.devices import EXACT_DEVICES
-from walle_deploy.monitoring.history import SPANS_MAX, VersionHistory
+from walle_deploy.monitoring.history import RECENT_PARTS, SPANS_MAX, VersionHistory
 from walle_deploy.monitoring.snapshots import SnapshotStore
 from walle_stream.ports import ReportFrame
 
@@ -108,6 +108,32 @@ def load_version(store: SnapshotStore, name: str) -> Iterable[VersionHistory]:
         if _workers(rows) == asked:
             found = (histories_of(rows, worker).get(name) for worker in asked)
             return [each for each in found if each is not None]
+
+
+def load_recent(store: SnapshotStore, names: Collection[str]) -> dict[str, list[VersionHistory]]:
+    """Return all workers' histories of late, of one state: each frame is in one of them.
+
+    Args:
+        store: To read; blocks.
+        names: ``TASK@VERSION``.
+    """
+    while True:
+        workers = sorted(_workers(store.load(WORKERS)))
+        places = {
+            (name, worker): {part: f"count/{worker}/{name}/{part}" for part in RECENT_PARTS}
+            for name in names
+            for worker in workers
+        }
+        keys = [key for parts in places.values() for key in parts.values()]
+        rows = store.read([*keys, *(f"{WORKERS}{worker}" for worker in workers)])
+        if not all(f"{WORKERS}{worker}" in rows for worker in workers):
+            continue  # another one took it over meanwhile
+        found: dict[str, list[VersionHistory]] = {name: [] for name in names}
+        for (name, _), parts in places.items():
+            there = {part: rows[key] for part, key in parts.items() if key in rows}
+            if there:
+                found[name].append(VersionHistory.load_recent(there))
+        return found
 
 
 def _workers(rows: Iterable[str]) -> set[str]:

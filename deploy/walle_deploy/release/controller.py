@@ -36,6 +36,8 @@ LOOKBACK_MS: Final = 600_000
 most of its devices have reported. Much longer, and devices would have had more time to fail
 under it, and other hours of the day to be slow in."""
 
+CONTROLLER: Final = "controller"
+"""Who it is, in the audit log."""
 LEASE_MS: Final = 10_000
 """For how long a controller leads from a turn on."""
 
@@ -68,7 +70,7 @@ class Controller:
         self._simulator = simulator
         self._lease_ms = lease_ms
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._desk = ReleaseDesk(store, "controller")
+        self._desk = ReleaseDesk(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
         self._shown: dict[tuple[str, str], VersionHealth] = {}
         self._running: dict[str, Future[SimulationResult]] = {}

@@ -21,7 +21,7 @@ from walle_deploy.monitoring.opening import watching
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 from walle_deploy.monitoring.transport import HttpReportSink, MonitorSink, take_batch
-from walle_deploy.monitoring.watch import AlarmWatch
+from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions
 from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
@@ -229,11 +229,12 @@ def test_a_watch_tells_what_it_sees_once_also_after_a_restart(tmp_path):
     told = Queue()
     with SqliteSnapshots(tmp_path / "monitor.db") as store:
         monitor = Monitor(store)
-        watch = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 0.01, store)
+        options = WatchOptions(store)
+        watch = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 0.01, options)
         monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
         begun = told.get(timeout=10)
         watch.close()
-        again = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 1_000, store)
+        again = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 1_000, options)
         assert again.look(begun.at_ms + 1) == []
         monitor.take([frame(2, report([("a", 2_000, {})]))])
         [over] = again.look(begun.at_ms + 2)
@@ -258,7 +259,9 @@ def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path):
     with Receiver() as receiver, SqliteSnapshots(tmp_path / "monitor.db") as store:
         file.write_text(ALARMS % receiver.url)
         monitor = Monitor(store)
-        with watching(monitor, store, load_alarms(file)):
+        spec = load_alarms(file)
+        board = AlarmBoard(each.rule for each in spec.rules)
+        with watching(monitor, spec, board, WatchOptions(store)):
             monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
             path, headers, body = receiver.requests.get(timeout=10)
         assert HealthReader(store).health(TASK, "v1").failures == 10

@@ -110,7 +110,7 @@ def test_a_version_that_fails_on_4_of_200_devices_is_taken_back_at_a_gray_step(
     assert (stage(store), shares) == ("rolled_back", [1, 5, 20, 50, 100])
 
 
-def test_health_is_asked_since_the_offer_and_a_day_before_it(
+def test_health_is_asked_since_the_offer_and_some_minutes_before_it(
     controller, store, desk, release, health
 ):
     desk.create(release())

@@ -1,0 +1,147 @@
+"""Alarms of a release service: of the versions that devices should have, and of releases.
+
+Each worker could look; they agree by a lease in the store on one that does.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
+from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.fleet_view import FleetView
+from walle_deploy.monitoring.opening import watching
+from walle_deploy.monitoring.watch import WatchOptions
+from walle_deploy.release.audit import AuditEntry, read_entry
+from walle_deploy.release.controller import CONTROLLER
+from walle_deploy.store.adapters import StoredRows
+from walle_deploy.store.port import ReleaseStore
+
+_LEASE: Final = "alarms"
+_TOLD: Final = "alarms/audit"
+_TOLD_OF: Final = frozenset({"rollback", "stop", "pause"})
+_LOOKS: Final = 3
+"""A lease lasts as long as so many looks."""
+
+
+class OfferedVersions:
+    """The versions that some device should have now. One thread; blocks on the store."""
+
+    def __init__(self, store: ReleaseStore) -> None:
+        """Look at nothing yet.
+
+        Args:
+            store: Of the releases.
+        """
+        self._store = store
+        self._found: frozenset[tuple[str, str]] = frozenset()
+
+    def look(self) -> frozenset[tuple[str, str]]:
+        """Return them: stable ones, and those that releases offer.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        with self._store.reading() as transaction:
+            table = transaction.table()
+        offered = {(each.task, each.version) for each in table.releases}
+        self._found = frozenset(offered | {pair for pair in table.stable.items() if pair[1]})
+        return self._found
+
+    def has(self, task: str, version: str) -> bool:
+        """Return whether a version was among them when somebody looked last.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
+        """
+        return (task, version) in self._found
+
+
+class ReleaseNews:
+    """Messages about what the controller did to releases by itself, each given once.
+
+    Where nobody looked before, what was before is no news. One thread; blocks on the store.
+    """
+
+    def __init__(self, store: ReleaseStore) -> None:
+        """Look at nothing yet.
+
+        Args:
+            store: Of the releases.
+        """
+        self._store = store
+        self._rows = StoredRows(store)
+
+    def __call__(self) -> list[AlarmMessage]:
+        """Return what is new.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        told = self._rows.read([_TOLD]).get(_TOLD)
+        with self._store.reading() as transaction:
+            head = transaction.audit_head().number
+            sealed = [] if told is None else transaction.audit(after=int(told))
+        if told is None or head > int(told):
+            self._rows.save({_TOLD: b"%d" % head})
+        entries = (read_entry(each) for each in sealed)
+        return [
+            _message(each)
+            for each in entries
+            if each.by == CONTROLLER and each.release and each.action in _TOLD_OF
+        ]
+
+
+@contextmanager
+def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
+    """Have alarms looked at while within; blocks on the store.
+
+    Args:
+        store: Of releases and of monitors' counts.
+        file: YAML of the kind Alarms.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        SpecFileError: The file is wrong.
+    """
+    spec, owner = load_alarms(file), uuid4().hex
+    offered = OfferedVersions(store)
+    board = AlarmBoard(rule.rule for rule in spec.rules)
+
+    def wanted() -> frozenset[tuple[str, str]]:
+        # what is firing is looked at until it is over
+        return offered.look() | {(task, version) for _, task, version in board.firing}
+
+    def leads() -> bool:
+        with store.writing() as transaction:
+            return transaction.take_lease(_LEASE, owner, _LOOKS * spec.every)
+
+    rows = StoredRows(store)
+    options = WatchOptions(rows, offered.has, leads, ReleaseNews(store))
+    with watching(FleetView(rows, wanted), spec, board, options):
+        yield
+
+
+def _message(entry: AuditEntry) -> AlarmMessage:
+    name = f"release-{entry.release}-{entry.revision}"
+    verb = {"rollback": "was rolled back", "stop": "was stopped", "pause": "was paused"}
+    return AlarmMessage(
+        id=name,
+        alarm=name,
+        state="firing",
+        rule="release",
+        task=entry.task,
+        version=entry.version,
+        measure="release",
+        value=None,
+        above=0.0,
+        since_ms=entry.at_ms,
+        at_ms=entry.at_ms,
+        text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} by "
+        f"itself: {entry.why}",
+    )

@@ -1,0 +1,116 @@
+from contextlib import closing
+
+import pytest
+
+from tests.unit.deploy.hasty import hasty
+from tests.unit.deploy.monitoring.reporting import frame, report
+from walle_deploy.assembly.alarming import OfferedVersions, ReleaseNews, alarming
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.alarms import AlarmBoard, AlarmRule
+from walle_deploy.monitoring.fleet_view import FleetView
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions
+from walle_deploy.release.controller import CONTROLLER
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.events import Tick
+from walle_deploy.release.model import Release
+from walle_deploy.store.adapters import StoredRows
+from walle_deploy.store.sqlite import SqliteStore
+from walle_stream.errors import SpecFileError
+
+TASK = "shop/ipv"
+S = 1_000
+RULES = (
+    AlarmRule(name="silent", measure="silence", above=8 * S),
+    AlarmRule(name="failing", measure="failureRate", above=0.1, min_runs=10),
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(SqliteStore(tmp_path / "releases.db")) as store:
+        desk = ReleaseDesk(store, "ann")
+        for version in ("v1", "v2"):
+            desk.publish(TASK, version, VersionFiles(()))
+        desk.adopt(TASK, "v1")
+        yield store
+
+
+class Watched:
+    """Two workers and their alarms, at a time that the test says."""
+
+    def __init__(self, store):
+        self.now_ms, self.told, rows = 1_000_000, [], StoredRows(store)
+        self.workers = [Monitor(rows, name, now_ms=lambda: self.now_ms) for name in "ab"]
+        self.offered, board = OfferedVersions(store), AlarmBoard(RULES)
+        view = FleetView(
+            rows,
+            lambda: self.offered.look() | {key[1:] for key in board.firing},
+            lambda: self.now_ms,
+        )
+        options = WatchOptions(rows, self.offered.has, news=ReleaseNews(store))
+        self.watch = AlarmWatch(view, board, self.told.append, 1_000.0, options)
+
+    def look(self, after_s=1):
+        self.now_ms += after_s * S
+        return [(each.rule, each.version, each.state) for each in self.watch.look(self.now_ms)]
+
+
+@pytest.fixture
+def watched(store):
+    watched = Watched(store)
+    yield watched
+    watched.watch.close()
+
+
+def offer(store, version):
+    desk = ReleaseDesk(store, "ann")
+    spec = hasty({"task": TASK, "version": version, "gray": []})
+    head = {"apiVersion": "walle/v1", "kind": "Release", "metadata": {"name": version}}
+    desk.create(Release.model_validate({**head, "spec": spec}))
+    desk.apply(version, lambda now: Tick(now, "go", 9))
+
+
+def test_a_version_that_was_replaced_may_be_silent(store, watched):
+    watched.workers[0].take([frame(1, report([("d", 5, {})], "v1"))])
+    assert watched.look() == []
+    offer(store, "v2")
+    watched.workers[1].take([frame(2, report([("d", 5, {})], "v2"))])
+    ReleaseDesk(store, "ann").apply("v2", lambda now: Tick(now, "go", 9))  # v2 is stable now
+    assert watched.look(5) == []
+    watched.workers[1].take([frame(3, report([("d", 5, {})], "v2"))])
+    assert watched.look(6) == []
+    assert watched.look(9) == [("silent", "v2", "firing")]
+    watched.workers[0].take([frame(4, report([("d", 5, {})], "v2"))])
+    assert watched.look() == [("silent", "v2", "resolved")]
+
+
+def test_all_workers_devices_count(watched):
+    watched.workers[0].take([frame(1, report([("a", 50, {})], "v1"))])
+    assert watched.look() == []
+    watched.workers[1].take([frame(2, report([("b", 50, {"E": 20})], "v1"))])
+    assert watched.look() == [("failing", "v1", "firing")]
+    assert watched.told[-1].runs == 100
+
+
+def test_what_the_controller_does_by_itself_is_told_once(store, watched):
+    offer(store, "v2")
+    assert watched.look() == []  # what was before is no news
+    ReleaseDesk(store, CONTROLLER).apply("v2", lambda now: Tick(now, "stop", 9, "failures: 4 of 9"))
+    assert watched.look() == [("release", "v2", "firing")]
+    assert "was rolled back by itself: failures: 4 of 9" in watched.told[-1].text
+    assert watched.look() == []
+    assert ReleaseNews(store)() == []
+
+
+def test_what_people_do_is_no_alarm(store, watched):
+    offer(store, "v2")
+    watched.look()
+    ReleaseDesk(store, "bob").roll_back("v2", "second thoughts")
+    assert watched.look() == []
+
+
+def test_a_wrong_file_is_refused(store, tmp_path):
+    (tmp_path / "alarms.yaml").write_text("kind: Alarms\n")
+    with pytest.raises(SpecFileError), alarming(store, tmp_path / "alarms.yaml"):
+        pass
