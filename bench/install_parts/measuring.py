@@ -4,12 +4,12 @@ import json
 import threading
 import time
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from latency_parts.paced import CONNECTOR, Schedule
 from pipeline_parts.shop import DEFINITION, overrides
-from vm_parts.measuring import quantile
 
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.installed import NewVersion
@@ -96,9 +96,14 @@ def measure_installs(
         "features": len(found),
         "failed_runs": report.counters.task_failures,
         "versions": len(versions),
-        "pages": sorted((row["device_id"], row["feature"]["page_instance"]) for row in found),
+        # each has the whole timeline of its page, and counts that its device's state keeps
+        "features_digests": sorted(
+            blake2b(json.dumps(row["feature"], sort_keys=True).encode(), digest_size=8).hexdigest()
+            for row in found
+        ),
+        "handled": report.counters.events,
         "exit_to_commit_p99_ms": report.exit_to_commit_ms.p99,
-        "install_ms": {kind: _shown(each) for kind, each in taken.items() if each},
+        "install_ms": {kind: [round(ms, 2) for ms in each] for kind, each in taken.items()},
     }
 
 
@@ -124,9 +129,3 @@ def _unless_over(install: Any, done: threading.Event) -> Any:
                 raise
 
     return run
-
-
-def _shown(values: Sequence[float]) -> dict[str, float]:
-    shares = {"p50": 0.5, "p99": 0.99}
-    found = {name: round(quantile(values, share), 2) for name, share in shares.items()}
-    return {"count": len(values), **found, "max": round(max(values), 2)}
