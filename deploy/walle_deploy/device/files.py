@@ -38,7 +38,7 @@ class DeviceIdentity(msgspec.Struct, frozen=True):
     user: str = ""
     """Empty when nobody is signed in."""
     secret: str = ""
-    """From its enrolment; empty: it gets no exclusive files."""
+    """From its enrolment; empty: it gets no version that has exclusive files for it."""
 
 
 class VerifiedFiles:
