@@ -27,6 +27,7 @@ from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
+from walle_deploy.service.bodies import read_body
 from walle_deploy.service.service import Parts
 from walle_deploy.service.worker import open_table
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
@@ -103,13 +104,11 @@ def check_parts(setup: Mapping[str, str]) -> None:
 
 def _taking(monitor: Monitor) -> Callable[[Request], object]:
     async def take(request: Request) -> Response:
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > BATCH_MAX_BYTES:
-                return JSONResponse({"error": f"more than {BATCH_MAX_BYTES} bytes"}, 413)
+        body = await read_body(request, BATCH_MAX_BYTES)
+        if isinstance(body, Response):
+            return body
         try:
-            new = await asyncio.to_thread(take_batch, monitor, bytes(body))
+            new = await asyncio.to_thread(take_batch, monitor, body)
         except EnvelopeError as error:
             return JSONResponse({"error": error.message}, 400)
         except WalleError as error:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from walle_deploy.cli.addresses import need_url
 from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_device_options
 from walle_stream.errors import DeployError, SpecFileError
 
@@ -76,6 +77,7 @@ def run_fleet(options: argparse.Namespace) -> int:
         WalleError: A part failed for good.
     """
     _need_extra()
+    need_url("--service", options.service, has_path=False)
     return _run_one(options) if options.id is not None else _run_many(options)
 
 
@@ -128,10 +130,13 @@ def _overrides(options: argparse.Namespace) -> list[str]:
 
 def _hosting(options: argparse.Namespace, profiles: Sequence[Any], data_dir: Path) -> Any:
     from walle_deploy.assembly.hosting import Hosting  # noqa: PLC0415 - an extra
+    from walle_deploy.device.files_metadata import check_root  # noqa: PLC0415 - the same
 
+    root = _read(options.root)
+    check_root(root, f"--root {options.root}")
     return Hosting(
         options.service,
-        _read(options.root),
+        root,
         profiles,
         read_secrets(options.secrets) if options.secrets else {},
         data_dir.with_name(f"{data_dir.name}-files"),
@@ -147,11 +152,22 @@ def read_profiles(file: Path) -> list[Any]:
         file: JSON Lines.
 
     Raises:
-        SpecFileError: A line is none.
+        SpecFileError: A line is none, or of a device that an earlier one is of.
     """
     from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - of this alone
 
-    return _lines(file, DeviceProfile)
+    found, lines = [], dict[str, int]()
+    for number, profile in _lines(file, DeviceProfile):
+        before = lines.setdefault(profile.device, number)
+        if before != number:
+            raise SpecFileError(
+                f"{file}:{number}: device {profile.device!r} is in line {before}, too: each has "
+                "one profile",
+                str(file),
+                number,
+            )
+        found.append(profile)
+    return found
 
 
 def read_secrets(file: Path) -> dict[str, str]:
@@ -166,17 +182,17 @@ def read_secrets(file: Path) -> dict[str, str]:
     import msgspec  # noqa: PLC0415 - of this alone
 
     enrolled = msgspec.defstruct("Enrolled", [("device", str), ("secret", str)])
-    return {each.device: each.secret for each in _lines(file, enrolled)}
+    return {each.device: each.secret for _, each in _lines(file, enrolled)}
 
 
-def _lines(file: Path, kind: Any) -> list[Any]:
+def _lines(file: Path, kind: Any) -> list[tuple[int, Any]]:
     import msgspec  # noqa: PLC0415 - of this alone
 
     decoder, found = msgspec.json.Decoder(kind), []
     for number, line in enumerate(_read(file).splitlines(), 1):
         if line.strip():
             try:
-                found.append(decoder.decode(line))
+                found.append((number, decoder.decode(line)))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise SpecFileError(f"{file}:{number}: {error}", str(file), number) from error
     return found

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import urllib3
 
-from walle_deploy.device.http_headers import limit_headers
+from walle_deploy.device.http_headers import limit_headers, one_line, words_of
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_HEADER, Push
@@ -89,7 +89,7 @@ class ReleaseClient:
                 answer.release_conn()
         except urllib3.exceptions.HTTPError as error:
             raise ServiceUnreachableError(
-                f"{self.url}: the release service does not answer: {_short(error)}"
+                f"{self.url}: the release service does not answer: {words_of(error)}"
             ) from error
         if answer.status == _BUSY:
             after_s = _seconds(answer.headers.get("retry-after"))
@@ -102,7 +102,7 @@ class ReleaseClient:
             return Answer(None, told_ms)
         if answer.status != _GOOD:
             raise ServiceUnreachableError(
-                f"{self.url}: answered {answer.status}: {_line(body.decode('ascii', 'replace'))}"
+                f"{self.url}: answered {answer.status}: {one_line(body.decode('ascii', 'replace'))}"
             )
         if not answer.headers.get("content-type", "").startswith("application/json"):
             return Answer(None, told_ms)  # a business answer with nothing for us
@@ -132,7 +132,7 @@ class ReleaseClient:
             push = msgspec.json.decode(body, type=Push)
             _check_tasks(push)
         except (msgspec.MsgspecError, UnicodeDecodeError, RefNotFoundError) as error:
-            reason = _line(str(error))
+            reason = one_line(str(error))
             raise IntegrityError(f"{self.url}: its answer is no push: {reason}") from error
         return push
 
@@ -171,12 +171,3 @@ def _seconds(text: str | None) -> float:
         return _AGAIN_S
     # not a number is what no pause may be
     return _AGAIN_S if isnan(after_s) else min(max(after_s, 0.1), 3_600.0)
-
-
-def _short(error: Exception) -> str:
-    return _line(str(error)) or type(error).__name__
-
-
-def _line(text: str) -> str:
-    # what a server sends is not for logs as it is
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]

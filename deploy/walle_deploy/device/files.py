@@ -25,7 +25,7 @@ from walle_deploy.trust.layout import blob_path, remove_parts
 from walle_deploy.trust.publishing import TREE_ROOT
 from walle_deploy.trust.tree import NODE_MAX_BYTES, Entry, find_in_tree
 from walle_stream.clock import wall_ms
-from walle_stream.errors import IntegrityError, ServiceUnreachableError
+from walle_stream.errors import IntegrityError, RefNotFoundError, ServiceUnreachableError
 
 _NO_COMPRESSION: Final = {"Accept-Encoding": "identity"}
 
@@ -38,7 +38,7 @@ class DeviceIdentity(msgspec.Struct, frozen=True):
     user: str = ""
     """Empty when nobody is signed in."""
     secret: str = ""
-    """From its enrolment; empty: it gets no exclusive files."""
+    """From its enrolment; empty: it gets no version that has exclusive files for it."""
 
 
 class VerifiedFiles:
@@ -54,11 +54,14 @@ class VerifiedFiles:
             folder: Where; other processes may use it, too.
             root: Root metadata that the devices were made with.
             limits: Of time.
+
+        Raises:
+            IntegrityError: The root is none.
         """
         self.folder = folder
-        self.blobs = BlobStore(folder / "blobs")
         self._http = HttpSource(limits)
         self._metadata = VerifiedMetadata(folder / "metadata", root, self._http)
+        self.blobs = BlobStore(folder / "blobs")
 
     def pull(
         self,
@@ -81,11 +84,16 @@ class VerifiedFiles:
 
         Raises:
             IntegrityError: A file, or the metadata, is not what was signed.
+            RefNotFoundError: The version has files of this device alone, and the device has no
+                secret; no server was asked.
             ServiceUnreachableError: A server does not answer, too slowly, or refuses.
             StoreFullError: The disk is full.
         """
         if not task.files or task.files[0].audience != "shared" or task.files[0].resource:
             raise IntegrityError(f"{task.task}@{task.version}: was pushed without its package")
+        for file in task.files:
+            if file.audience == "exclusive":
+                _check_owner(task, file, identity)
         metadata_url = metadata_url if metadata_url.endswith("/") else f"{metadata_url}/"
         shared = [file for file in task.files if file.audience == "shared"]
         signed = self._metadata.look_up(metadata_url, [file.target for file in shared], told_ms)
@@ -94,7 +102,7 @@ class VerifiedFiles:
         root = (signed[task.files[0].target].custom or {}).get(TREE_ROOT)
         for file in task.files:
             if file.audience == "exclusive":
-                self._check_exclusive(task, file, identity, metadata_url, root)
+                self._check_exclusive(file, metadata_url, root)
         # nothing is gotten before all of it is known to be right
         return {file.resource: self._get(file, identity) for file in task.files}
 
@@ -129,21 +137,7 @@ class VerifiedFiles:
         """Close all connections."""
         self._http.close()
 
-    def _check_exclusive(
-        self,
-        task: PushedTask,
-        file: PushedFile,
-        identity: DeviceIdentity,
-        metadata_url: str,
-        root: object,
-    ) -> None:
-        owners = [identity.device, f"user:{identity.user}"] if identity.user else [identity.device]
-        base = f"{task.task}/{task.version}/for"
-        if file.target not in {f"{base}/{quote(o, safe='')}/{file.resource}" for o in owners}:
-            raise IntegrityError(
-                f"{file.target}: is not of {identity.device!r}, {task.task}@{task.version} and "
-                f"{file.resource!r}: it was pushed to the wrong device"
-            )
+    def _check_exclusive(self, file: PushedFile, metadata_url: str, root: object) -> None:
         entry: Entry | None = None
         if isinstance(root, str) and root:
 
@@ -166,6 +160,22 @@ class VerifiedFiles:
             return self.blobs.store(file.sha256, file.size_bytes, fill)
         except DownloadHTTPError as error:
             raise ServiceUnreachableError(f"{file.target}: {error}") from error
+
+
+def _check_owner(task: PushedTask, file: PushedFile, identity: DeviceIdentity) -> None:
+    owners = [identity.device, f"user:{identity.user}"] if identity.user else [identity.device]
+    base = f"{task.task}/{task.version}/for"
+    if file.target not in {f"{base}/{quote(o, safe='')}/{file.resource}" for o in owners}:
+        raise IntegrityError(
+            f"{file.target}: is not of {identity.device!r}, {task.task}@{task.version} and "
+            f"{file.resource!r}: it was pushed to the wrong device"
+        )
+    if not identity.secret:
+        raise RefNotFoundError(
+            f"{file.target}: is for {identity.device!r} or its user alone, and no secret of this "
+            f"device is known here: enrol it (walle repository enrol REPO {identity.device} "
+            "--json) and give what that prints with walle fleet --secrets FILE"
+        )
 
 
 def _compare(task: PushedTask, file: PushedFile, signed: TargetFile) -> None:

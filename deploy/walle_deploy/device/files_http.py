@@ -13,7 +13,7 @@ import msgspec
 import urllib3
 from tuf.api.exceptions import DownloadHTTPError
 
-from walle_deploy.device.http_headers import limit_headers
+from walle_deploy.device.http_headers import limit_headers, words_of
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
@@ -162,7 +162,9 @@ class HttpSource:
                 "GET", url, headers=headers, preload_content=False, redirect=False, timeout=timeout
             )
         except (urllib3.exceptions.HTTPError, ValueError) as error:
-            raise ServiceUnreachableError(f"{_shown(url)}: does not answer: {error}") from error
+            raise ServiceUnreachableError(
+                f"{_shown(url)}: does not answer: {words_of(error)}"
+            ) from error
         if response.status in _OK:
             return response
         response.close()
@@ -177,7 +179,7 @@ class HttpSource:
         try:
             return response.read1(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise ServiceUnreachableError(f"{_shown(url)}: broke off: {error}") from error
+            raise ServiceUnreachableError(f"{_shown(url)}: broke off: {words_of(error)}") from error
 
 
 def _shown(url: str) -> str:

@@ -32,6 +32,7 @@ from tuf.ngclient import FetcherInterface, Updater
 
 from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.device.files_http import HttpSource
+from walle_deploy.device.http_headers import one_line
 from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
@@ -54,7 +55,11 @@ class VerifiedMetadata:
             folder: For the metadata; is made.
             root: A root of the repository, any version: where all trust begins.
             http: For requests.
+
+        Raises:
+            IntegrityError: The root is none.
         """
+        check_root(root)
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._root = root
@@ -157,6 +162,32 @@ class _Fetcher(FetcherInterface):
     def _fetch(self, url: str) -> Iterator[bytes]:
         parts = self._http.chunks(url, _ANY_SIZE, {"Accept-Encoding": "gzip"})
         return (chunk for _, chunk in parts)
+
+
+def check_root(root: bytes, what: str = "the root that was given") -> None:
+    """Refuse a root that no metadata could be verified with.
+
+    Args:
+        root: As a device was made with it.
+        what: How the message names it.
+
+    Raises:
+        IntegrityError: It is no root metadata, or not signed by itself.
+    """
+    problem = ""
+    try:
+        found = Metadata[Root].from_bytes(root)
+        if isinstance(found.signed, Root):
+            found.signed.verify_delegate(Root.type, found.signed_bytes, found.signatures)
+        else:
+            problem = f"it is of the type {found.signed.type!r}"
+    except (RepositoryError, ValueError) as error:
+        problem = one_line(str(error))
+    if problem:
+        raise IntegrityError(
+            f"{what}: is no root metadata of a repository: {problem}: give "
+            "REPO/public/metadata/1.root.json, which walle repository init made"
+        )
 
 
 def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:

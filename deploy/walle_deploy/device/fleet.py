@@ -4,7 +4,6 @@ Place in the flow: beside a running host (``app.local.LocalRun``), whose devices
 versions that the release service says.
 """
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -12,10 +11,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from walle_deploy.device.agent import DeviceAgent, Outcome
+from walle_deploy.device.failures import Failures
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import ServiceBusyError, WalleError
-
-_log = logging.getLogger(__name__)
+from walle_stream.errors import ServiceBusyError
 
 BACKOFF_MAX_S: Final = 60.0
 """Longest pause of a device whose service does not answer."""
@@ -44,7 +42,7 @@ class Fleet:
         ]
         heapify(self._due)
         self._failures = [0] * len(self._agents)
-        self._why: dict[int, str] = {}
+        self._why = Failures()
         self._learned: set[int] = set()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -97,6 +95,7 @@ class Fleet:
         except Exception as error:  # noqa: BLE001 - whatever it is, the device asks again
             return self._late(index, error)
         self._failures[index] = 0
+        self._why.clear(index)
         self._count(outcome.value)
         return self._every_ms if outcome is not Outcome.INSTALLED else min(self._every_ms, 1_000.0)
 
@@ -106,13 +105,7 @@ class Fleet:
             return self._every_ms
         self._count(_LATE)
         self._failures[index] += 1
-        why = type(error).__name__
-        if self._failures[index] == 1 or self._why[index] != why:
-            device = self._agents[index].device
-            # what is none of ours is a mistake of ours: its place is needed
-            trace = None if isinstance(error, WalleError) else error
-            _log.warning("%s; asked again", error, extra={"device_id": device}, exc_info=trace)
-        self._why[index] = why
+        self._why.add(index, self._agents[index].device, error)
         longest_ms = max(BACKOFF_MAX_S * 1_000, self._every_ms)
         return min(self._every_ms * 2.0 ** min(self._failures[index], 20), longest_ms)
 

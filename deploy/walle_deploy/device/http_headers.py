@@ -1,15 +1,18 @@
-"""A bound in time on the headers of an answer, which urllib3 does not have."""
+"""What urllib3 does not have: a bound in time on an answer's headers, errors in few words."""
 
 import logging
 import socket
+from http.client import HTTPException
 from threading import Event, Timer
-from typing import Any
+from typing import Any, Final
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 # what it warns of names whole addresses, and a signature is not for logs
 logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
+
+_SHOWN: Final = 200
 
 
 def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
@@ -20,6 +23,32 @@ def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
         headers_s: Seconds, for all headers of an answer together.
     """
     pools.pool_classes_by_scheme = _pools(headers_s)
+
+
+def one_line(text: str) -> str:
+    """Return what a server sent as it may stand in a log: printable, in one line, not long.
+
+    Args:
+        text: As it came.
+    """
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]
+
+
+def words_of(error: BaseException) -> str:
+    """Return why a request failed, in the system's words and without names of classes.
+
+    Args:
+        error: Of urllib3.
+    """
+    chain: list[BaseException] = [error]
+    while (behind := chain[-1].__cause__ or chain[-1].__context__) and behind not in chain:
+        chain.append(behind)
+    for each in chain:
+        if isinstance(each, OSError) and each.strerror:
+            return one_line(each.strerror)
+    if any(isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError)) for each in chain):
+        return "no answer in time"
+    return one_line(str(chain[-1])) or type(chain[-1]).__name__
 
 
 def _pools(headers_s: float) -> dict[str, Any]:
@@ -33,6 +62,10 @@ def _pools(headers_s: float) -> dict[str, Any]:
                 timer.start()
                 try:
                     answer = super().getresponse(*args, **kwargs)
+                except (HTTPException, OSError):
+                    if cut.is_set():  # not the server hung up
+                        raise TimeoutError from None
+                    raise
                 finally:
                     timer.cancel()
                 if cut.is_set():  # half of the headers look like all of them

@@ -21,7 +21,8 @@ class PulledFiles:
 
         Args:
             files: The folder.
-            secrets: By device, of its enrolment; a device without gets no exclusive files.
+            secrets: By device, of its enrolment; a device without gets no version that
+                has exclusive files for it.
         """
         self._files = files
         self._secrets = secrets or {}

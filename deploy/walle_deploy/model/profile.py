@@ -90,6 +90,8 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
     Raises:
         ProfileError: It is no profile.
     """
+    if not value:
+        raise ProfileError(f"the header {PROFILE_HEADER} is missing, or empty")
     if len(value) > PROFILE_MAX_BYTES:
         raise ProfileError(
             f"a profile of {len(value)} bytes: expected at most {PROFILE_MAX_BYTES} in "

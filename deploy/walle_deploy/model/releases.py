@@ -37,13 +37,25 @@ class ActiveRelease(msgspec.Struct, frozen=True):
     """Of equal priority the newest first."""
 
 
-class VersionFiles(msgspec.Struct, frozen=True):
-    """Where the files of one version are."""
+def _no_files() -> dict[str, tuple[PushedFile, ...]]:
+    # a factory, as a default would be left out where it is JSON: digests in audit logs have it
+    return {}
+
+
+class VersionFiles(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the files of one version are, and whom they are of use to.
+
+    Audit logs have digests of its JSON: a field that is added must be left out of it where it
+    has its default, and those that have always been in it must stay.
+    """
 
     shared: tuple[PushedFile, ...]
     """The package first. Their ``url`` is relative to the CDN's address."""
-    exclusive: Mapping[str, tuple[PushedFile, ...]] = {}
+    exclusive: Mapping[str, tuple[PushedFile, ...]] = msgspec.field(default_factory=_no_files)
     """By device id or ``user:ID``: files of its own; ``url`` is relative to the CEN's."""
+    interpreters: tuple[str, ...] = ()
+    """Bytecode that the package has, such as ``cpython-314``: others cannot run it; empty: not
+    known, as of versions that were published before this was written down."""
 
 
 class ReleaseTable(msgspec.Struct, frozen=True):

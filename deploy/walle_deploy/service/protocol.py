@@ -4,7 +4,7 @@ A worker handles its requests one behind the other, so what waits in it is laten
 come later. ``BoundedProtocol`` counts the requests that were read and not answered yet; above
 ``limits.pending`` a request is answered with 503 and ``Retry-After`` as soon as its head is
 read, for a fraction of what a check costs. It also bounds the bytes of a head, the time for
-sending one, and the number of connections.
+sending one, the number of connections, and what clients can make it log.
 """
 
 import asyncio
@@ -12,8 +12,10 @@ import re
 from collections import Counter
 from typing import Any, Final, override
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from walle_deploy.service.malformed import MalformedRequests
 from walle_deploy.service.settings import LimitsSpec, ServiceSpec
 
 _TOO_LONG: Final = (
@@ -35,6 +37,7 @@ class BoundedProtocol(HttpToolsProtocol):
     answers: Counter[str]
     busy: bytes
     """The whole answer to what waits for too many others."""
+    malformed: MalformedRequests
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make it; uvicorn does.
@@ -72,7 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if not self._is_in_body:
             self._head_bytes += len(data)
-        super().data_received(data)
+        self._parse(data)
         if self._head_bytes > self.limits.header_bytes:
             self._refuse_head()
         elif self._head_bytes and self._deadline is None:
@@ -114,6 +117,19 @@ class BoundedProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
+
+    def _parse(self, data: bytes) -> None:
+        # as uvicorn's own, but for its warnings: one for each request that a client makes up
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return  # there is nothing to upgrade to: it is answered as any request
+        except httptools.HttpParserError:
+            self._head_bytes = 0
+            if not self.transport.is_closing():
+                self.malformed.add(self.client)
+                self.send_400_response("this is no HTTP request")
 
     def _is_whole_check(self, data: bytes) -> bool:
         return (
@@ -158,12 +174,18 @@ def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedPr
     Args:
         spec: With the limits.
         answers: Counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it
-            took too long) and ``no_room`` (closed: too many connections).
+            took too long), ``bad_request`` (400: no HTTP) and ``no_room`` (closed: too many
+            connections).
     """
     busy = (
         "HTTP/1.1 503 Service Unavailable\r\n"
         f"retry-after: {-(-spec.retry_after_ms // 1_000)}\r\n"
         "cache-control: no-store\r\ncontent-length: 0\r\n\r\n"
     ).encode()
-    members = {"limits": spec.limits, "answers": answers, "busy": busy}
+    members = {
+        "limits": spec.limits,
+        "answers": answers,
+        "busy": busy,
+        "malformed": MalformedRequests(answers),
+    }
     return type("BoundedProtocol", (BoundedProtocol,), members)

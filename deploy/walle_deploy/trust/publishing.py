@@ -88,8 +88,13 @@ def publish_version(
     crash_point("publish.stored")
     repository.add([NewTarget(name, package, custom)])
     url = f"targets/{blob_path(sha256)}"
-    files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner)
-    put_file(_index_path(repository, ref), _encode(files))
+    interpreters = tuple(sorted(read.manifest.interpreters))
+    files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner, interpreters)
+    index = _index_path(repository, ref)
+    without = msgspec.structs.replace(files, interpreters=())
+    if index.is_file() and index.read_bytes() == _encode(without):
+        return without  # published before interpreters were written down: releases know it so
+    put_file(index, _encode(files))
     return files
 
 

@@ -139,6 +139,7 @@ def test_what_is_too_long_is_refused(one):
     assert asked(port, content_length="101", walle_profile=profile())[0].status == 413
     assert raw(port, b"GET /v1/check HTTP/1.1\r\nx: " + b"y" * 3_000).startswith(b"HTTP/1.1 431 ")
     assert raw(port, b"no HTTP at all\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert b'answer="bad_request"} 1\n' in asked(port, "/metrics")[1]
 
 
 def test_a_new_table_is_in_use_without_a_restart(one):

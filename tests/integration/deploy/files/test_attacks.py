@@ -8,6 +8,7 @@ import threading
 import msgspec
 import pytest
 
+from walle_deploy.device.files import DeviceIdentity
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.vm.package.reader import read_package
@@ -258,4 +259,6 @@ def test_a_file_of_another_device_is_refused_unread(world, device, refused):
     other = type(file)(name, world.url + "exclusive/x", "0" * 64, 1, "exclusive", "prices.bin")
     refused(IntegrityError, "wrong device", msgspec.structs.replace(push, files=(file, other)))
     mine = msgspec.structs.replace(other, target=name.replace("d-2", "d-1"))
-    refused(IntegrityError, "nothing is signed", msgspec.structs.replace(push, files=(file, mine)))
+    enrolled = DeviceIdentity("d-1", "", "1.secret")
+    push = msgspec.structs.replace(push, files=(file, mine))
+    refused(IntegrityError, "nothing is signed", push, identity=enrolled)

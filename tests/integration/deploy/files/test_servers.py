@@ -21,7 +21,7 @@ from walle_deploy.model.pushes import PushedTask
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.clock import wall_ms
-from walle_stream.errors import ServiceUnreachableError
+from walle_stream.errors import RefNotFoundError, ServiceUnreachableError
 
 pytestmark = pytest.mark.integration
 
@@ -140,8 +140,8 @@ def test_a_device_gets_shared_and_exclusive_files(served, url, tmp_path):
 def test_a_stolen_address_is_refused(served, url, tmp_path):
     files = VerifiedFiles(tmp_path, served.repository.root())
     stolen = served.push(url, "d-7", "d-7")
-    # the thief says that it is d-7, but has another device's secret, or none
-    for secret in (served.ring.device_secret("d-8"), "", "x", "x.y"):
+    # the thief says that it is d-7, but has another device's secret
+    for secret in (served.ring.device_secret("d-8"), "x", "x.y"):
         thief = DeviceIdentity("d-7", "", secret)
         with pytest.raises(
             ServiceUnreachableError, match="403: the address expired, or is another"
@@ -179,6 +179,17 @@ def test_an_address_of_ones_own_opens_nothing_else(served, url, target):
         # where a server takes it for one's own address, that is what one gets
         assert b"price 7" not in answer
         assert answer.split()[1] in {b"400", b"403", b"404"} or answer.endswith(b"price 8")
+
+
+def test_a_device_without_a_secret_asks_no_server_for_its_own_files(served, tmp_path):
+    nobody = "http://127.0.0.1:1/"
+    files = VerifiedFiles(tmp_path, served.repository.root())
+    pushed = served.push(nobody, "d-7", "d-7")
+    with pytest.raises(
+        RefNotFoundError, match=r"walle repository enrol REPO d-7 --json.*--secrets FILE"
+    ):
+        files.pull(pushed, f"{nobody}metadata", DeviceIdentity("d-7"))
+    files.close()
 
 
 def test_an_expired_address_is_refused(served, url, tmp_path):

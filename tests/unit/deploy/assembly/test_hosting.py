@@ -3,6 +3,7 @@ from contextlib import closing
 from walle_deploy.assembly import hosting as module
 from walle_deploy.assembly.hosting import Hosting
 from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.trust.repository import TrustedRepository
 
 
 class Run:
@@ -27,10 +28,11 @@ def test_each_device_of_a_host_has_an_agent_while_it_runs(tmp_path, monkeypatch)
             self.said.append("close")
 
     monkeypatch.setattr(module, "Fleet", Fleet)
+    root = TrustedRepository.create(tmp_path / "repository", bin_bits=2).root()
     profiles = [DeviceProfile(f"d-{number}") for number in range(9)]
     for given, threads in ((profiles, 4), (profiles[:1], 1)):
         folder = tmp_path / str(threads)
-        hosting = Hosting("http://127.0.0.1:1/", b"{}", given, {}, folder, every_s=3.0)
+        hosting = Hosting("http://127.0.0.1:1/", root, given, {}, folder, every_s=3.0)
         with closing(hosting), hosting.beside(Run()) as fleet:
             assert fleet.said == ["start"]
         assert [agent.device for agent in fleet.agents] == [each.device for each in given]

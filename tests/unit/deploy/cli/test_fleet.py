@@ -5,7 +5,7 @@ import pytest
 
 from walle_deploy.cli import fleet
 from walle_deploy.cli.fleet_device import given_profile
-from walle_stream.errors import DeployError, SpecFileError
+from walle_stream.errors import DeployError, IntegrityError, SpecFileError
 
 GIVEN = ["x.yaml", "--service", "http://127.0.0.1:1", "--root", "root.json"]
 
@@ -66,6 +66,33 @@ def test_lines_that_are_no_profiles_are_named(tmp_path):
     assert [each.app_version for each in fleet.read_profiles(file)] == ["7.1"]
     with pytest.raises(SpecFileError, match="cannot be read"):
         fleet.read_profiles(tmp_path / "none")
+
+
+def test_a_device_has_one_profile(tmp_path):
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"device": "a"}\n{"device": "b"}\n\n{"device": "a", "app": "x"}\n')
+    with pytest.raises(SpecFileError, match=r"p\.jsonl:4: device 'a' is in line 1, too"):
+        fleet.read_profiles(file)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://h:1/path", "http://h:p", "nourl"])
+def test_a_service_that_is_no_address_is_refused(url):
+    pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
+    with pytest.raises(SpecFileError, match=r"--service .* is no address") as caught:
+        run("--id", "d", "--service", url)
+    assert caught.value.exit_code == 3
+
+
+def test_a_root_that_is_none_is_refused_at_the_start(tmp_path):
+    pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
+    root, profiles = tmp_path / "root.json", tmp_path / "p.jsonl"
+    profiles.write_text('{"device": "a"}\n')
+    where = ["--root", str(root), "--data-dir", str(tmp_path / "data")]
+    for text in ("{}", "no JSON"):
+        root.write_text(text)
+        with pytest.raises(IntegrityError, match=r"--root .*root\.json: is no root metadata"):
+            fleet._hosting(parsed("--profiles", str(profiles), *where), [], tmp_path / "data")
+    assert not (tmp_path / "data-files").exists()
 
 
 def test_secrets_are_read_by_device(tmp_path):

@@ -32,7 +32,7 @@ def test_an_address_that_is_none_is_refused(address):
 def test_a_store_or_a_set_up_that_is_none_is_refused(tmp_path):
     pytest.importorskip("uvicorn", reason="the extra `deploy` is not installed")
     with pytest.raises(ServiceUnreachableError, match="there is no release store"):
-        run("--store", str(tmp_path / "what"))
+        run("--store", str(tmp_path / "what"), "--files", "http://127.0.0.1:1")
     with pytest.raises(ServiceUnreachableError, match="give --store"):
         run("--store", "")
     (tmp_path / "s.yaml").write_text(
@@ -40,6 +40,24 @@ def test_a_store_or_a_set_up_that_is_none_is_refused(tmp_path):
     )
     with pytest.raises(SpecFileError, match=r"s\.yaml:4:13: spec\.cdn"):
         run(str(tmp_path / "s.yaml"), "--store", "x.json")
+
+
+def test_addresses_that_devices_would_pull_from_are_checked_at_the_start(tmp_path):
+    pytest.importorskip("uvicorn", reason="the extra `deploy` is not installed")
+    with pytest.raises(SpecFileError, match="--files 'nourl': is no address") as caught:
+        run("--store", "x.json", "--files", "nourl")
+    assert caught.value.exit_code == 3
+    with pytest.raises(SpecFileError, match=r"no spec\.cdn, spec\.metadata: give --files URL"):
+        run("--store", str(tmp_path / "r.db"))
+    (tmp_path / "s.yaml").write_text(
+        "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: s}\n"
+        "spec: {cdn: http://x/, metadata: http://x/m/}\n"
+    )
+    file, store = str(tmp_path / "s.yaml"), str(tmp_path / "r.db")
+    with pytest.raises(SpecFileError, match=r"there is no spec\.cen: "):
+        run(file, "--store", store, "--repository", str(tmp_path))
+    with pytest.raises(ServiceUnreachableError, match="there is no release store"):
+        run(file, "--store", store)
 
 
 def test_an_address_that_is_not_ours_is_refused():

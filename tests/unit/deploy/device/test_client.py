@@ -1,4 +1,5 @@
 import http.server
+import socket
 import threading
 from base64 import urlsafe_b64encode
 
@@ -138,3 +139,23 @@ def test_nobody_listens():
     with pytest.raises(ServiceUnreachableError, match="does not answer"):
         client.check(DeviceProfile("d"))
     client.close()
+
+
+def test_a_service_that_is_away_is_said_in_the_systems_words():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1/check"
+    client = ReleaseClient(url)
+    with pytest.raises(ServiceUnreachableError) as caught:
+        client.check(DeviceProfile("d"))
+    client.close()
+    assert str(caught.value) == f"{url}: the release service does not answer: Connection refused"
+
+
+def test_a_service_that_says_nothing_is_said_to_be_late():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = ReleaseClient(
+            f"http://127.0.0.1:{silent.getsockname()[1]}/v1/check", timeout_s=0.05
+        )
+        with pytest.raises(ServiceUnreachableError, match=r"not answer: no answer in time$"):
+            client.check(DeviceProfile("d"))
+        client.close()

@@ -30,6 +30,12 @@ def test_what_is_no_profile_is_refused_in_one_line(value):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["", b""])
+def test_a_header_that_is_not_there_is_said_to_be_missing(value):
+    with pytest.raises(ProfileError, match="the header walle-profile is missing"):
+        decode_profile(value)
+
+
 def test_a_profile_that_no_header_holds_is_refused():
     with pytest.raises(ProfileError, match="uninstall tasks"):
         encode_profile(DeviceProfile("d", tasks={f"s/t{n}": "v1" for n in range(257)}))

@@ -166,3 +166,36 @@ def test_connections_have_a_bound():
         worker.drop(first, second)
 
     run(act, connections=1)
+
+
+def test_what_is_no_http_is_counted_and_said_once_in_our_words(caplog):
+    async def act(worker):
+        for data in (
+            b"no HTTP at all\r\n\r\n",
+            b"\x16\x03\x01\x02",
+            b"GET http://[ HTTP/1.1\r\n\r\n",
+        ):
+            protocol, wire = worker.connect()
+            protocol.data_received(data)
+            assert wire.written.startswith(b"HTTP/1.1 400 ")
+            assert wire.written.endswith(b"this is no HTTP request")
+            assert wire.is_closing()
+            worker.drop(protocol)
+        assert worker.answers == {"bad_request": 3}
+
+    run(act)
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert "sent a request that is no HTTP" in line
+
+
+def test_a_request_for_an_upgrade_is_answered_as_any_and_not_logged(caplog):
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(CHECK[:-2] + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        await worker.work()
+        assert wire.written.startswith(b"HTTP/1.1 204 ")
+        assert not worker.answers
+        worker.drop(protocol)
+
+    run(act)
+    assert not caplog.records

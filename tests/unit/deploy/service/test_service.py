@@ -126,6 +126,42 @@ def test_a_version_without_files_is_not_offered_and_an_empty_one_is_uninstalled(
     assert nothing is None
 
 
+def test_a_version_is_offered_to_devices_that_it_has_code_for_alone():
+    files = {
+        "s/t@v2": VersionFiles((pushed("t-v2"),), {"d-1": (pushed("own"),)}, ("cpython-314",)),
+        "s/t@v1": VersionFiles((pushed("t-v1"),), {}, ("cpython-313", "cpython-314")),
+    }
+    made = table()
+    made = ReleaseTable(1, made.releases, {"s/t": "v1"}, files)
+
+    async def run():
+        async with running(Parts(MemoryTable(made), None, PlainSigner()), SLOW) as service:
+
+            def version(device, **more):
+                push = service.check(header(device, **more))
+                return push.tasks[0].version if push else None
+
+            assert version("d-1", interpreter="cpython-314") == "v2"
+            assert version("d-2", interpreter="") == "v2"
+            for device in ("d-1", "d-1", "d-3"):
+                assert version(device, interpreter="cpython-313", tasks={"s/t": "v0"}) is None
+            assert version("d-4", app="x", interpreter="cpython-313") == "v1"
+            # back to a stable version without code for it: it keeps what it has
+            assert version("d-5", app="x", interpreter="cpython-312", tasks={"s/t": "v2"}) is None
+            assert service.kept_back == {"r1": 3, "": 1}
+            assert service.unfit_devices == 3
+            text = render_metrics(service)
+            assert 'walle_release_unfit_devices{worker="' + service.worker + '"} 3' in text
+            assert 'release="r1"} 3' in text
+
+    asyncio.run(run())
+
+
+def test_a_version_of_which_no_interpreters_are_known_is_offered_to_all():
+    (push,) = checked(header(interpreter="cpython-200"))
+    assert push.tasks[0].version == "v2"
+
+
 def test_a_newer_table_is_taken_over_and_the_last_one_stays_when_the_store_is_away():
     async def run():
         source = MemoryTable(table(1))
