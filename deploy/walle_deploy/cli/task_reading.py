@@ -24,7 +24,9 @@ def run_list(options: argparse.Namespace) -> int:
         for task in tasks:
             print_line(f"{task.task}  {task.commit[:SHORT]}")
             for each in task.versions:
-                print_line(f"  {each.name:<16}{each.when[:16]}  {each.who}: {each.subject}")
+                problem = f"  {each.problem.upper()} in the group" if each.problem else ""
+                line = f"  {each.name:<16}{each.when[:16]}  {each.who}: {each.subject}{problem}"
+                print_line(line)
         if not tasks:
             print_line(f"no tasks in {group.address}: walle task init SCENARIO/TASK makes one")
     return 0

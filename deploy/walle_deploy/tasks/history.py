@@ -21,13 +21,17 @@ _FIELD: Final = "%x1f"
 _TAG: Final = "%1f".join(
     f"%({name})"
     for name in (
-        *("refname", "objecttype", "*objectname", "taggername", "taggerdate:iso-strict"),
-        "contents:subject",
+        *("refname", "objectname", "objecttype", "*objectname"),
+        *("taggername", "taggerdate:iso-strict", "contents:subject"),
     )
 )
 
 
-class Entry(msgspec.Struct, frozen=True):
+type Problem = Literal["", "moved", "deleted"]
+"""What somebody did to a version in the group since it was seen here first."""
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A commit or a version, and who made it."""
 
     name: str
@@ -38,6 +42,8 @@ class Entry(msgspec.Struct, frozen=True):
     """ISO 8601."""
     subject: str
     """First line of what they said."""
+    problem: Problem = ""
+    """Of a version: the rest is as it was seen here."""
 
 
 class TaskEntry(msgspec.Struct, frozen=True):
@@ -119,7 +125,7 @@ def log_task(
         arguments = ("log", "-z", "--no-show-signature", form, *bound, mirror.commit(ref))
         text = mirror.git.run(*arguments).decode(errors="replace")
         entries = (line.split("\x1f", 3) for line in text.split("\0") if line)
-        return [Entry(commit, commit, *rest) for commit, *rest in entries]
+        return [Entry(commit, commit, who, when, said) for commit, who, when, said in entries]
 
 
 def diff_versions(
@@ -188,7 +194,9 @@ def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:
     arguments = ("for-each-ref", "--sort=-taggerdate", "--sort=-version:refname")
     text = mirror.git.run(*arguments, f"--format={_TAG}", TAGS).decode(errors="replace")
     for line in text.splitlines():
-        name, kind, commit, who, when, subject = line.split("\x1f", 5)
+        name, tag, kind, commit, who, when, subject = line.split("\x1f", 6)
         task, _, version = name.removeprefix(TAGS).partition("/")
-        if kind == "tag" and version and name in mirror.refs:
-            yield task, Entry(version, commit, who, when, subject)
+        if kind == "tag" and version:
+            now = mirror.refs.get(name)
+            problem: Problem = "" if now == tag else "moved" if now else "deleted"
+            yield task, Entry(version, commit, who, when, subject, problem)

@@ -131,8 +131,7 @@ def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Itera
         GitError: The group does not answer, or git refuses what it holds.
     """
     url = group.url(scenario)
-    key = hashlib.sha256(url.encode()).hexdigest()[:24]
-    folder = cache_folder(cache) / "git-1" / f"{key}.git"
+    folder = _folder(url, cache)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -145,6 +144,20 @@ def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Itera
         _fetch(git, url, refs)
         lock.note({})
         yield Mirror(scenario, url, git, refs)
+
+
+def seen_version(group: Group, ref: TaskRef, cache: Path | None = None) -> str:
+    """Return the tag of a version as it was seen here last; empty where it never was.
+
+    Args:
+        group: Where the scenario is; it is not asked.
+        ref: The version.
+        cache: Where copies are kept; None: the user's.
+    """
+    folder = _folder(group.url(ref.scenario), cache)
+    if not (folder / "HEAD").is_file():
+        return ""
+    return Git(folder).line("for-each-ref", "--format=%(objectname)", "--", TAGS + ref.tag)
 
 
 def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
@@ -181,6 +194,11 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         raise failed
     lines = (line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines())
     return {name: found for found, _, name in lines}
+
+
+def _folder(url: str, cache: Path | None) -> Path:
+    key = hashlib.sha256(url.encode()).hexdigest()[:24]
+    return cache_folder(cache) / "git-1" / f"{key}.git"
 
 
 def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ What is pushed is noted before, so that the next command after a kill knows of i
 flow: below the commands ``init``, ``commit`` and ``tag``.
 """
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from walle_deploy.tasks.folders import WorkingFolder
 from walle_deploy.tasks.git import Git, git_error
 from walle_deploy.tasks.locks import RepositoryLock
 from walle_deploy.tasks.mirrors import HEADS, TAGS, remote_refs
+from walle_deploy.tasks.protection import add_hook
 from walle_stream.errors import ConflictError
 
 _REFUSED: Final = (
@@ -99,6 +100,8 @@ def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
         if work.group.is_local:
             # a kill of this command may leave git's own lock there: the next one takes it away
             far = stack.enter_context(RepositoryLock(Path(work.url)))
+            with suppress(OSError):  # who may not write there cannot push, either
+                add_hook(Path(work.url))
             if far.left:
                 far.note({})
             locks = (*git.locks, far.descriptor)

@@ -19,6 +19,7 @@ from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.git import Git
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror
+from walle_deploy.tasks.protection import protect
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
 from walle_deploy.tasks.settling import Move, move, settle
 from walle_deploy.tasks.trees import list_tree
@@ -27,15 +28,6 @@ from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 
 _TEMPLATE: Final = "task-template"
 _NAME: Final = b"name: visit\n"
-_SETTINGS: Final = {
-    # a version, once made, stays; nobody's commits are thrown away
-    "receive.denyNonFastForwards": "true",
-    "receive.denyDeletes": "true",
-    "receive.fsckObjects": "true",
-    "gc.autoDetach": "false",
-    # the group's own, whatever whoever pushes has for theirs
-    "core.hooksPath": "hooks",
-}
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -171,8 +163,7 @@ def _make_repository(group: Path, ref: TaskRef) -> None:
                 *("init", "--quiet", "--bare", "--template=", f"--initial-branch={ref.task}"),
                 *("--", str(part)),
             )
-            for name, value in _SETTINGS.items():
-                git.run("config", "--local", name, value)
+            protect(part)
     except ConflictError:
         if not (path / "HEAD").is_file():  # else somebody made it at this moment
             raise

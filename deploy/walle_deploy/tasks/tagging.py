@@ -10,7 +10,7 @@ import msgspec
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.committing import check_tree
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
-from walle_deploy.tasks.mirrors import TAGS
+from walle_deploy.tasks.mirrors import TAGS, seen_version
 from walle_deploy.tasks.publishing import fetch_branch, push_tag, upstream_tag
 from walle_deploy.tasks.settling import settle
 from walle_stream.errors import ConflictError, GitError
@@ -80,6 +80,11 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
         raise ConflictError(
             f"the version {ref} was moved: its tag is {here[:12]} here and {upstream[:12]} in "
             f"{work.group.address}; versions do not move: ask who did it, and take another name"
+        )
+    if not upstream and (here or seen_version(work.group, ref)):
+        raise ConflictError(
+            f"there was a version {ref}, which somebody deleted in {work.group.address}: names are "
+            "used up, take another one"
         )
     if not upstream:
         return

@@ -259,6 +259,42 @@ def test_a_version_that_was_moved_is_noticed(bench):
     assert tag_version(folder, "v2").ref.version == "v2"
 
 
+@pytest.mark.parametrize("has_hook", [True, False])
+def test_nobody_moves_or_deletes_a_version_with_plain_git(bench, has_hook):
+    folder = bench.begin()
+    bench.version(folder, "v1")
+    if not has_hook:  # as in repositories of before
+        (bench.bare / "hooks/update").unlink()
+    bench.version(folder, "v2", {"a.txt": "a"})
+    before = bench.git("for-each-ref", "refs/tags")
+    bench.git("tag", "-f", "-a", "-m", "moved", "ipv/v1", "HEAD", folder=folder)
+    for refspec in (":refs/tags/ipv/v1", "+refs/tags/ipv/v1"):
+        with pytest.raises(subprocess.CalledProcessError) as error:
+            bench.git("push", "origin", refspec, folder=folder)
+        assert b"is a version: it does not move and is not deleted" in error.value.stderr
+    assert bench.git("for-each-ref", "refs/tags") == before
+    bench.git("tag", "-a", "-m", "by hand", "ipv/v3", "HEAD", folder=folder)
+    bench.git("push", "origin", "refs/tags/ipv/v3", folder=folder)
+
+
+def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
+    monkeypatch.setenv("WALLE_CACHE", str(bench.cache))
+    folder = bench.begin()
+    for version in ("v1", "v2", "v3"):
+        bench.version(folder, version)
+    other = bench.author("bob")
+    bench.git("tag", "-d", "ipv/v1", folder=other)  # the copy in the cache knows it all the same
+    bench.git("update-ref", "-d", "refs/tags/ipv/v1")
+    bench.commit(folder, {"a.txt": "a"})
+    bench.git("tag", "-f", "-a", "-m", "moved", "ipv/v2", "ipv")
+    for author in (folder, other):
+        with pytest.raises(ConflictError, match=r"somebody deleted in .*: names are used up"):
+            tag_version(author, "v1")
+    [task] = list_tasks(bench.group, "shop", bench.cache)
+    found = {each.name: each.problem for each in task.versions}
+    assert found == {"v1": "deleted", "v2": "moved", "v3": ""}
+
+
 def test_a_version_can_be_looked_at_and_a_folder_brought_on(bench):
     folder = bench.begin()
     ref = bench.version(folder, "v1", {"a.txt": "one"})
