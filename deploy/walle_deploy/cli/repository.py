@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
     publish = action("publish", _run_publish, "sign a version's package and exclusive files")
     publish.add_argument("package", type=Path, metavar="PACKAGE", help="NAME.walle")
     publish.add_argument("--scenario", required=True, help="that the task belongs to")
-    publish.add_argument("--version", default="", help="default: as the package says")
+    publish.add_argument("--version", default="", help="that the package must have")
     publish.add_argument(
         "--exclusive",
         type=Path,

@@ -10,7 +10,8 @@ from walle_deploy.device.files_blobs import KEPT_MS, full_disk
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedTask
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import ServiceUnreachableError, StoreError
+from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreError
+from walle_stream.vm.package.reader import read_package
 
 
 class PulledFiles:
@@ -38,7 +39,9 @@ class PulledFiles:
         with _explained(self._files.folder):
             paths = self._files.pull(task, metadata_url, identity, told_ms)
             digests = {file.resource: file.sha256 for file in task.files}
-            return {name: self._files.blobs.read(digests[name]) for name in paths}
+            found = {name: self._files.blobs.read(digests[name]) for name in paths}
+        _check_package(task, found[""])
+        return found
 
     def record(self, device: str, task: PushedTask) -> None:
         """Keep a version's files, and those of the one before; others go in time."""
@@ -47,6 +50,16 @@ class PulledFiles:
             if monotonic_ms() >= self._collected_ms + KEPT_MS:
                 self._files.collect()
                 self._collected_ms = monotonic_ms()
+
+
+def _check_package(task: PushedTask, package: bytes) -> None:
+    # whoever signs says which version it is; what devices report is what the package says
+    found = read_package(package).manifest.task
+    if (found.name, found.version) != (task.task.rpartition("/")[2], task.version):
+        raise IntegrityError(
+            f"{task.task}@{task.version}: its package holds {found.name}@{found.version}: it was "
+            "signed as another version, and was not used"
+        )
 
 
 @contextmanager

@@ -64,14 +64,16 @@ def publish_version(
         ConflictError: The version has other files already.
         DeployError: A key is missing.
         PackageError: It is no package.
-        RefNotFoundError: The package is of another task, or a file is not there.
+        RefNotFoundError: The package is of another task or version, or a file is not there.
         StoreFullError: The disk is full.
     """
     read = read_package(package)
-    if read.manifest.task.name != ref.task or not ref.version:
+    task = read.manifest.task
+    # so a version has one target name, and other bytes of it are found out
+    if (task.name, task.version) != (ref.task, ref.version) or not ref.version:
         raise RefNotFoundError(
-            f"{read.file}: holds the task {read.manifest.task.name!r}, not {str(ref)!r}: "
-            "name it SCENARIO/TASK@VERSION"
+            f"{read.file}: holds version {task.version!r} of the task {task.name!r}, not {ref}: "
+            "a package is published as what it is; build another one from the version's tag"
         )
     name = f"{ref.name}/{ref.version}/{read.manifest.task.file_name}"
     by_owner = _store_exclusive(repository, ref, list(exclusive), on_progress)

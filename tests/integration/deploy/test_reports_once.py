@@ -64,6 +64,7 @@ def store(address):
 @contextmanager
 def service(address, workers=1, **environment):
     given = ["--store", address, "--listen", "127.0.0.1:0", "--workers", str(workers), "--json"]
+    given += ["--files", "http://127.0.0.1:9/"]
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, "serve", *given],
         stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.integration.deploy.device.hostile import http_date, opened, package, trickle
+from tests.integration.deploy.files.test_hostile_packages import HOSTILE
 from walle_deploy.assembly.hosting import Hosting
 from walle_deploy.device import agent as agent_module
 from walle_deploy.device import files_metadata, fleet
@@ -59,7 +60,7 @@ def world(tmp_path_factory):
                 name = f"{TASK}@layout{layout}"
                 service.publish(name, package(f"layout{layout}", layout=layout))
             service.publish("shop/other@v1", package("v1", "other"))
-            service.publish("read/visits@v1", package("r1"))
+            service.publish("read/visits@r1", package("r1"))
             yield service, host
     assert host.features() == host.expected  # nothing was lost, nothing ran by what was refused
 
@@ -156,15 +157,50 @@ def changed(data):
     [
         (changed, "not the one that was signed"),
         (lambda data: data[:-9], "not the one that was signed"),
-        (lambda _: package("v2") + package("v1"), "more than the"),
+        (lambda data: data + package("v1"), "more than the"),
     ],
-    ids=["tampered", "truncated", "swapped"],
+    ids=["tampered", "truncated", "longer"],
 )
 def test_a_package_that_is_not_the_signed_one(service, refused, other, spoiled, reason):
     file = service.versions[other]
     service.push(other)
     service.evil = {file.url: served(spoiled((service.public / file.url).read_bytes()))}
     refused(reason)
+
+
+def test_another_signed_package_in_its_place(service, refused, other):
+    mine, file = service.versions[other], service.versions["read/visits@r1"]
+    # of the same size, so that the bytes alone tell
+    data = (service.public / file.url).read_bytes()[: mine.size_bytes].ljust(mine.size_bytes, b"0")
+    service.push(other)
+    service.evil = {mine.url: served(data)}
+    refused("not the one that was signed")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_packages_that_are_signed_and_hostile(service, host, agent, other):
+    """Zip-slip, links, bombs: what a thief of the publisher's key would make."""
+    before = host.versions("phone-1")
+    for number, (name, (make, reason)) in enumerate(HOSTILE.items()):
+        version = f"bad{number}"
+        data = make(package(version))
+        target = f"{TASK}/{version}/x.walle"
+        service.repository.add([NewTarget(target, data, {"task": TASK, "version": version})])
+        signed = service.repository.find(target)
+        digest = signed.hashes["sha256"]
+        file = PushedFile(target, f"targets/{digest[:2]}/{digest}", digest, signed.length)
+        service.versions[f"{TASK}@{version}"] = file
+        service.push(f"{TASK}@{version}")
+        host.lines.lines.clear()
+        assert agent.check() is Outcome.REFUSED, name
+        [(device, _, line)] = host.lines.lines
+        assert device == "phone-1"
+        assert re.search(reason, line), (name, line)
+        assert host.versions("phone-1") == before
+    host.visit()
+    service.push(other)
+    assert agent.check() is Outcome.INSTALLED
+    host.visit()
 
 
 def test_a_package_that_comes_without_end_or_a_byte_at_a_time(service, refused, other):
@@ -216,7 +252,7 @@ def test_a_package_that_was_signed_under_a_wrong_name(service, refused):
     assert url != right.url
     service.versions[f"{TASK}@v5"] = PushedFile(name, url, target.hashes["sha256"], target.length)
     service.push(f"{TASK}@v5")
-    refused("a package of the task 'other' was given for 'visits'")
+    refused("its package holds other@v5: it was signed as another version")
 
 
 def test_a_package_for_another_interpreter(service, refused):
@@ -225,7 +261,7 @@ def test_a_package_for_another_interpreter(service, refused):
 
 
 def test_a_task_of_another_scenario_under_a_name_that_is_taken(service, refused):
-    service.push("read/visits@v1")
+    service.push("read/visits@r1")
     refused("the device has a task of this name, shop/visits")
     service.push(service.task("read/visits"))
 
@@ -247,7 +283,7 @@ def test_a_state_layout_that_cannot_go_back(service, host, clock):
     host.visit()
 
 
-def test_one_bad_task_keeps_no_other_one_away(service, host, agent, other, clock):
+def test_one_bad_task_keeps_no_other_one_away(service, host, agent, other):
     service.push(f"{TASK}@v3", "shop/other@v1")
     host.lines.lines.clear()
     assert agent.check() is Outcome.REFUSED

@@ -116,7 +116,7 @@ def _no_power_cut(monkeypatch):
 @pytest.fixture(scope="session")
 def packages():
     def made(number):
-        task = PackagedTask("ipv", str(number), 1, "t.py", (("a",),), None, {}, LIMITS)
+        task = PackagedTask("ipv", f"v{number}", 1, "t.py", (("a",),), None, {}, LIMITS)
         return build_package(task, f"def run(ctx, page):\n    ctx.emit({{'v': {number}}})\n")
 
     return {f"v{number}": made(number) for number in (1, 2)}

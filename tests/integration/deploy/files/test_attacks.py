@@ -44,7 +44,7 @@ def refused(world, device, blobs):
 
 def test_a_good_version_comes_with_its_bytes(world, device):
     path = world.pull(device, world.push("v2"))[""]
-    assert read_package(path).manifest.task.version == "2"
+    assert read_package(path).manifest.task.version == "v2"
 
 
 def test_a_tampered_file(world, refused):
@@ -128,7 +128,7 @@ def test_another_bin_of_the_same_version(world, device, refused):
     # one key signs all bins: another one is believed, but does not name this file
     folder = world.server.folder / "metadata"
     bins = {path.name: path.read_bytes() for path in folder.glob("1.packages-*.json")}
-    mine = next(name for name, data in bins.items() if b"ipv-2.walle" in data)
+    mine = next(name for name, data in bins.items() if b"ipv-v2.walle" in data)
     world.serve(mine, next(data for name, data in bins.items() if name != mine))
     refused(IntegrityError, "no signed metadata names it")
 

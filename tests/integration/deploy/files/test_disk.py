@@ -66,7 +66,7 @@ def test_a_full_disk_at_any_step_changes_nothing(world, device, blobs, monkeypat
         assert blobs(device) == before
     assert failed > 5
     assert device.installed("d-1").versions() == {"shop/ipv": "v1"}
-    assert read_package(world.pull(device, world.push("v2"))[""]).manifest.task.version == "2"
+    assert read_package(world.pull(device, world.push("v2"))[""]).manifest.task.version == "v2"
 
 
 def test_a_file_that_may_not_grow(world, device, blobs):

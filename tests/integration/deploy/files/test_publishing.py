@@ -68,9 +68,13 @@ def test_one_owner_has_one_file_of_a_name(world, packages):
 
 
 def test_what_is_no_package_of_this_task_is_not_published(world, packages, tmp_path):
-    with pytest.raises(RefNotFoundError, match="holds the task 'ipv', not 'shop/other@v1'"):
+    with pytest.raises(RefNotFoundError, match="holds version 'v1' of the task 'ipv', not shop/ot"):
         publish_version(world.repository, TaskRef("shop", "other", "v1"), packages["v1"])
-    with pytest.raises(RefNotFoundError, match="name it SCENARIO/TASK@VERSION"):
+    # two packages of one version would have two names, and both be signed
+    with pytest.raises(RefNotFoundError, match=r"holds version 'v2' .*, not shop/ipv@v1"):
+        publish_version(world.repository, REF, packages["v2"])
+    assert len(list(world.repository.targets())) == 1
+    with pytest.raises(RefNotFoundError, match="not shop/ipv: a package is published as what"):
         publish_version(world.repository, TaskRef("shop", "ipv"), packages["v1"])
     with pytest.raises(PackageError, match="is not a task package"):
         publish_version(world.repository, REF, b"x")

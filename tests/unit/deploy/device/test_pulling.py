@@ -7,12 +7,20 @@ from walle_deploy.device.files_blobs import KEPT_MS
 from walle_deploy.device.pulling import PulledFiles
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedFile, PushedTask
-from walle_stream.errors import ServiceUnreachableError, StoreError, StoreFullError
+from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreError, StoreFullError
+from walle_stream.vm.package.build import build_package
+from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
 
 TASK = PushedTask(
     "shop/a",
     "v1",
     files=(PushedFile("t", "u", "1" * 64, 1), PushedFile("e", "u", "2" * 64, 1, resource="own")),
+)
+
+LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+PACKAGE = build_package(
+    PackagedTask("a", "v1", 1, "t.py", (("a",),), None, {}, LIMITS),
+    "def run(ctx, page):\n    pass\n",
 )
 
 
@@ -30,7 +38,7 @@ class Files:
         return {file.resource: self.folder for file in task.files}
 
     def read(self, sha256):
-        return sha256.encode()
+        return PACKAGE if sha256 == "1" * 64 else sha256.encode()
 
     def installed(self, _device):
         return self
@@ -52,7 +60,7 @@ def files(tmp_path):
 def test_files_come_by_resource_for_the_device_and_its_user(files):
     pulled = PulledFiles(files, {"d-1": "secret"})
     found = pulled.pull(DeviceProfile("d-1", user="ann"), TASK, "m/", None)
-    assert found == {"": b"1" * 64, "own": b"2" * 64}
+    assert found == {"": PACKAGE, "own": b"2" * 64}
     pulled.pull(DeviceProfile("d-2"), TASK, "m/", None)
     told = [(each.device, each.user, each.secret) for each in files.identities]
     assert told == [("d-1", "ann", "secret"), ("d-2", "", "")]
@@ -87,3 +95,12 @@ def test_files_that_nothing_names_are_looked_for_once_an_hour(files, monkeypatch
         pulled.record("d-1", TASK)
         assert files.collected == collected
     assert files.recorded == [TASK] * 4
+
+
+def test_a_package_that_was_signed_as_another_version_is_not_used(files):
+    for name, version in (("shop/a", "v2"), ("shop/b", "v1")):
+        pushed = PushedTask(name, version, files=TASK.files)
+        with pytest.raises(
+            IntegrityError, match="its package holds a@v1: it was signed as another"
+        ):
+            PulledFiles(files).pull(DeviceProfile("d-1"), pushed, "m/", None)
