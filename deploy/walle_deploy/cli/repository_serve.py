@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -13,11 +12,11 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from walle_deploy.cli.serve import end_on_signals
+from walle_deploy.cli.serve import end_on_signals, listen
 from walle_deploy.distribution.server import build_app
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.trust.repository import TrustedRepository
-from walle_stream.errors import ServiceUnreachableError, WalleError
+from walle_stream.errors import WalleError
 
 _REFRESH_S: Final = 3_600
 
@@ -36,6 +35,7 @@ def serve(
 
     Raises:
         RefNotFoundError: There is no repository.
+        SpecFileError: The port is none.
         ServiceUnreachableError: The address is taken, or not of this machine.
     """
     repository.status()  # what cannot be verified is not served
@@ -43,10 +43,8 @@ def serve(
     signer = UrlSigner(read_ring(ring)) if ring.exists() else None
     app = build_app(folder / "public", folder / "private", signer)
     app.router.lifespan_context = _refreshing(repository)
-    try:
-        listener = socket.create_server((host, port))
-    except OSError as error:
-        raise ServiceUnreachableError(f"{host}:{port}: cannot listen: {error.strerror}") from error
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    listener = listen(address, "--host, --port")
     url = f"http://{host}:{listener.getsockname()[1]}/"
     line = json.dumps({"url": url}) if options.json else f"serving {folder} at {url}"
     sys.stdout.write(line + "\n")

@@ -89,7 +89,7 @@ def run_serve(options: argparse.Namespace) -> int:
         if path is not None:
             setup[name] = str(path.absolute())
     check_parts(setup)
-    listener = _listen(options.listen)
+    listener = listen(options.listen, "--listen")
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     line = f"release service: {url}, {options.workers} worker(s)"
@@ -136,10 +136,20 @@ def _need_addresses(store: str, spec: Any, *, has_own_files: bool) -> None:
         )
 
 
-def _listen(address: str) -> socket.socket:
+def listen(address: str, option: str) -> socket.socket:
+    """Listen at an address.
+
+    Args:
+        address: ``HOST:PORT``; port 0 takes a free one.
+        option: What messages call it.
+
+    Raises:
+        SpecFileError: It is none.
+        ServiceUnreachableError: It is taken, or not of this machine.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > _PORT_MAX:
-        raise SpecFileError(f"--listen {address!r}: expected HOST:PORT, such as 127.0.0.1:8480")
+        raise SpecFileError(f"{option} {address!r}: expected HOST:PORT, such as 127.0.0.1:8480")
     name = host.strip("[]") or "127.0.0.1"
     listener = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET)
     try:
@@ -150,7 +160,7 @@ def _listen(address: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ServiceUnreachableError(
-            f"--listen {address!r} cannot be had ({error.strerror or error}): choose another"
+            f"{option} {address!r} cannot be had ({error.strerror or error}): choose another"
         ) from error
     listener.set_inheritable(True)
     return listener

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _RUN: Final = "run"
+_DIGITS: Final = 9
 _READING: Final = {"list", "log", "diff", "build"}
 
 
@@ -39,7 +40,7 @@ def add(verbs: Any) -> None:
     listed.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all")
     log = verbs.add_parser("log", help="the commits of a task, or up to a version")
     log.add_argument("ref", metavar="REF")
-    log.add_argument("-n", "--count", type=int, metavar="N", help="the last N alone")
+    log.add_argument("-n", "--count", type=_count, metavar="N", help="the last N alone")
     diff = verbs.add_parser("diff", help="files and audiences that differ")
     diff.add_argument("before", metavar="A")
     diff.add_argument("after", metavar="B")
@@ -74,6 +75,13 @@ def _build(of_file: Callable[[argparse.Namespace], int]) -> Callable[[argparse.N
         return (_later("build") if _is_ref(options.file) else of_file)(options)
 
     return run
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return value
 
 
 def _is_ref(text: str) -> bool:

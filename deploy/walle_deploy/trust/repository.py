@@ -246,9 +246,11 @@ def _enter(into: Targets, target: NewTarget, sha256: str, size_bytes: int) -> bo
         )
         return True
     if before.hashes != {"sha256": sha256} or (before.custom or {}) != dict(target.custom):
+        found = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
+        if before.hashes == {"sha256": sha256}:
+            found = "the package is the same, what is signed with it differs, as exclusive files do"
         raise ConflictError(
-            f"{target.name}: is signed with another content "
-            f"({before.hashes['sha256'][:12]}..., not {sha256[:12]}...): a version never "
-            "changes, publish a new one"
+            f"{target.name}: is signed with another content ({found}): a version never changes, "
+            "publish a new one"
         )
     return False

@@ -283,7 +283,7 @@ def test_a_state_layout_that_cannot_go_back(service, host, clock):
     host.visit()
 
 
-def test_one_bad_task_keeps_no_other_one_away(service, host, agent, other):
+def test_one_bad_task_keeps_no_other_one_away(service, host, agent, other, clock):
     service.push(f"{TASK}@v3", "shop/other@v1")
     host.lines.lines.clear()
     assert agent.check() is Outcome.REFUSED

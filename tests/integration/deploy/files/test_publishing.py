@@ -300,7 +300,7 @@ def test_a_version_number_is_signed_with_one_content_alone(world, monkeypatch):
     left = [name for name in cut if (folder / name).exists() and name != "timestamp.json"]
     assert len(left) > 3
     assert all((folder / name).read_bytes() == cut[name] for name in left)
-    assert world.repository.find("shop/ipv/v2/ipv-2.walle") is None
+    assert world.repository.find("shop/ipv/v2/ipv-v2.walle") is None
 
 
 def test_another_bin_in_a_bins_place_is_seen(world):
