@@ -27,7 +27,7 @@ _TAG: Final = "%1f".join(
 )
 
 
-type Problem = Literal["", "moved", "deleted"]
+type _Problem = Literal["", "moved", "deleted"]
 """What somebody did to a version in the group since it was seen here first."""
 
 
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """ISO 8601."""
     subject: str
     """First line of what they said."""
-    problem: Problem = ""
+    problem: _Problem = ""
     """Of a version: the rest is as it was seen here."""
 
 
@@ -198,5 +198,5 @@ def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:
         task, _, version = name.removeprefix(TAGS).partition("/")
         if kind == "tag" and version:
             now = mirror.refs.get(name)
-            problem: Problem = "" if now == tag else "moved" if now else "deleted"
+            problem: _Problem = "" if now == tag else "moved" if now else "deleted"
             yield task, Entry(version, commit, who, when, subject, problem)
