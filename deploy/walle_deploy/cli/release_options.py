@@ -16,17 +16,20 @@ from walle_deploy.store.port import ReleaseStore
 
 
 @contextmanager
-def given_store(options: argparse.Namespace, *, make: bool = False) -> Iterator[ReleaseStore]:
+def given_store(
+    options: argparse.Namespace, *, make: bool = False, also: str = ""
+) -> Iterator[ReleaseStore]:
     """Open the store that ``--store`` or the environment names, until left.
 
     Args:
         options: With ``store``.
         make: Make it where it is missing.
+        also: What else could be done where none is named.
 
     Raises:
         ServiceUnreachableError: None is named, or it does not answer.
     """
-    store = open_store(need_store(options), make=make)
+    store = open_store(need_store(options, also), make=make)
     try:
         yield store
     finally:

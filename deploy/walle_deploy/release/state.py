@@ -128,11 +128,25 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
     """
     if not state.is_offered:
         return None
-    release = state.release
-    spec = release.spec
     stage: Literal["beta", "gray", "full"] = (
         "beta" if state.stage == "beta" else "gray" if state.stage == "gray" else "full"
     )
+    percent = state.percent if stage != "beta" else 100.0
+    return offer_at(state.release, stage, percent, state.created_ms)
+
+
+def offer_at(
+    release: Release, stage: Literal["beta", "gray", "full"], percent: float, created_ms: int
+) -> ActiveRelease:
+    """Return what devices are given at a stage of a release.
+
+    Args:
+        release: Its definition.
+        stage: Of it.
+        percent: Of the devices, at stage ``gray``.
+        created_ms: When it was created.
+    """
+    spec = release.spec
     return ActiveRelease(
         release_id=release.metadata.name,
         task=spec.task,
@@ -140,8 +154,8 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
         stage=stage,
         policy=spec.policy.plain,
         devices=frozenset(spec.beta.devices) if spec.beta and stage != "full" else frozenset(),
-        percent=state.percent if stage != "beta" else 100.0,
+        percent=percent,
         salt=release.metadata.name,
         priority=spec.priority,
-        created_ms=state.created_ms,
+        created_ms=created_ms,
     )
