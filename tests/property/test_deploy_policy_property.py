@@ -8,6 +8,7 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
 from walle_deploy.policy import index as index_module
 from walle_deploy.policy.attributes import AttributeSource
+from walle_deploy.policy.dry_run import answers, grouped
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash, is_within, salt_key, share_limit
 from walle_deploy.policy.index import ReleaseIndex
@@ -143,6 +144,28 @@ def test_the_index_decides_as_the_plain_reading_does(wide, folder, sources, monk
         index = ReleaseIndex(table, sources)
         for profile in profiles:
             assert sorted(index.decide(profile)) == naive(table, profile, sources)
+
+    check()
+
+
+def test_a_dry_run_says_what_the_index_gives(folder, sources):
+    @settings(max_examples=100, deadline=None, database=None)
+    @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=1, max_size=8))
+    def check(table, profiles):
+        index = ReleaseIndex(table, sources)
+        total = 0
+        for profile in profiles:
+            found = list(answers(table, [profile], sources))
+            total += len(found)
+            said = [
+                (each.task, each.version, each.release)
+                for each in found
+                if each.version is not None and not each.has_it
+            ]
+            assert sorted(said) == sorted(index.decide(profile))
+            assert all(each.why for each in found)
+        groups = grouped(answers(table, profiles, sources))
+        assert sum(each.devices for each in groups) == total
 
     check()
 

@@ -13,11 +13,19 @@ from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, read_state
-from walle_deploy.release.events import Paused, Resumed, RolledBack, Simulated, Superseded, Tick
+from walle_deploy.release.events import (
+    Advanced,
+    Paused,
+    Resumed,
+    RolledBack,
+    Simulated,
+    Superseded,
+    Tick,
+)
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release
 from walle_deploy.release.proof import verify, verify_chain
-from walle_deploy.release.state import ReleaseState, offer_of
+from walle_deploy.release.state import OFFERED, ReleaseState, offer_of
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ConflictError, IntegrityError, ReleaseStateError
 
@@ -33,6 +41,7 @@ EVENTS = st.one_of(
     st.builds(Simulated, TIMES, st.booleans(), st.just("")),
     st.builds(Paused, TIMES),
     st.builds(Resumed, TIMES),
+    st.builds(Advanced, TIMES, st.sampled_from(["go", "wait", "stop"])),
     st.builds(RolledBack, TIMES),
     st.builds(Superseded, TIMES),
 )
@@ -72,10 +81,18 @@ def test_a_release_never_gives_less_until_it_gives_nothing_for_good(spec, events
         assert (offer_of(state) is not None) == state.is_offered
         if before.stage in ENDED:
             pytest.fail("a release that ended changed")
+        if isinstance(event, Advanced):
+            assert before.paused_ms is None
+            assert (change.action == "advance") == (
+                event.judgement != "stop" or before.stage not in OFFERED
+            )
+            assert before.stage != "simulation" or before.is_simulated
         if state.stage in ENDED:
             assert offer_of(state) is None
+            assert (state.percent, state.since_ms) == (0, event.at_ms)
         elif state.stage == "done":
             assert state.is_offered == bool(spec.get("policy"))
+            assert state.percent == 100
         else:
             assert state.percent >= before.percent
         # devices that have it lose it when it is taken back, whatever they had before
@@ -86,7 +103,7 @@ def test_a_release_never_gives_less_until_it_gives_nothing_for_good(spec, events
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["create", "supersede", "go", "go", "go", "stop", "pause", "resume", "back"]
+            ["create", "supersede", "go", "go", "go", "stop", "pause", "resume", "advance", "back"]
         ),
         st.integers(0, 2),
     ),
@@ -118,6 +135,8 @@ def do(desk, action, name, version):
             desk.pause(name)
         case "resume":
             desk.resume(name)
+        case "advance":
+            desk.advance(name)
         case "back":
             desk.roll_back(name)
         case _:

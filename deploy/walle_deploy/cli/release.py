@@ -1,4 +1,4 @@
-"""``walle release``: create, status, watch, pause, resume, rollback, audit."""
+"""``walle release``: create, status, watch, pause, resume, advance, rollback, audit."""
 
 import argparse
 from importlib import import_module
@@ -8,7 +8,7 @@ from typing import Any, Final
 from walle_deploy.cli import dry_run, publish, simulate
 from walle_deploy.cli.store_option import add_store
 
-_POINT: Final = "walle_deploy.cli.release_verbs"
+_CHANGING: Final = frozenset({"create", "pause", "resume", "advance", "rollback"})
 
 
 def add(commands: Any) -> None:
@@ -46,6 +46,7 @@ def add_verbs(verbs: Any) -> None:
     changes = (
         ("pause", "stop the progress; devices keep what they have"),
         ("resume", "let a paused release go on"),
+        ("advance", "begin the next step now, whatever this one waits for"),
         ("rollback", "take the version back from all devices"),
     )
     for name, text in changes:
@@ -73,15 +74,18 @@ def add_verbs(verbs: Any) -> None:
 def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
     add_store(verb)
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
-    if name in {"create", "pause", "resume", "rollback"}:
+    if name in _CHANGING:
         verb.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
         verb.add_argument("--why", default="", metavar="TEXT", help="for the audit log")
     verb.set_defaults(run=_later(name))
 
 
 def _later(name: str) -> Any:
+    module = "release_changes" if name in _CHANGING else "release_verbs"
+
     def run(options: argparse.Namespace) -> int:
-        return int(getattr(import_module(_POINT), f"run_{name}")(options))
+        point = import_module(f"walle_deploy.cli.{module}")
+        return int(getattr(point, f"run_{name}")(options))
 
     return run
 

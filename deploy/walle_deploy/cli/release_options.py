@@ -1,27 +1,35 @@
-"""What the sub-commands about releases have in common: the store, and who works on it."""
+"""What the sub-commands about releases have in common: the store, who works on it, output."""
 
 import argparse
 import getpass
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from walle_deploy.cli.store_option import need_store
+from walle_deploy.release.desk import find_release
+from walle_deploy.release.progress import Progress, describe
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 
 
 @contextmanager
-def given_store(options: argparse.Namespace, *, make: bool = False) -> Iterator[ReleaseStore]:
+def given_store(
+    options: argparse.Namespace, *, make: bool = False, also: str = ""
+) -> Iterator[ReleaseStore]:
     """Open the store that ``--store`` or the environment names, until left.
 
     Args:
         options: With ``store``.
         make: Make it where it is missing.
+        also: What else could be done where none is named.
 
     Raises:
         ServiceUnreachableError: None is named, or it does not answer.
     """
-    store = open_store(need_store(options), make=make)
+    store = open_store(need_store(options, also), make=make)
     try:
         yield store
     finally:
@@ -40,3 +48,38 @@ def who(options: argparse.Namespace) -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a process without a name
         return "unknown"
+
+
+def look(store: ReleaseStore, name: str) -> Progress:
+    """Return how a release goes.
+
+    Args:
+        store: With it.
+        name: Of it.
+
+    Raises:
+        RefNotFoundError: There is none of that name.
+    """
+    with store.reading() as transaction:
+        stored = find_release(transaction, name)
+        latest = transaction.releases(stored.task)[-1]
+        return describe(transaction, stored, is_latest=latest.release_id == name)
+
+
+def say_json(value: object) -> None:
+    """Write a value as a line of JSON.
+
+    Args:
+        value: What msgspec can encode.
+    """
+    say(msgspec.json.encode(value).decode())
+
+
+def say(line: str) -> None:
+    """Write a line, at once.
+
+    Args:
+        line: Without its end.
+    """
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -40,7 +40,7 @@ def detail(progress: Progress) -> RenderableType:
     rows = {
         "version": f"{progress.task}@{progress.version}",
         "before": progress.previous or "none",
-        "stage": f"{_stage(progress)}, {progress.percent:g} % of the devices",
+        "stage": f"{_stage(progress)}, {progress.reach}",
         "since": shown_time(progress.since_ms),
         "why": progress.reason,
         "devices": ", ".join(

@@ -24,15 +24,18 @@ def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
     )
 
 
-def need_store(options: argparse.Namespace) -> str:
+def need_store(options: argparse.Namespace, also: str = "") -> str:
     """Return the store that was named.
 
     Args:
         options: With ``store``.
+        also: What else could be done, for the error.
 
     Raises:
         ServiceUnreachableError: None is named.
     """
     if not options.store:
-        raise ServiceUnreachableError(f"no release store: give --store, or set {_VARIABLE}")
+        raise ServiceUnreachableError(
+            f"no release store: give --store, or set {_VARIABLE}{also and ', '}{also}"
+        )
     return str(options.store)

@@ -31,7 +31,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str
     """Who: a user's name, or ``controller``."""
     action: str
-    """One word; see ``machine.Change``, and ``create`` and ``publish``."""
+    """One word; see ``machine.Change``, and ``create``, ``publish`` and ``adopt``."""
     why: str = ""
     release: str = ""
     """Its name; empty for a published version."""

@@ -26,7 +26,7 @@ from walle_deploy.release.ports import (
 )
 from walle_deploy.release.state import OFFERED, ReleaseState
 from walle_deploy.release.stored_health import put_health
-from walle_deploy.store.port import ReleaseStore, WriteTransaction
+from walle_deploy.store.port import LEADER, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, WalleError
 from walle_stream.faults import crash_point
@@ -41,7 +41,6 @@ CONTROLLER: Final = "controller"
 LEASE_MS: Final = 10_000
 """For how long a controller leads from a turn on."""
 
-_LEASE: Final = "controller"
 _SHOWN_MAX: Final = 64
 _log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class Controller:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._desk = ReleaseDesk(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
-        self._shown: dict[tuple[str, str], VersionHealth] = {}
+        self._shown: dict[tuple[str, str, str], VersionHealth] = {}
         self._running: dict[str, Future[SimulationResult]] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
@@ -93,8 +92,8 @@ class Controller:
         """Give the lease back, after a simulation that runs; a second call does nothing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._store.writing() as transaction:
-            if transaction.take_lease(_LEASE, self._owner, self._lease_ms):
-                transaction.take_lease(_LEASE, self._owner, 0)
+            if transaction.take_lease(LEADER, self._owner, self._lease_ms):
+                transaction.take_lease(LEADER, self._owner, 0)
 
     def turn(self) -> bool:
         """Look at every open release once; blocks for I/O, not for simulations.
@@ -106,7 +105,7 @@ class Controller:
             ServiceUnreachableError: The store does not answer.
         """
         with self._store.writing() as transaction:
-            leads = transaction.take_lease(_LEASE, self._owner, self._lease_ms)
+            leads = transaction.take_lease(LEADER, self._owner, self._lease_ms)
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
         crash_point("turn.before")
@@ -136,22 +135,24 @@ class Controller:
             return Tick(now_ms, why=state.reason)
         new = self._health.health(stored.task, stored.version, state.offered_ms)
         old = self._previous(stored, state)
-        self._show(new, old)
+        self._show(stored.release_id, new, old)
         judgement = judge(state.release.spec.gates, new, old)
         return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
 
-    def _show(self, *found: VersionHealth | None) -> None:
+    def _show(self, release_id: str, *found: VersionHealth | None) -> None:
         """Keep what the gates see, for whoever asks for the release's status."""
         last = self._shown
-        news = [each for each in found if each and last.get((each.task, each.version)) != each]
+        # by release: the store forgets what it has of a version when another one is created
+        known = {(release_id, each.task, each.version): each for each in found if each}
+        news = {key: each for key, each in known.items() if last.get(key) != each}
         if not news:
             return
         with self._store.writing() as transaction:
-            for each in news:
+            for each in news.values():
                 put_health(transaction, each)
         if len(last) > _SHOWN_MAX:
             last.clear()
-        last.update({(each.task, each.version): each for each in news})
+        last.update(news)
 
     def _previous(self, stored: StoredRelease, state: ReleaseState) -> VersionHealth | None:
         if state.before in {"", stored.version}:
@@ -196,5 +197,5 @@ class Controller:
         )
 
     def _refuse_follower(self, transaction: WriteTransaction) -> None:
-        if not transaction.take_lease(_LEASE, self._owner, self._lease_ms):
+        if not transaction.take_lease(LEADER, self._owner, self._lease_ms):
             raise ConflictError("another release controller leads now")

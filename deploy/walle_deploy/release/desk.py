@@ -6,22 +6,26 @@ other. ``create(..., supersede=True)`` ends the one in progress.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec import json as packed
 
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.policy.model import Policy
 from walle_deploy.release.audit import AuditEntry, digest_files, digest_release, record
-from walle_deploy.release.events import Paused, Resumed, RolledBack, Superseded
+from walle_deploy.release.events import Advanced, Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
 from walle_deploy.release.state import ReleaseState, offer_of
+from walle_deploy.release.stored_health import forget_health, judge_stored
 from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
 from walle_stream.faults import crash_point
-from walle_stream.spec.suggestions import suggest
+from walle_stream.spec.suggestions import nearest
+
+_SHOWN_MAX: Final = 10
 
 type Guard = Callable[[WriteTransaction], None]
 """Refuses a change within its transaction by raising."""
@@ -119,6 +123,9 @@ class ReleaseDesk:
                 created_ms=transaction.now_ms(),
                 reason=why,
             )
+            # what the gates saw of an earlier release of these versions is no evidence here
+            for version in (spec.version, state.before):
+                forget_health(transaction, spec.task, version)
             stored = self._put(transaction, name, 1, Change(state, "create", why))
             crash_point("change.before")
         crash_point("change.after")
@@ -153,6 +160,30 @@ class ReleaseDesk:
             ReleaseStateError: It is not paused.
         """
         return self.apply(release_id, lambda now: Resumed(now, why), revision)
+
+    def advance(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
+        """Begin the next step now, whatever the one at hand waits for: time, devices, schedule.
+
+        A gate that says stop of what was reported last stops the release instead.
+
+        Args:
+            release_id: Which.
+            why: For the audit log.
+            revision: Refuse it where the release was changed since this one.
+
+        Raises:
+            ConflictError: Somebody changed it since.
+            RefNotFoundError: There is none of that name.
+            ReleaseStateError: It is paused, ended, or its simulation runs.
+        """
+
+        def make(transaction: ReadTransaction, stored: StoredRelease) -> Advanced:
+            judgement = judge_stored(transaction, read_state(stored))
+            if judgement is not None and judgement.outcome == "stop":
+                return Advanced(transaction.now_ms(), "stop", judgement.why)
+            return Advanced(transaction.now_ms(), why=why)
+
+        return self._change(release_id, make, revision, None)
 
     def roll_back(
         self, release_id: str, why: str = "", revision: int | None = None
@@ -193,6 +224,17 @@ class ReleaseDesk:
             ConflictError: Somebody changed it since.
             RefNotFoundError: There is none of that name.
         """
+        return self._change(
+            release_id, lambda transaction, _: make_event(transaction.now_ms()), revision, guard
+        )
+
+    def _change(
+        self,
+        release_id: str,
+        make_event: Callable[[ReadTransaction, StoredRelease], AnyEvent],
+        revision: int | None,
+        guard: Guard | None,
+    ) -> StoredRelease:
         with self._store.writing() as transaction:
             if guard is not None:
                 guard(transaction)
@@ -202,7 +244,7 @@ class ReleaseDesk:
                     f"release {release_id!r} is at revision {stored.revision}, you saw {revision}: "
                     f"see 'walle release status {release_id}', then try again"
                 )
-            changed = self._apply(transaction, stored, make_event(transaction.now_ms()))
+            changed = self._apply(transaction, stored, make_event(transaction, stored))
             crash_point("change.before")
         crash_point("change.after")
         return changed
@@ -217,7 +259,7 @@ class ReleaseDesk:
         if change is None:
             return stored
         changed = self._put(transaction, stored.release_id, stored.revision + 1, change)
-        if change.action == "finish":
+        if change.state.stage == "done":
             self._supersede_done(transaction, changed)
         return changed
 
@@ -309,10 +351,8 @@ def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease
     stored = transaction.release(release_id)
     if stored is None:
         names = [each.release_id for each in transaction.releases()]
-        shown = ", ".join(names[-10:]) or "none at all"
         raise RefNotFoundError(
-            f"there is no release {json.dumps(release_id)}{suggest(release_id, names)}; the newest "
-            f"are: {shown}"
+            f"there is no release {json.dumps(release_id)}{_instead(release_id, names)}"
         )
     return stored
 
@@ -321,6 +361,17 @@ def _check_published(transaction: ReadTransaction, task: str, version: str) -> N
     versions = transaction.versions(task)
     if version not in versions:
         raise RefNotFoundError(
-            f"{task}@{version} was not published{suggest(version, versions)}; published of the "
-            f"task: {', '.join(versions) or 'nothing'}"
+            f"{task}@{version} was not published{_instead(version, list(versions))}"
         )
+
+
+def _instead(name: str, known: Sequence[str]) -> str:
+    """Return what could be meant, or what there is: at most ten, the newest."""
+    close = nearest(name, known)
+    if close is not None:
+        return f", did you mean {close!r}?"
+    if not known:
+        return ": there is none at all"
+    shown = ", ".join(known[-_SHOWN_MAX:])
+    is_all = len(known) <= _SHOWN_MAX
+    return f"; there are: {shown}" if is_all else f"; the newest of {len(known)} are: {shown}"

@@ -5,13 +5,13 @@ from typing import Literal
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, tag=True):
+class _Event(msgspec.Struct, frozen=True, tag=True):
     """Base of what can happen; times are epoch milliseconds."""
 
     at_ms: int
 
 
-class Tick(Event, frozen=True):
+class Tick(_Event, frozen=True):
     """Time went by, and the gates looked, where there is something to look at."""
 
     judgement: Literal["go", "wait", "stop"] = "wait"
@@ -20,32 +20,40 @@ class Tick(Event, frozen=True):
     why: str = ""
 
 
-class Simulated(Event, frozen=True):
+class Simulated(_Event, frozen=True):
     """The simulation ended."""
 
     passed: bool
     why: str
 
 
-class Paused(Event, frozen=True):
+class Paused(_Event, frozen=True):
     """Somebody stops the progress; devices keep what they have."""
 
     why: str = ""
 
 
-class Resumed(Event, frozen=True):
+class Resumed(_Event, frozen=True):
     """Somebody lets it go on."""
 
     why: str = ""
 
 
-class RolledBack(Event, frozen=True):
+class Advanced(_Event, frozen=True):
+    """Somebody begins the next step, whatever the one at hand waits for."""
+
+    judgement: Literal["go", "wait", "stop"] = "wait"
+    """What the gates said last: what is to be stopped is stopped."""
+    why: str = ""
+
+
+class RolledBack(_Event, frozen=True):
     """Somebody takes the version back from every device."""
 
     why: str = ""
 
 
-class Superseded(Event, frozen=True):
+class Superseded(_Event, frozen=True):
     """Another release of the task takes its place."""
 
     why: str = ""

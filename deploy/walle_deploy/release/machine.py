@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from walle_deploy.policy.model import Policy
 from walle_deploy.release.events import (
+    Advanced,
     Paused,
     Resumed,
     RolledBack,
@@ -25,7 +26,7 @@ from walle_deploy.release.state import OFFERED, ReleaseState, Stage, current_ste
 from walle_deploy.release.steps import Step
 from walle_stream.errors import ReleaseStateError
 
-type AnyEvent = Tick | Simulated | Paused | Resumed | RolledBack | Superseded
+type AnyEvent = Tick | Simulated | Paused | Resumed | Advanced | RolledBack | Superseded
 """What ``advance`` takes."""
 
 
@@ -35,7 +36,7 @@ class Change(msgspec.Struct, frozen=True):
     state: ReleaseState
     action: str
     """One word for the audit log: ``begin``, ``simulated``, ``finish``, ``stop``, ``pause``,
-    ``resume``, ``rollback`` or ``supersede``."""
+    ``resume``, ``advance``, ``rollback`` or ``supersede``."""
     why: str
     stable: str | None = None
     """The task's stable version from now on, "" for none at all; None where it stays."""
@@ -65,14 +66,10 @@ def advance(state: ReleaseState, event: AnyEvent) -> Change | None:
             )
         case Resumed():
             return _resume(state, event)
-        case RolledBack():
-            can_end = state.is_open or state.stage == "done"
-            _refuse(state, "rolled back", unless=can_end)
-            return _end(state, "rolled_back", "rollback", event.why)
-        case Superseded():
-            can_end = state.is_open or state.stage == "done"
-            _refuse(state, "superseded", unless=can_end)
-            return _end(state, "superseded", "supersede", event.why)
+        case Advanced():
+            return _go_on(state, event)
+        case RolledBack() | Superseded():
+            return _taken_back(state, event)
         case _:
             assert_never(event)
 
@@ -91,9 +88,27 @@ def _tick(state: ReleaseState, event: Tick) -> Change | None:
     return _begin(state, stage, index, event)
 
 
-def _stop(state: ReleaseState, event: Tick) -> Change | None:
+def _go_on(state: ReleaseState, event: Advanced) -> Change | None:
+    _refuse(state, "advanced", unless=state.is_open)
+    if state.paused_ms is not None:
+        raise ReleaseStateError(
+            f"{_name(state)} is paused ({state.reason or 'no reason given'}): resume it, then "
+            "advance it"
+        )
+    if state.stage == "simulation" and not state.is_simulated:
+        raise ReleaseStateError(
+            f"{_name(state)} cannot be advanced while its simulation runs: wait for its end, or "
+            "create one without simulation"
+        )
+    if event.judgement == "stop" and state.stage in OFFERED:
+        return _stop(state, event)
+    stage, index, _ = next(_after(state))
+    return replace(_begin(state, stage, index, event), action="advance")
+
+
+def _stop(state: ReleaseState, event: Tick | Advanced) -> Change | None:
     if state.release.spec.on_stop == "rollback":
-        return _end(state, "rolled_back", "rollback", event.why)
+        return _end(state, event, "rolled_back", "rollback")
     if state.paused_ms is not None:
         return None
     return Change(replace(state, paused_ms=event.at_ms, reason=event.why), "pause", event.why)
@@ -123,7 +138,7 @@ def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
     yield from stages[here[0] + 1 if here else 0 :]
 
 
-def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick) -> Change:
+def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick | Advanced) -> Change:
     is_done, is_first = stage == "done", stage in OFFERED and not state.offered_ms
     # nobody else's business stays offered; a part of the devices has no stable version
     is_for_all = state.release.spec.policy == Policy()
@@ -145,7 +160,7 @@ def _simulated(state: ReleaseState, event: Simulated) -> Change | None:
     if state.stage != "simulation" or state.is_simulated:
         return None
     if not event.passed:
-        return _end(state, "stopped", "stop", event.why)
+        return _end(state, event, "stopped", "stop")
     return Change(replace(state, is_simulated=True, reason=event.why), "simulated", event.why)
 
 
@@ -158,14 +173,20 @@ def _resume(state: ReleaseState, event: Resumed) -> Change:
     return Change(resumed, "resume", event.why)
 
 
-def _end(state: ReleaseState, stage: Stage, action: str, why: str) -> Change:
+def _end(
+    state: ReleaseState,
+    event: Tick | Simulated | Advanced | RolledBack | Superseded,
+    stage: Stage,
+    action: str,
+) -> Change:
     was_offered = state.offered_ms > 0
     ended = replace(
         state,
         stage=stage if was_offered or stage == "superseded" else "stopped",
+        since_ms=event.at_ms,
         is_offered=False,
         paused_ms=None,
-        reason=why,
+        reason=event.why,
     )
     stable: str | None = None
     if stage == "rolled_back" and state.stage == "done":
@@ -173,7 +194,15 @@ def _end(state: ReleaseState, stage: Stage, action: str, why: str) -> Change:
     elif state.is_open and was_offered and not state.previous:
         # without a stable version devices would keep what they have: this one
         stable = ""
-    return Change(ended, action if was_offered or action != "rollback" else "stop", why, stable)
+    done = action if was_offered or action != "rollback" else "stop"
+    return Change(ended, done, event.why, stable)
+
+
+def _taken_back(state: ReleaseState, event: RolledBack | Superseded) -> Change:
+    stage: Stage = "rolled_back" if isinstance(event, RolledBack) else "superseded"
+    can_end = state.is_open or state.stage == "done"
+    _refuse(state, stage.replace("_", " "), unless=can_end)
+    return _end(state, event, stage, "rollback" if stage == "rolled_back" else "supersede")
 
 
 def _refuse(state: ReleaseState, what: str, *, unless: bool) -> None:

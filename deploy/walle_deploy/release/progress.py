@@ -3,10 +3,10 @@
 import msgspec
 
 from walle_deploy.release.desk import read_state
-from walle_deploy.release.gates import Judgement, Verdict, judge
-from walle_deploy.release.state import OFFERED, ReleaseState, current_step
-from walle_deploy.release.stored_health import read_health
-from walle_deploy.store.port import ReadTransaction
+from walle_deploy.release.gates import Judgement, Verdict
+from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
+from walle_deploy.release.stored_health import judge_stored
+from walle_deploy.store.port import LEADER, ReadTransaction
 from walle_deploy.store.rows import StoredRelease
 
 
@@ -21,7 +21,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     stage: str
     percent: float
-    """Of the devices that may get the version now."""
+    """Of the devices that may get the version now, as far as the policy lets them in; of what is
+    done all of these."""
+    reach: str
+    """The same for people, with whom the policy lets in, and named devices."""
     is_open: bool
     is_paused: bool
     reason: str
@@ -29,10 +32,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: tuple[str, ...]
     """What has to be so before it goes on."""
     can: tuple[str, ...]
-    """Which of ``pause``, ``resume`` and ``rollback`` can be done."""
+    """Which of ``pause``, ``resume``, ``advance`` and ``rollback`` can be done."""
     created_ms: int
     since_ms: int
-    """When the stage or step began."""
+    """When the stage or step began; of one that ended, when it did."""
     known_devices: dict[str, int]
     """By version, as the release service counts them."""
     reporting_devices: int
@@ -40,17 +43,23 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Verdict, ...]
 
 
-def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
+def describe(
+    transaction: ReadTransaction, stored: StoredRelease, *, is_latest: bool = True
+) -> Progress:
     """Return how a release goes.
 
     Args:
         transaction: To look in.
         stored: The release.
+        is_latest: Whether the task has no later one, which would have the gates to itself: what
+            is kept of a version's health is of the latest release's time.
     """
     state = read_state(stored)
-    new = read_health(transaction, stored.task, stored.version)
-    old = read_health(transaction, stored.task, state.before) if state.before else None
-    judgement = judge(state.release.spec.gates, new, old) if state.offered_ms else None
+    judgement = judge_stored(transaction, state) if is_latest else None
+    waits_for = []
+    if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
+        waits_for.append("a release service, as none takes releases on now (walle serve)")
+    waits_for += _waits_for(state, transaction.now_ms(), judgement)
     return Progress(
         release=stored.release_id,
         task=stored.task,
@@ -59,15 +68,16 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         revision=stored.revision,
         stage=state.stage,
         percent=state.percent,
+        reach=reach_of(state),
         is_open=stored.is_open,
         is_paused=state.paused_ms is not None,
         reason=state.reason,
-        waits_for=tuple(_waits_for(state, transaction.now_ms(), judgement)),
+        waits_for=tuple(waits_for),
         can=_can(state),
         created_ms=state.created_ms,
         since_ms=state.since_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
-        reporting_devices=new.devices if state.offered_ms else 0,
+        reporting_devices=judgement.devices if judgement is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
     )
 
@@ -75,7 +85,11 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
 def _can(state: ReleaseState) -> tuple[str, ...]:
     if not state.is_open:
         return ("rollback",) if state.stage == "done" else ()
-    return ("pause" if state.paused_ms is None else "resume", "rollback")
+    if state.paused_ms is not None:
+        return ("resume", "rollback")
+    if state.stage == "simulation" and not state.is_simulated:
+        return ("pause", "rollback")
+    return ("pause", "advance", "rollback")
 
 
 def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) -> list[str]:
@@ -93,7 +107,11 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
             found.append(f"{left_ms / 1000:,.0f} s to go by")
         missing = step.min_devices - judgement.devices
         if missing > 0:
-            found.append(f"{missing} more devices to report runs")
+            # a share of a small fleet may hold too few, for ever
+            found.append(
+                f"{missing} more devices to report runs (a share of a small fleet may hold none: "
+                f"'walle release advance {state.release.metadata.name}' goes on without them)"
+            )
         unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
         if unknown:
             found.append(f"something to look at for {', '.join(unknown)}")

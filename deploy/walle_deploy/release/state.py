@@ -5,6 +5,7 @@ from typing import Final, Literal
 import msgspec
 
 from walle_deploy.model.releases import ActiveRelease
+from walle_deploy.policy.model import Policy
 from walle_deploy.release.model import Release
 from walle_deploy.release.steps import Step
 
@@ -46,7 +47,7 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     offered_ms: int = 0
     """When the first device was offered it; 0 for not yet."""
     since_ms: int = 0
-    """When the stage or step began; a pause is not counted."""
+    """When the stage or step began; a pause is not counted. Of one that ended: its end."""
     paused_ms: int | None = None
     """When it was paused; None when it is not."""
     reason: str = ""
@@ -73,10 +74,32 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def percent(self) -> float:
-        """Share of the devices that may get it now, as far as the policy lets them in."""
+        """Share of the devices that may get it now, as far as the policy lets them in.
+
+        What is done is all of these devices': by its offer, or as the task's stable version.
+        """
+        if self.stage == "done":
+            return 100.0
         if not self.is_offered or self.stage == "beta":
             return 0.0
         return self.release.spec.gray[self.step].percent if self.stage == "gray" else 100.0
+
+
+def reach_of(state: ReleaseState) -> str:
+    """Return for people which devices may get the version now.
+
+    Args:
+        state: Of the release.
+    """
+    spec = state.release.spec
+    if state.stage == "beta" and spec.beta is not None:
+        return f"{len(spec.beta.devices)} named devices"
+    if state.stage not in OFFERED and state.stage != "done":
+        return "no device"
+    is_for_all = spec.policy == Policy()
+    whom = "of the devices" if is_for_all else "of the devices that its policy lets in"
+    as_what = ", as the stable version" if state.stage == "done" and is_for_all else ""
+    return f"{state.percent:g} % {whom}{as_what}"
 
 
 def current_step(state: ReleaseState) -> Step | None:
@@ -105,11 +128,25 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
     """
     if not state.is_offered:
         return None
-    release = state.release
-    spec = release.spec
     stage: Literal["beta", "gray", "full"] = (
         "beta" if state.stage == "beta" else "gray" if state.stage == "gray" else "full"
     )
+    percent = state.percent if stage != "beta" else 100.0
+    return offer_at(state.release, stage, percent, state.created_ms)
+
+
+def offer_at(
+    release: Release, stage: Literal["beta", "gray", "full"], percent: float, created_ms: int
+) -> ActiveRelease:
+    """Return what devices are given at a stage of a release.
+
+    Args:
+        release: Its definition.
+        stage: Of it.
+        percent: Of the devices, at stage ``gray``.
+        created_ms: When it was created.
+    """
+    spec = release.spec
     return ActiveRelease(
         release_id=release.metadata.name,
         task=spec.task,
@@ -117,8 +154,8 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
         stage=stage,
         policy=spec.policy.plain,
         devices=frozenset(spec.beta.devices) if spec.beta and stage != "full" else frozenset(),
-        percent=state.percent if stage != "beta" else 100.0,
+        percent=percent,
         salt=release.metadata.name,
         priority=spec.priority,
-        created_ms=state.created_ms,
+        created_ms=created_ms,
     )

@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 
 from walle_deploy.model.health import VersionHealth
+from walle_deploy.release.gates import Judgement, judge
+from walle_deploy.release.state import ReleaseState
 from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
 from walle_stream.errors import IntegrityError
 
@@ -44,6 +46,36 @@ def put_health(transaction: WriteTransaction, health: VersionHealth) -> None:
     """
     name = f"{health.task}@{health.version}"
     transaction.put_snapshot(_KIND, name, msgspec.json.encode(health))
+
+
+def forget_health(transaction: WriteTransaction, task: str, version: str) -> None:
+    """Put zeros in place of what was put of a version: another release looks at it anew.
+
+    Args:
+        transaction: To write in.
+        task: ``SCENARIO/TASK``.
+        version: Of it; empty for none.
+    """
+    if version:
+        put_health(transaction, VersionHealth(task=task, version=version))
+
+
+def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement | None:
+    """Return what a release's gates say of what was put last, None before the first offer.
+
+    Args:
+        transaction: To read in.
+        state: Of the release.
+
+    Raises:
+        IntegrityError: What is there is no health.
+    """
+    if not state.offered_ms:
+        return None
+    spec = state.release.spec
+    new = read_health(transaction, spec.task, spec.version)
+    old = read_health(transaction, spec.task, state.before) if state.before else None
+    return judge(spec.gates, new, old)
 
 
 def read_health(transaction: ReadTransaction, task: str, version: str) -> VersionHealth:

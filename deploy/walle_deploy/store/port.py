@@ -8,10 +8,13 @@ used by several threads, which then take turns, and by any number of processes.
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+
+LEADER: Final = "controller"
+"""Name of the lease of the one process that takes releases on."""
 
 
 class ReadTransaction(Protocol):
@@ -105,6 +108,14 @@ class ReadTransaction(Protocol):
 
         Args:
             task: ``SCENARIO/TASK``.
+        """
+        ...
+
+    def lease_ends_ms(self, name: str) -> int:
+        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it.
+
+        Args:
+            name: What for.
         """
         ...
 

@@ -140,6 +140,13 @@ class SqlReader:
         ).fetchall()
         return {version: int(count) for version, count in rows}
 
+    def lease_ends_ms(self, name: str) -> int:
+        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""
+        row = self._execute(
+            "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
 
 def marks(values: Sequence[object]) -> str:
     """Return the places of so many values in a statement.

@@ -263,6 +263,29 @@ class ReleaseStoreSuite(ABC):
         store.close()
         other.close()
 
+    def test_anybody_sees_until_when_a_lease_is_held(self, tmp_path: Path) -> None:
+        """By the database's clock; what was given back, or was never taken, is held no more."""
+        store = self.make_store(tmp_path)
+
+        def look(name: str) -> tuple[int, int]:
+            with store.reading() as reading:
+                return reading.lease_ends_ms(name), reading.now_ms()
+
+        def take(owner: str, lasting_ms: int) -> None:
+            with store.writing() as writing:
+                writing.take_lease("leader", owner, lasting_ms)
+
+        _expect(look("leader")[0], 0)
+        take("a", 600_000)
+        ends_ms, now_ms = look("leader")
+        _expect(now_ms < ends_ms <= now_ms + 600_000, wanted=True)
+        take("b", 900_000)
+        _expect((look("leader")[0], look("other")[0]), (ends_ms, 0))
+        take("a", 0)
+        ends_ms, now_ms = look("leader")
+        _expect(0 < ends_ms <= now_ms, wanted=True)
+        store.close()
+
     def test_the_clock_is_the_databases_and_does_not_stand(self, tmp_path: Path) -> None:
         """Epoch milliseconds."""
         store = self.make_store(tmp_path)

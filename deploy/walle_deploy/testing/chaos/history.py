@@ -102,8 +102,13 @@ def _wrong_step(before: AuditEntry | None, entry: AuditEntry) -> str:
         is_right = entry.stage in _ENDS[entry.action] and (
             entry.action != "finish" or before.stage == "full"
         )
-    else:
+    elif entry.action in {"begin", "advance"} and entry.stage in _ORDER:
         later = _ORDER.index(entry.stage) - _ORDER.index(before.stage)
         grows = entry.percent > before.percent
-        is_right = entry.action == "begin" and (later > 0 or (later == 0 and grows))
+        is_right = later > 0 or (later == 0 and grows)
+        if entry.stage == "done":
+            # the controller's is ``finish``
+            is_right = entry.action == "advance" and before.stage == "full"
+    else:
+        is_right = False
     return "" if is_right else step

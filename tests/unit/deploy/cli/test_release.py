@@ -17,6 +17,7 @@ from walle_stream.errors import (
     IntegrityError,
     ReleaseStateError,
     ServiceUnreachableError,
+    SpecFileError,
 )
 
 YAML = """
@@ -70,7 +71,7 @@ def test_a_release_is_created_paused_resumed_and_rolled_back(release):
     assert release("create", release.file) == "release ipv-v2: shop/ipv@v2, created (revision 1)\n"
     release.desk.apply("ipv-v2", go)
     assert "gray, paused" in release("pause", "ipv-v2", "--by", "bob", "--why", "lunch")
-    assert release.json("resume", "ipv-v2")[0]["can"] == ["pause", "rollback"]
+    assert release.json("resume", "ipv-v2")[0]["can"] == ["pause", "advance", "rollback"]
     assert "rolled back (revision 5)" in release("rollback", "ipv-v2")
 
 
@@ -85,7 +86,9 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",
-        "s to go by and 40 more devices",
+        "s to go by and 40 more devices to report",
+        "'walle release advance ipv-v2' goes on",
+        "as none takes releases on now (walle serve)",
         "v1: 190, v2: 10",
         "1 of 10 devices of v2",
     ):
@@ -97,8 +100,11 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         20,
         {"v1": 190, "v2": 10},
     )
-    assert found["waits_for"][1:] == [
-        "40 more devices to report runs",
+    assert found["waits_for"][2:] == [
+        (
+            "40 more devices to report runs (a share of a small fleet may hold none: "
+            "'walle release advance ipv-v2' goes on without them)"
+        ),
         "something to look at for latency, output",
     ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
@@ -127,7 +133,9 @@ def test_a_watch_draws_until_all_devices_have_it(release, monkeypatch):
         release.desk.apply("ipv-v2", lambda now: go(now + later_ms))
 
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", step)
-    assert "done" in release("watch", "ipv-v2")
+    assert "done, 100 % of the devices, as the stable version" in release("watch", "ipv-v2")
+    assert "100 %" in release("status")
+    assert "-> done 100 %, as the stable version" in release("audit", "ipv-v2")
     assert release.code == 0
 
 
@@ -169,3 +177,71 @@ def test_wrong_usage_is_refused(release, arguments, capsys):
     with pytest.raises(SystemExit):
         release(*arguments)
     assert "is not" in capsys.readouterr().err
+
+
+def test_a_person_goes_on_where_a_share_holds_no_device(release):
+    release("create", release.file)
+    release.desk.apply("ipv-v2", go)
+    said = release("advance", "ipv-v2", "--by", "bob", "--why", "nobody in it", "--revision", 2)
+    assert said == "release ipv-v2: shop/ipv@v2, full (revision 3)\n"
+    assert "bob  advance ipv-v2 -> full 100 %: nobody in it" in release("audit", "ipv-v2")
+    release("pause", "ipv-v2")
+    with pytest.raises(ReleaseStateError, match="resume it, then advance it"):
+        release("advance", "ipv-v2")
+
+
+def test_it_is_said_that_no_service_takes_releases_on_until_one_does(release):
+    release("create", release.file)
+    assert "walle serve" in release.json("status", "ipv-v2")[0]["waits_for"][0]
+    with release.store.writing() as writing:
+        assert writing.take_lease("controller", "one", 600_000)
+    assert "walle serve" not in str(release.json("status", "ipv-v2")[0]["waits_for"])
+    with release.store.writing() as writing:
+        assert writing.take_lease("controller", "one", 0)
+    assert "walle serve" in release("status", "ipv-v2")
+    release("rollback", "ipv-v2")
+    assert release.json("status", "ipv-v2")[0]["waits_for"] == []
+
+
+KINDS = """
+apiVersion: walle/v1
+kind: DeviceKinds
+metadata: {name: k}
+spec:
+  kinds:
+  - {name: low, events: own.jsonl}
+"""
+EVENT = (
+    '{"device_id":"d","id":"c","kind":"click","page_id":"p","page_instance":"p1",'
+    '"event_time_ms":1,"ingest_time_ms":1}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        (
+            "kinds.yaml",
+            r"release.yaml:7:23: spec.simulation.kinds: there is no file '.*kinds.yaml'",
+        ),
+        ("day.jsonl", r"release.yaml:7:43: spec.simulation.events: there is no file '.*day.jsonl'"),
+        ("own.jsonl", r"kinds.yaml:6:25: spec.kinds\[0\].events: there is no file '.*own.jsonl'"),
+    ],
+)
+def test_a_simulation_of_files_that_are_not_there_does_not_begin(
+    release, tmp_path, missing, problem
+):
+    step = "  simulation: {kinds: kinds.yaml, events: day.jsonl}\n"
+    release.file.write_text(YAML.lstrip().replace("  gray", step + "  gray"))
+    for name, text in (("kinds.yaml", KINDS), ("day.jsonl", EVENT), ("own.jsonl", EVENT)):
+        if name != missing:
+            (tmp_path / name).write_text(text.lstrip())
+    with pytest.raises(SpecFileError, match=problem) as caught:
+        release("create", release.file)
+    assert caught.value.exit_code == 3
+    (tmp_path / missing).write_text("nonsense\n")
+    with pytest.raises(SpecFileError, match=rf"{missing}:1"):
+        release("create", release.file)
+    assert release("status") == "no releases yet\n"
+    (tmp_path / missing).write_text((KINDS if missing == "kinds.yaml" else EVENT).lstrip())
+    assert "created" in release("create", release.file)

@@ -1,6 +1,6 @@
 import pytest
 
-from walle_deploy.policy.loading import PolicyDefinition, load_definition, load_policy
+from walle_deploy.policy.loading import PolicyDefinition, load_definition
 from walle_deploy.policy.model import Policy
 from walle_stream.errors import SpecFileError
 
@@ -60,27 +60,6 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, right, wrong, message):
         load_definition(file, PolicyDefinition)
     assert f"{file}:" in str(caught.value)
     assert message in str(caught.value)
-
-
-def test_the_policy_of_a_release_is_read_without_the_rest_of_it(tmp_path):
-    file = tmp_path / "release.yaml"
-    file.write_text(
-        "apiVersion: walle/v1\nkind: Release\nmetadata: {name: r1}\n"
-        "spec:\n  task: shop/ipv\n  version: v2\n  steps: whatever\n  policy: {app: shop, oss: x}\n"
-    )
-    with pytest.raises(SpecFileError, match=r"release.yaml:8:23: spec.policy.oss: unknown key"):
-        load_policy(file)
-    file.write_text(file.read_text().replace(", oss: x", ""))
-    found = load_policy(file)
-    assert (found.task, found.version, found.name) == ("shop/ipv", "v2", "r1")
-    assert found.policy == Policy.of({"app": "shop"})
-
-
-@pytest.mark.parametrize("text", ["kind: Task\nspec: {}\n", "- 1\n", "kind: Release\n"])
-def test_a_file_without_a_policy_is_refused(tmp_path, text):
-    (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(SpecFileError, match="expected kind Release or Policy"):
-        load_policy(tmp_path / "x.yaml")
 
 
 def test_several_definitions_and_lists_are_refused(tmp_path):

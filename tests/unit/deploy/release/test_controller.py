@@ -6,7 +6,7 @@ from walle_deploy.model.health import VersionHealth
 from walle_deploy.release.controller import LOOKBACK_MS, Controller
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.ports import SimulationResult
-from walle_deploy.release.stored_health import StoredHealth, put_health
+from walle_deploy.release.stored_health import StoredHealth, put_health, read_health
 from walle_stream.errors import ConflictError, GitError, ServiceUnreachableError
 
 SIMULATION = {"kinds": "kinds.yaml", "events": "e.jsonl"}
@@ -228,3 +228,17 @@ def test_desks_of_two_names_are_told_apart_in_the_log(store, desk, release):
     with store.reading() as reading:
         texts = [each.text for each in reading.audit("r")]
     assert ['"by":"ann"' in texts[0], '"by":"bob"' in texts[1]] == [True, True]
+
+
+def test_what_the_gates_see_is_there_again_for_a_version_that_is_released_again(
+    controller, store, desk, release, health
+):
+    leader = controller()
+    health.of = {"v1": {"devices": 7}, "v2": {"devices": 3}}
+    for name in ("a", "b"):
+        desk.create(release(name), supersede=True)
+        desk.advance(name)
+        leader.turn()
+        with store.reading() as reading:
+            assert read_health(reading, "shop/ipv", "v1").devices == 7
+            assert read_health(reading, "shop/ipv", "v2").devices == 3

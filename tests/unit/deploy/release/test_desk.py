@@ -1,7 +1,12 @@
 import pytest
 
+from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.events import Tick
+from walle_deploy.release.progress import describe
+from walle_deploy.release.stored_health import put_health, read_health
 from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
 
 TASK = "shop/ipv"
@@ -100,3 +105,81 @@ def test_a_version_is_compared_with_the_one_that_some_devices_have_for_good(desk
     to_end(desk, "a")
     state = read_state(desk.create(release("b", "v3", policy={"os": "x"})))
     assert (state.previous, state.before) == ("v1", "v2")
+
+
+def test_somebody_goes_on_and_the_log_says_who_and_why(store, desk, release):
+    desk.create(release(gray=[{"percent": 5, "minDevices": 50}]))
+    desk.advance("r")
+    desk.advance("r", "nobody is in it", 2)
+    with pytest.raises(ConflictError, match="at revision 3, you saw 2"):
+        desk.advance("r", "", 2)
+    desk.advance("r")
+    with store.reading() as reading:
+        entries = [read_entry(each) for each in reading.audit("r")]
+        assert reading.stable() == {TASK: "v2"}
+    assert [each.action for each in entries] == ["create", *["advance"] * 3]
+    assert (entries[2].by, entries[2].why, entries[2].stage) == ("ann", "nobody is in it", "full")
+    assert (entries[3].stage, entries[3].percent, entries[3].stable) == ("done", 100, "v2")
+
+
+def test_who_goes_on_against_the_gates_is_stopped(store, desk, release):
+    desk.create(release())
+    desk.advance("r")
+    with store.writing() as writing:
+        bad = VersionHealth(task=TASK, version="v2", devices=100, failing_devices=90)
+        put_health(writing, bad)
+    assert read_state(desk.advance("r", "go on")).stage == "rolled_back"
+
+
+def test_one_that_somebody_finishes_supersedes_those_that_are_done(store, desk, release):
+    desk.create(release("a", policy={"os": "x"}, gray=[]))
+    desk.create(release("b", "v3", gray=[]), supersede=True)
+    for _ in range(2):
+        desk.advance("b")
+    desk.create(release("c", "v2", policy={"os": "x"}, gray=[]))
+    for _ in range(2):
+        desk.advance("c")
+    desk.create(release("d", "v1", gray=[]))
+    for _ in range(2):
+        desk.advance("d")
+    with store.reading() as reading:
+        stages = [read_state(each).stage for each in reading.releases()]
+    assert stages == ["superseded", "superseded", "superseded", "done"]
+
+
+def test_a_version_that_is_released_again_is_judged_anew(store, desk, release):
+    desk.create(release("a"))
+    desk.advance("a")
+    with store.writing() as writing:
+        for version, failing in (("v1", 3), ("v2", 90)):
+            put_health(
+                writing,
+                VersionHealth(task=TASK, version=version, devices=100, failing_devices=failing),
+            )
+    desk.roll_back("a")
+    desk.create(release("b"))
+    desk.advance("b")
+    with store.reading() as reading:
+        first, second = reading.releases()
+        found = describe(reading, second)
+        assert read_health(reading, TASK, "v1").devices == 0
+        assert describe(reading, first, is_latest=False).gates == ()
+    assert (found.reporting_devices, {each.outcome for each in found.gates}) == (0, {"wait"})
+
+
+def test_what_is_not_there_is_answered_with_what_is_at_most_ten_and_once(desk, release):
+    for number in range(10, 35):
+        desk.publish(TASK, f"w{number}", VersionFiles(()))
+    with pytest.raises(RefNotFoundError) as caught:
+        desk.create(release(version="nosuch"))
+    assert caught.value.message.endswith(
+        "; the newest of 28 are: w" + ", w".join(map(str, range(25, 35)))
+    )
+    with pytest.raises(RefNotFoundError, match='no release "x": there is none at all'):
+        desk.pause("x")
+    desk.create(release("abc"))
+    with pytest.raises(RefNotFoundError) as caught:
+        desk.pause("nosuch")
+    assert caught.value.message == 'there is no release "nosuch"; there are: abc'
+    with pytest.raises(RefNotFoundError, match=r'no release "abd", did you mean \'abc\'\?$'):
+        desk.pause("abd")

@@ -1,9 +1,17 @@
 import pytest
 
 from tests.unit.deploy.hasty import hasty
-from walle_deploy.release.events import Paused, Resumed, RolledBack, Simulated, Superseded, Tick
+from walle_deploy.release.events import (
+    Advanced,
+    Paused,
+    Resumed,
+    RolledBack,
+    Simulated,
+    Superseded,
+    Tick,
+)
 from walle_deploy.release.machine import advance
-from walle_deploy.release.state import ReleaseState, offer_of
+from walle_deploy.release.state import ReleaseState, offer_of, reach_of
 from walle_stream.errors import ReleaseStateError
 
 MINUTE = 60_000
@@ -55,7 +63,7 @@ def test_a_release_goes_through_all_its_steps():
         ("gray", 5, None),
         ("gray", 100, None),
         ("full", 100, None),
-        ("done", 0, "v2"),
+        ("done", 100, "v2"),
     ]
     assert advance(state, go(17)) is None
 
@@ -157,3 +165,61 @@ def test_a_release_for_some_devices_stays_offered_when_it_is_done():
 def test_what_cannot_be_done_is_refused_with_where_it_stands(events, event, message):
     with pytest.raises(ReleaseStateError, match=message):
         advance(run(begun(), *events), event)
+
+
+def test_a_person_goes_on_whatever_the_step_waits_for():
+    gray = [
+        {"percent": 5, "minDuration": "1h", "minDevices": 50},
+        {"percent": 100, "notBefore": "2100-01-01T00:00:00Z"},
+    ]
+    state = run(begun(gray=gray), go(10))
+    assert advance(state, Tick(20, "wait", 0)) is None
+    change = advance(state, Advanced(20, why="no device is in it"))
+    assert (change.action, change.why) == ("advance", "no device is in it")
+    state = change.state
+    assert (state.percent, state.since_ms) == (100, 20)
+    state = run(state, Advanced(21), Advanced(22))
+    assert (state.stage, state.percent) == ("done", 100)
+
+
+@pytest.mark.parametrize(("on_stop", "action"), [("rollback", "rollback"), ("pause", "pause")])
+def test_a_gate_that_says_stop_stops_who_goes_on(on_stop, action):
+    state = run(begun(onStop=on_stop, **GRAY), go(10))
+    change = advance(state, Advanced(20, "stop", "failures"))
+    assert (change.action, change.why) == (action, "failures")
+
+
+def test_who_goes_on_is_refused_where_that_cannot_be():
+    simulating = run(begun(simulation={"kinds": "k", "events": "e"}), go())
+    with pytest.raises(ReleaseStateError, match="while its simulation runs"):
+        advance(simulating, Advanced(20))
+    simulated = run(simulating, Simulated(21, passed=True, why=""))
+    assert advance(simulated, Advanced(22)).state.stage == "gray"
+    with pytest.raises(ReleaseStateError, match=r"is paused \(lunch\): resume it"):
+        advance(run(begun(), go(), Paused(20, "lunch")), Advanced(21))
+    with pytest.raises(ReleaseStateError, match="cannot be advanced: it is stopped"):
+        advance(run(begun(), RolledBack(20)), Advanced(21))
+
+
+def test_the_end_has_its_time():
+    state = run(begun(**GRAY), go(10), RolledBack(99))
+    assert (state.stage, state.since_ms) == ("rolled_back", 99)
+
+
+@pytest.mark.parametrize(
+    ("spec", "stage", "reach"),
+    [
+        ({}, "created", "no device"),
+        ({"beta": {"devices": ["a", "b"]}}, "beta", "2 named devices"),
+        (GRAY, "gray", "5 % of the devices"),
+        ({"policy": {"os": "x"}}, "done", "100 % of the devices that its policy lets in"),
+        ({}, "done", "100 % of the devices, as the stable version"),
+        ({}, "rolled_back", "no device"),
+    ],
+)
+def test_people_are_told_who_may_get_it(spec, stage, reach):
+    state = begun(**spec)
+    while state.stage != stage:
+        event = RolledBack(10) if state.offered_ms and stage == "rolled_back" else Advanced(10)
+        state = run(state, event)
+    assert reach_of(state) == reach

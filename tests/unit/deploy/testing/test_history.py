@@ -36,6 +36,9 @@ def store(tmp_path):
     desk.apply("r2", lambda now: Tick(now, "go", 5))
     desk.create(release("r3", "v2"), supersede=True)
     desk.roll_back("r3")
+    desk.create(release("r4", "v3"))
+    for _ in range(4):
+        desk.advance("r4")
     yield store
     store.close()
 
@@ -47,7 +50,7 @@ def test_what_a_desk_does_is_a_path(store):
 
 def test_what_was_altered_past_the_log_is_found(store):
     with store.writing() as transaction:
-        transaction.set_stable(TASK, "v3")
+        transaction.set_stable(TASK, "v1")
     with store.reading() as transaction:
         [problem] = wrong_history(transaction)
     assert "altered past it" in problem
@@ -84,6 +87,10 @@ CREATED = ("create", "created")
         ((CREATED, ("rollback", "stopped")), "rollback from created"),
         ((CREATED, ("stop", "stopped"), ("begin", "gray", 5.0)), "it had ended"),
         ((CREATED, ("begin", "full", 100.0), ("begin", "gray", 50.0)), "begin from full"),
+        ((CREATED, ("advance", "gray", 5.0), ("advance", "gray", 5.0)), "advance from gray"),
+        ((CREATED, ("advance", "done")), "advance from created"),
+        ((CREATED, ("advance", "rolled_back")), "advance from created"),
+        ((CREATED, ("begin", "full", 100.0), ("begin", "done", 100.0)), "begin from full"),
         ((CREATED, ("else", "gray", 5.0)), "else from created"),
     ],
 )

@@ -1,0 +1,198 @@
+"""What ``walle release dry-run`` does: a table, a population, and what comes of them."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from walle_deploy.cli.release_file import load_whole_release
+from walle_deploy.cli.release_options import given_store, say, say_json
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.policy.dry_run import Group, answers, grouped
+from walle_deploy.policy.facts import Facts, Sources
+from walle_deploy.policy.hashing import id_hash
+from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.policy.judging import choose
+from walle_deploy.policy.loading import PolicyDefinition, load_definition
+from walle_deploy.policy.population import read_population
+from walle_deploy.policy.reasons import as_json, explained, why_of
+from walle_deploy.release.model import Release
+from walle_deploy.release.planning import Moment, plan
+from walle_deploy.service.settings import ServiceDefinition
+from walle_stream.errors import RefNotFoundError, SpecFileError
+from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.single import kind_of
+
+
+class _Question(NamedTuple):
+    table: ReleaseTable
+    about: str = ""
+    """The release of the file; empty where there is none."""
+    subject: str = ""
+    """For people: what they would get by it."""
+    notes: tuple[str, ...] = ()
+
+
+def run_dry_run(options: argparse.Namespace) -> int:
+    """Say what a population would get.
+
+    Args:
+        options: As parsed.
+
+    Returns:
+        0, also when nobody would get anything.
+
+    Raises:
+        SpecFileError: Release, policy, population, service or a file that policies look into
+            cannot be read.
+        RefNotFoundError: The population has no such device.
+        ServiceUnreachableError: The store does not answer, or none is named.
+    """
+    question = _question(options)
+    sources = _sources(options.service)
+    profiles = read_population(options.population)
+    # reads the files of ids that policies name
+    ReleaseIndex(question.table, sources)
+    if sources.problems:
+        raise SpecFileError(
+            f"who would get what cannot be told without {'; '.join(sources.problems)}"
+        )
+    if options.device is not None:
+        _explain(options, question, profiles, sources)
+    elif options.list:
+        for each in answers(question.table, profiles, sources, question.about):
+            if options.json:
+                say_json(each._asdict())
+            else:
+                version = "-" if each.version is None else each.version or "none"
+                parts = (each.device, each.task or "-", version, each.release or "-", each.why)
+                say("  ".join(parts))
+    else:
+        found = grouped(answers(question.table, profiles, sources, question.about))
+        _summarise(options, question, len(profiles), found)
+    return 0
+
+
+def _question(options: argparse.Namespace) -> _Question:
+    file: Path | None = options.file
+    if file is None:
+        with given_store(options) as store, store.reading() as transaction:
+            return _Question(transaction.table())
+    kind = kind_of(file)
+    if kind == "Policy":
+        return _of_policy(options, file)
+    if kind != "Release":
+        document = read_documents(file, os.environ)[0]
+        raise document.error(("kind",), "expected kind Release or Policy")
+    release = load_whole_release(file)
+    if options.salt:
+        metadata = release.metadata.model_copy(update={"name": options.salt})
+        release = release.model_copy(update={"metadata": metadata})
+    moment = _moment(options, release)
+    if options.alone:
+        planned = plan(None, release, moment)
+    else:
+        also = "or --alone to leave other releases out"
+        with given_store(options, also=also) as store, store.reading() as transaction:
+            planned = plan(transaction, release, moment)
+    name, spec = release.metadata.name, release.spec
+    where = f"at {moment.percent:g} %" if moment.stage == "gray" else f"at stage {moment.stage}"
+    subject = f"would get {spec.task}@{spec.version} by release {name} {where}"
+    return _Question(planned.table, name, subject, planned.notes)
+
+
+def _of_policy(options: argparse.Namespace, file: Path) -> _Question:
+    if options.beta:
+        raise SpecFileError(
+            f"{file}: a Policy has no beta: give a Release, or --percent", str(file)
+        )
+    definition = load_definition(file, PolicyDefinition)
+    name = options.salt or definition.metadata.name
+    release = ActiveRelease(name, "", "", "full", definition.spec.plain, salt=name)
+    if options.percent is not None:
+        release = replace(release, stage="gray", percent=options.percent)
+    return _Question(ReleaseTable(0, (release,)), name, f"would be let in by policy {name}")
+
+
+def _moment(options: argparse.Namespace, release: Release) -> Moment:
+    if options.beta:
+        if release.spec.beta is None:
+            raise SpecFileError(
+                f"{options.file}: release {release.metadata.name!r} has no spec.beta: leave --beta "
+                "out, or name its devices",
+                str(options.file),
+            )
+        return Moment("beta")
+    return Moment() if options.percent is None else Moment("gray", options.percent)
+
+
+def _sources(service: Path | None) -> Sources:
+    if service is None:
+        return Sources()
+    sources = Sources(load_definition(service, ServiceDefinition).spec.attributes)
+    sources.refresh()
+    return sources
+
+
+def _summarise(
+    options: argparse.Namespace, question: _Question, devices: int, groups: list[Group]
+) -> None:
+    made: dict[str, Any] = {"devices": devices}
+    by_it = [each for each in groups if question.about and each.release == question.about]
+    would, have = sum(each.devices for each in by_it), sum(each.have_it for each in by_it)
+    if question.about:
+        made |= {"would_get": would, "has_it": have}
+    if options.json:
+        shown = [each._asdict() for each in groups]
+        say_json({**made, "notes": question.notes, "groups": shown})
+        return
+    for note in question.notes:
+        say(f"note: {note}")
+    if question.about:
+        say(f"{would} of {devices} devices {question.subject}, {have} have it")
+    else:
+        tasks = len({each.task for each in groups})
+        say(f"{devices} devices, {tasks} tasks that are released")
+    for each in groups:
+        examples = ", ".join(each.examples) + (", ..." if each.devices > len(each.examples) else "")
+        what = _what(each.task, each.version, each.release)
+        have_it = f", {each.have_it} have it" if each.have_it else ""
+        say(f"{each.devices:>9}  {what}{have_it} ({each.why}): {examples}")
+
+
+def _what(task: str, version: str | None, release: str) -> str:
+    if not task:
+        return "not let in" if version is None else "let in"
+    if version is None:
+        return f"{task}: keep what they have"
+    by = f"by release {release}" if release else "the stable version"
+    return f"{task}@{version} {by}" if version else f"{task}: none any more, {by}"
+
+
+def _explain(
+    options: argparse.Namespace,
+    question: _Question,
+    profiles: list[DeviceProfile],
+    sources: Sources,
+) -> None:
+    profile = next((each for each in profiles if each.device == options.device), None)
+    if profile is None:
+        raise RefNotFoundError(f"{options.population} has no device {options.device!r}")
+    choices = list(choose(question.table, Facts(profile, sources, id_hash(profile.device))))
+    for choice in choices:
+        why = why_of(choice, question.about)
+        if options.json:
+            made = {"device": profile.device, "task": choice.task, "version": choice.version}
+            asked = [{"release": name, **as_json(verdict)} for name, verdict in choice.verdicts]
+            say_json({**made, "release": choice.release_id, "why": why, "asked": asked})
+            continue
+        what = _what(choice.task, choice.version, choice.release_id)
+        say(f"device {profile.device}: {what} ({why})")
+        for name, verdict in choice.verdicts:
+            answer = "yes" if verdict.truth is True else "no"
+            say(f"  {'release ' + name if name else 'the stable version'}: {answer}")
+            for line in explained(verdict, 2):
+                say(line)

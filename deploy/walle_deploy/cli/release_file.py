@@ -1,0 +1,56 @@
+"""A file of the kind ``Release`` with the files that it names: wrong ones are found at once.
+
+A name is used once, so a release that its service would stop a second later, for a path that
+is not there, must not begin.
+"""
+
+import os
+from pathlib import Path
+
+from walle_deploy.release.loading import load_release
+from walle_deploy.release.model import Release
+from walle_deploy.simulation.events import read_events
+from walle_deploy.simulation.kinds import load_kinds
+from walle_stream.errors import SourceError, SpecFileError
+from walle_stream.spec.nodes import read_documents
+
+
+def load_whole_release(file: Path) -> Release:
+    """Load a release, and read what its simulation will read; blocks.
+
+    Args:
+        file: The YAML file.
+
+    Raises:
+        SpecFileError: Something is wrong in it or in a file that it names; the message names
+            the place.
+    """
+    release = load_release(file)
+    step = release.spec.simulation
+    if step is None:
+        return release
+    _need_file(file, ("spec", "simulation", "kinds"), step.kinds)
+    kinds = load_kinds(step.kinds).kinds
+    own = [kind.events for kind in kinds]
+    for index, events in enumerate(own):
+        if events is not None:
+            _check_events(step.kinds, ("spec", "kinds", index, "events"), events)
+    _check_events(file, ("spec", "simulation", "events"), step.events)
+    return release
+
+
+def _check_events(file: Path, key: tuple[str | int, ...], events: Path) -> None:
+    _need_file(file, key, events)
+    try:
+        read_events(events)
+    except SourceError as error:
+        raise _refused(file, key, error.message) from error
+
+
+def _need_file(file: Path, key: tuple[str | int, ...], path: Path) -> None:
+    if not path.is_file():
+        raise _refused(file, key, f"there is no file {str(path)!r}")
+
+
+def _refused(file: Path, key: tuple[str | int, ...], problem: str) -> SpecFileError:
+    return read_documents(file, os.environ)[0].error(key, problem)

@@ -1,0 +1,57 @@
+"""Files of device profiles for dry runs: JSON objects with the keys that devices send."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.profile import DeviceProfile
+from walle_stream.errors import SpecFileError
+
+_LINE_MAX: Final = 65_536
+_decoder: Final = msgspec.json.Decoder(DeviceProfile)
+
+
+def read_population(path: Path) -> list[DeviceProfile]:
+    """Return the profiles of a file, each device once; blocks.
+
+    Args:
+        path: JSON Lines; empty lines are passed over.
+
+    Raises:
+        SpecFileError: It cannot be read, holds no device, or a line is no profile or is of a
+            device that an earlier one is of; the message names file and lines.
+    """
+    found: dict[str, tuple[int, DeviceProfile]] = {}
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(iter(lambda: lines.readline(_LINE_MAX), b""), 1):
+                if line.strip():
+                    profile = _profile(path, number, line)
+                    first, _ = found.setdefault(profile.device, (number, profile))
+                    if first != number:
+                        raise SpecFileError(
+                            f"{path}:{number}:1: device {profile.device!r} stands in line {first} "
+                            "already: each device is to be there once",
+                            *(str(path), number, 1),
+                        )
+    except OSError as error:
+        raise SpecFileError(
+            f"{path}: the population cannot be read: {error.strerror or error}", str(path)
+        ) from error
+    if not found:
+        raise SpecFileError(
+            f"{path}: there is no device in it: expected a profile per line, such as "
+            '{"device": "d-17", "app": "shop"}',
+            str(path),
+        )
+    return [profile for _, profile in found.values()]
+
+
+def _profile(path: Path, number: int, line: bytes) -> DeviceProfile:
+    try:
+        return _decoder.decode(line)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SpecFileError(
+            f"{path}:{number}:1: no profile of a device: {error}", str(path), number, 1
+        ) from error

@@ -1,0 +1,86 @@
+"""The table of releases as it would be with one more, at a stage of it: what dry runs ask."""
+
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.release.desk import read_state
+from walle_deploy.release.events import Superseded
+from walle_deploy.release.machine import advance
+from walle_deploy.release.model import Release
+from walle_deploy.release.state import offer_at
+from walle_deploy.store.port import ReadTransaction
+
+
+class Plan(NamedTuple):
+    """A table, and what is to be known of it."""
+
+    table: ReleaseTable
+    """Of the release's task alone."""
+    notes: tuple[str, ...]
+    """What ``create`` would do besides, or refuse."""
+
+
+class Moment(NamedTuple):
+    """Where the release stands then."""
+
+    stage: Literal["beta", "gray", "full"] = "full"
+    percent: float = 100.0
+    """At stage ``gray``."""
+
+
+def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) -> Plan:
+    """Return the table with a release in it as it would be.
+
+    A task has one release in progress: another one of the task is taken as superseded.
+
+    Args:
+        transaction: Where the others are; None: there are none, nor a stable version.
+        release: As ``create`` would take it, or has.
+        moment: Where it stands.
+    """
+    name, task = release.metadata.name, release.spec.task
+    if transaction is None:
+        return Plan(ReleaseTable(0, (offer_at(release, *moment, 0),)), ())
+    notes: list[str] = []
+    table = only_task(transaction.table(), task)
+    stable, gone = dict(table.stable), {name}
+    for other in transaction.releases(task, only_open=True):
+        if other.release_id == name:
+            continue
+        change = advance(read_state(other), Superseded(transaction.now_ms()))
+        if change is not None and change.stable is not None:
+            stable[task] = change.stable
+        gone.add(other.release_id)
+        notes.append(
+            f"release {other.release_id!r} of {task}@{other.version} is in progress: taken as "
+            "ended, as by create --supersede"
+        )
+    existing = transaction.release(name)
+    if existing is not None and not existing.is_open:
+        notes.append(f"there was a release {name!r}: create will ask for another name")
+    if release.spec.version not in transaction.versions(task):
+        notes.append(f"{task}@{release.spec.version} is not published: create will ask for it")
+    is_over = existing is None or not (existing.is_open or existing.offer is not None)
+    created_ms = transaction.now_ms() if existing is None or is_over else existing.created_ms
+    offer = offer_at(release, *moment, created_ms)
+    others = tuple(each for each in table.releases if each.release_id not in gone)
+    return Plan(replace(table, releases=(*others, offer), stable=stable), tuple(notes))
+
+
+def only_task(table: ReleaseTable, task: str) -> ReleaseTable:
+    """Return what a table says of one task.
+
+    Args:
+        table: Any.
+        task: ``SCENARIO/TASK``.
+    """
+    releases: tuple[ActiveRelease, ...] = tuple(
+        each for each in table.releases if each.task == task
+    )
+    return replace(
+        table,
+        releases=releases,
+        stable={each: version for each, version in table.stable.items() if each == task},
+    )
