@@ -18,13 +18,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from walle_deploy.assembly.alarming import alarming
-from walle_deploy.assembly.health import RecordedHealth
 from walle_deploy.assembly.known import KnownVersions
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import read_body
@@ -130,7 +130,7 @@ def _beside(
             if alarms is not None:
                 stack.enter_context(alarming(store, alarms))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            controller = Controller(store, RecordedHealth(store), simulator, lease_ms)
+            controller = Controller(store, HealthReader(StoredRows(store)), simulator, lease_ms)
             stack.callback(controller.close)
             stop = threading.Event()
             thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")

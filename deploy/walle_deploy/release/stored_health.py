@@ -7,34 +7,10 @@ import msgspec
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.release.gates import Judgement, judge
 from walle_deploy.release.state import ReleaseState
-from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
+from walle_deploy.store.port import ReadTransaction, WriteTransaction
 from walle_stream.errors import IntegrityError
 
 _KIND: Final = "health"
-
-
-class StoredHealth:
-    """A ``HealthSource`` of what was put last; it knows one time span, the writer's."""
-
-    def __init__(self, store: ReleaseStore) -> None:
-        """Read from a store.
-
-        Args:
-            store: Stays the caller's.
-        """
-        self._store = store
-
-    def health(self, task: str, version: str, since_ms: int) -> VersionHealth:
-        """Return what was put last of a version, or zeros.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-            since_ms: Not looked at: whoever puts health puts that of the release's time.
-        """
-        del since_ms
-        with self._store.reading() as transaction:
-            return read_health(transaction, task, version)
 
 
 def put_health(transaction: WriteTransaction, health: VersionHealth) -> None:

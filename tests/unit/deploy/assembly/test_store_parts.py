@@ -2,8 +2,6 @@
 
 import pytest
 
-from walle_deploy.assembly.health import RecordedHealth
-from walle_deploy.release.stored_health import read_health
 from walle_deploy.service.ports import DeviceBatch
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.sqlite import SqliteStore
@@ -50,11 +48,3 @@ def test_rows_of_monitors_are_found_by_prefix(store):
     rows.save({"a/2": b"4"})
     assert rows.load("a/") == {"a/1": b"1", "a/2": b"4"}
     assert rows.load("") == {"a/1": b"1", "a/2": b"4", "b/1": b"3"}
-
-
-def test_health_that_gates_saw_is_kept_for_status(store):
-    health = RecordedHealth(store)
-    found = health.health("shop/ipv", "v1", 0)
-    assert (found.task, found.version, found.runs) == ("shop/ipv", "v1", 0)
-    with store.reading() as transaction:
-        assert read_health(transaction, "shop/ipv", "v1") == found

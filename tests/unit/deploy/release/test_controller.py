@@ -6,7 +6,7 @@ from walle_deploy.model.health import VersionHealth
 from walle_deploy.release.controller import LOOKBACK_MS, Controller
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.ports import SimulationResult
-from walle_deploy.release.stored_health import StoredHealth, put_health, read_health
+from walle_deploy.release.stored_health import put_health, read_health
 from walle_stream.errors import ConflictError, GitError, ServiceUnreachableError
 
 SIMULATION = {"kinds": "kinds.yaml", "events": "e.jsonl"}
@@ -84,8 +84,8 @@ def test_a_failing_version_is_rolled_back_and_the_log_says_why(
     health.of = {"v1": {"devices": 200}, "v2": {"devices": 9, "failing_devices": 6}}
     controller.turn()
     assert stage(store) == "rolled_back"
-    assert StoredHealth(store).health("shop/ipv", "v2", 0).failing_devices == 6
     with store.reading() as reading:
+        assert read_health(reading, "shop/ipv", "v2").failing_devices == 6
         entry = reading.audit("r")[-1].text
         assert reading.table().releases == ()
     assert '"by":"controller"' in entry
@@ -218,8 +218,9 @@ def test_health_goes_by_way_of_the_store(store):
     found = VersionHealth(task="shop/ipv", version="v2", devices=3, latency_us={5: 2})
     with store.writing() as writing:
         put_health(writing, found)
-    assert StoredHealth(store).health("shop/ipv", "v2", 0) == found
-    assert StoredHealth(store).health("shop/ipv", "v3", 0).devices == 0
+    with store.reading() as reading:
+        assert read_health(reading, "shop/ipv", "v2") == found
+        assert read_health(reading, "shop/ipv", "v3").devices == 0
 
 
 def test_desks_of_two_names_are_told_apart_in_the_log(store, desk, release):
