@@ -18,7 +18,7 @@ from walle_deploy.tasks.mirrors import TAGS, Mirror, open_mirror
 from walle_stream.errors import RefNotFoundError
 
 _FIELD: Final = "%x1f"
-_TAG: Final = "%1f".join(
+_TAG: Final = "%00".join(
     f"%({name})"
     for name in (
         *("refname", "objectname", "objecttype", "*objectname"),
@@ -193,8 +193,8 @@ def _compared[K](
 def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:
     arguments = ("for-each-ref", "--sort=-taggerdate", "--sort=-version:refname")
     text = mirror.git.run(*arguments, f"--format={_TAG}", TAGS).decode(errors="replace")
-    for line in text.splitlines():
-        name, tag, kind, commit, who, when, subject = line.split("\x1f", 6)
+    for line in text.split("\n")[:-1]:  # and at no other character that ends lines
+        name, tag, kind, commit, who, when, subject = line.split("\0", 6)
         task, _, version = name.removeprefix(TAGS).partition("/")
         if kind == "tag" and version:
             now = mirror.refs.get(name)

@@ -65,9 +65,9 @@ class Mirror:
             return found
         name = TAGS + ref.tag
         tag = self.refs.get(name)
-        if tag is None:
-            raise self._no_version(ref)
         known = self.git.line("for-each-ref", "--format=%(objectname)", "--", name)
+        if tag is None:
+            raise self._no_version(ref, known)
         if known != tag:
             raise self._moved(ref, known, tag)
         if self.git.line("cat-file", "-t", tag) != "tag":
@@ -98,10 +98,15 @@ class Mirror:
             f"{_named('it has', there)}"
         )
 
-    def _no_version(self, ref: TaskRef) -> RefNotFoundError:
+    def _no_version(self, ref: TaskRef, known: str) -> RefNotFoundError:
         if HEADS + ref.task not in self.refs:
             return self._no_task(ref)
         there = self.versions(ref.task)
+        if known:
+            return RefNotFoundError(
+                f"somebody deleted the version {ref} in {self.url}: its tag was {known[:12]} when "
+                f"it was first seen here; {_named('there are', there)}"
+            )
         return RefNotFoundError(
             f"there is no version {ref}{suggest(ref.version, there)}; {_named('there are', there)}"
         )

@@ -1,7 +1,7 @@
 """Keeps versions as they are in a group's repositories: tags are made once.
 
-git's own settings (``receive.denyDeletes``, ``denyNonFastForwards``) hold for branches alone, so
-repositories of a folder have a hook. A host's must be protected there, see docs/deploy/tasks.md.
+git's own settings (``receive.denyDeletes``, ``denyNonFastForwards``) hold for branches alone, and
+let pass a deletion that says that there is nothing; so repositories of a folder have a hook. A host's must be protected there, see docs/deploy/tasks.md.
 """
 
 import os
@@ -10,19 +10,19 @@ from typing import Final
 
 from walle_deploy.tasks.git import Git
 
-_HOOK: Final = """\
-#!/bin/sh
-# written by walle: a version is made once
-case "$1" in
-refs/tags/*)
-    case "$2" in
-    *[!0]*)
-        echo "$1 is a version: it does not move and is not deleted, make another one" >&2
-        exit 1
-        ;;
-    esac
-    ;;
+_START: Final = "#!/bin/sh\n# written by walle"
+_HOOK: Final = f"""{_START}, which brings it up to date: a version is made once
+# git gives the reference, what whoever pushes says it is at, and what it shall be at; zeros are
+# nothing. From nothing to nothing it deletes what there is, of branches, too, whatever it is set to
+case "$2$3" in *[!0]*) ;; *)
+    echo "$1 is not deleted: the push says that it is not there" >&2
+    exit 1
 esac
+case "$1" in refs/tags/*) ;; *) exit 0 ;; esac
+# of a new one that is there, git finds out
+case "$2" in *[!0]*) ;; *) exit 0 ;; esac
+echo "$1 is a version: it does not move and is not deleted, make another one" >&2
+exit 1
 """
 _SETTINGS: Final = {
     # nobody's commits are thrown away
@@ -52,7 +52,7 @@ def protect(repository: Path) -> None:
 
 
 def add_hook(repository: Path) -> None:
-    """Write the hook where there is none; one of somebody else's stays.
+    """Write the hook where there is none, or an older one; one of somebody else's stays.
 
     Args:
         repository: A bare one of this machine; its lock is held, or nobody else knows it.
@@ -61,10 +61,13 @@ def add_hook(repository: Path) -> None:
         OSError: It cannot be written.
     """
     hook = repository / "hooks" / "update"
-    if hook.exists():
+    found = hook.read_text(errors="replace") if os.path.lexists(hook) else ""
+    if found and not found.startswith(_START):
+        return
+    if found == _HOOK and os.access(hook, os.X_OK):  # else git passes over it
         return
     hook.parent.mkdir(exist_ok=True)
-    part = hook.with_name(f".update.{os.getpid()}")
+    part = hook.with_name(".update.walle-part")
     part.write_text(_HOOK)
     part.chmod(0o755)
     part.replace(hook)

@@ -128,7 +128,7 @@ def run_case(root, name, at, when):
         config.write_text(config.read_text().replace(f"{root}/{name}-ready", str(case_root)))
     hook = case_root / "group/shop.git/hooks/reference-transaction"
     if when == "inside":
-        hook.parent.mkdir()
+        hook.parent.mkdir(exist_ok=True)
         hook.write_text(HOOK)
         hook.chmod(0o755)
     was_killed = child_of(case.act, 0 if when == "inside" else at) == signal.SIGKILL

@@ -291,8 +291,19 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
         with pytest.raises(ConflictError, match=r"somebody deleted in .*: names are used up"):
             tag_version(author, "v1")
     [task] = list_tasks(bench.group, "shop", bench.cache)
+    with pytest.raises(RefNotFoundError, match=r"deleted the version shop/ipv@v1 .*; there are v2"):
+        log_task(bench.group, TaskRef("shop", "ipv", "v1"), cache=bench.cache)
     found = {each.name: each.problem for each in task.versions}
     assert found == {"v1": "deleted", "v2": "moved", "v3": ""}
+
+
+def test_a_subject_of_any_characters_is_one_version_of_the_list(bench):
+    folder = bench.begin()
+    bench.git("tag", "-a", "-m", "a\u2028b\x1fc\x0bd", "ipv/v1", "ipv")
+    bench.version(folder, "v2")
+    [task] = list_tasks(bench.group, "shop", bench.cache)
+    assert [each.name for each in task.versions] == ["v2", "v1"]
+    assert task.versions[1].subject == "a\u2028b\x1fc\x0bd"
 
 
 def test_a_version_can_be_looked_at_and_a_folder_brought_on(bench):

@@ -141,7 +141,6 @@ def test_what_is_no_plain_file_is_refused_before_the_commit(bench):
 def test_a_hook_of_the_group_that_refuses_is_heard(bench):
     folder = bench.begin()
     hook = bench.bare / "hooks/update"
-    hook.parent.mkdir()
     hook.write_text("#!/bin/sh\necho 'ask the owner of shop' >&2\nexit 1\n")
     hook.chmod(0o755)
     with pytest.raises(GitError, match=r"git push: .*ask the owner of shop"):
