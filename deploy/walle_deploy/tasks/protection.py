@@ -1,7 +1,8 @@
 """Keeps versions as they are in a group's repositories: tags are made once.
 
 git's own settings (``receive.denyDeletes``, ``denyNonFastForwards``) hold for branches alone, and
-let pass a deletion that says that there is nothing; so repositories of a folder have a hook. A host's must be protected there, see docs/deploy/tasks.md.
+let pass a deletion that says that there is nothing; so repositories of a folder have a hook. A
+host's must be protected there, see docs/deploy/tasks.md.
 """
 
 import os
