@@ -174,7 +174,7 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         scenario: Its name.
 
     Returns:
-        The object by the reference's full name.
+        The object by the reference's full name; names that are not ASCII are left out.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -197,8 +197,9 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
             )
         failed: GitError = git_error(arguments, done.stderr, done.returncode)
         raise failed
-    lines = (line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines())
-    return {name: found for found, _, name in lines}
+    lines = (line.partition(b"\t") for line in done.stdout.split(b"\n"))
+    # names that no task or version has may hold what ends lines elsewhere, or be no UTF-8
+    return {name.decode(): found.decode() for found, _, name in lines if name and name.isascii()}
 
 
 def _folder(url: str, cache: Path | None) -> Path:

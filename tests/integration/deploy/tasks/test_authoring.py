@@ -306,6 +306,17 @@ def test_a_subject_of_any_characters_is_one_version_of_the_list(bench):
     assert task.versions[1].subject == "a\u2028b\x1fc\x0bd"
 
 
+@pytest.mark.parametrize("name", [b"ipv/v\xe2\x80\xa8x", b"ipv/v\xff", b"\xc2\x85"])
+def test_references_that_can_be_no_version_are_in_nobodys_way(bench, name):
+    folder = bench.begin()
+    bench.git("update-ref", "--stdin", given=b"create refs/tags/%s ipv\n" % name)
+    bench.git("update-ref", "--stdin", given=b"create refs/heads/x/%s ipv\n" % name)
+    bench.version(folder, "v1", {"a.txt": "a"})
+    [task] = list_tasks(bench.group, "shop", bench.cache)
+    assert [each.name for each in task.versions] == ["v1"]
+    assert checkout_task(bench.group, IPV, bench.root / "bob", bench.cache).commit
+
+
 def test_a_version_can_be_looked_at_and_a_folder_brought_on(bench):
     folder = bench.begin()
     ref = bench.version(folder, "v1", {"a.txt": "one"})
