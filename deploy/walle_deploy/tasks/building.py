@@ -118,7 +118,7 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
             made.append(folder / target.removeprefix(start))
             made[-1].parent.mkdir(parents=True, exist_ok=True)
             write_package(source.read_bytes(), made[-1])
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise PackageError(
             f"{folder}: cannot be written: {error.strerror}: give another -o", str(folder)
         ) from error

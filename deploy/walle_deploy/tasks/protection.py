@@ -20,8 +20,13 @@ case "$2$3" in *[!0]*) ;; *)
     exit 1
 esac
 case "$1" in refs/tags/*) ;; *) exit 0 ;; esac
-# of a new one that is there, git finds out
-case "$2" in *[!0]*) ;; *) exit 0 ;; esac
+# of a new one that is there, git finds out; one without a task would stand in the way of all of
+# that task's versions
+case "$2" in *[!0]*) ;; *)
+    case "$1" in refs/tags/*/*) exit 0 ;; esac
+    echo "$1 is no version: a tag is named TASK/VERSION" >&2
+    exit 1
+esac
 echo "$1 is a version: it does not move and is not deleted, make another one" >&2
 exit 1
 """

@@ -18,7 +18,7 @@ from walle_deploy.tasks.committing import check_tree, make_commit
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.git import Git
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror
+from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror, remote_refs
 from walle_deploy.tasks.protection import protect
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
 from walle_deploy.tasks.settling import Move, move, settle
@@ -69,7 +69,7 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
             there = fetch_branch(work)
             if not there:
                 push_commit(work, commit, "")
-            elif not _is_own_start(work, there, tree):
+            elif _has_versions(work) or not _is_own_start(work, there, tree):
                 taken: ConflictError = _exists(work, there)
                 raise taken
             else:
@@ -189,6 +189,12 @@ def _copy_template(folder: Path, ref: TaskRef) -> None:
             content = content.replace(_NAME, f"name: {ref.task}\n".encode(), 1)
             name = ".gitignore" if template.name == "gitignore" else template.name
             (folder / name).write_bytes(content)
+
+
+def _has_versions(work: WorkingFolder) -> bool:
+    start = f"{TAGS}{work.ref.task}/"
+    found = remote_refs(work.git, work.group, work.ref.scenario)
+    return any(name.startswith(start) for name in found)
 
 
 def _is_own_start(work: WorkingFolder, there: str, tree: str) -> bool:

@@ -143,8 +143,14 @@ def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
 
     Raises:
         ConflictError: It is still held then.
+        RefNotFoundError: There can be no such folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefNotFoundError(
+            f"{folder}: cannot be made: {error.strerror}: name another folder"
+        ) from error
     until = monotonic_ms() + wait_ms
     with (folder / "LOCK").open("ab") as lock:
         while True:

@@ -297,6 +297,14 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
     assert found == {"v1": "deleted", "v2": "moved", "v3": ""}
 
 
+def test_a_task_with_a_version_is_not_begun_again(bench):
+    folder = bench.begin()
+    bench.git("tag", "-a", "-m", "the template as it is", "ipv/v1", "ipv")
+    with pytest.raises(ConflictError, match="there is a task shop/ipv already"):
+        init_task(bench.group, IPV, bench.root / "other")
+    assert folder.is_dir()
+
+
 def test_a_subject_of_any_characters_is_one_version_of_the_list(bench):
     folder = bench.begin()
     bench.git("tag", "-a", "-m", "a\u2028b\x1fc\x0bd", "ipv/v1", "ipv")

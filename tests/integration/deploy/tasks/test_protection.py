@@ -80,6 +80,11 @@ def test_a_repository_of_before_gets_the_hook_with_the_next_push(bench, folder):
     assert [path.name for path in hook.parent.iterdir()] == ["update"]
 
 
+def test_no_tag_stands_in_the_way_of_a_tasks_versions(bench, folder):
+    bench.git("tag", "-a", "-m", "x", "otto", folder=folder)
+    assert "refs/tags/otto is no version: a tag is named TASK" in refused(bench, folder, "otto")
+
+
 def test_a_hook_of_others_is_left_alone(bench, folder):
     hook = bench.bare / "hooks/update"
     hook.write_text("#!/bin/sh\nexit 0\n")
