@@ -120,12 +120,12 @@ class _Joined:
 
 
 def _unless_over(install: Any, done: threading.Event) -> Any:
-    # the last one may come when the hosts have gone
+    # the last one may come when the run has ended, a moment before this thread is told so
     def run() -> None:
         try:
             install()
         except Exception:
-            if not done.is_set():
+            if not done.wait(1.0):
                 raise
 
     return run

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walle_deploy.model.profile import DeviceProfile
-from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.policy import index as index_module
 from walle_deploy.policy.attributes import AttributeSource
 from walle_deploy.policy.dry_run import answers, grouped
@@ -19,6 +19,7 @@ DEVICES = [f"d-{number}" for number in range(12)]
 USERS = ["", "u-1", "u-2", "u-3", "u-9"]
 VERSIONS = ["", "6.9", "7.0.0", "7.1.0-rc.1", "7.1", "8", "nonsense"]
 RANGES = [">=7.1", "<8 >=7", "7.0", "!=8"]
+INTERPRETERS = ["", "cpython-313", "cpython-314"]
 TASKS = ["shop/a", "shop/b", "read/c"]
 
 
@@ -35,7 +36,7 @@ def conditions(folder):
         "model": listed(["Pixel*", "P?", "x[0-9]", "*"]),
         "memory": st.sampled_from([">= 4GiB", "<2GiB", ">=1GiB <8GiB"]),
         "performance": listed(["low", "middle", "high"]),
-        "interpreter": listed(["cpython-314", "cpython-313"]),
+        "interpreter": listed(INTERPRETERS[1:]),
         "ageBand": listed(["18-24", "25-34"]),
         "region": listed(["cn-*", "eu-west"]),
         "interestTags": listed(["shoes", "books"]),
@@ -89,6 +90,15 @@ def tables(folder, count):
         releases=releases.map(tuple),
         stable=stable,
         stable_policy=concerns,
+        files=st.dictionaries(
+            st.tuples(st.sampled_from(TASKS), st.sampled_from(["v0", "v1", "v2"])).map("@".join),
+            st.lists(st.sampled_from(INTERPRETERS[1:]), max_size=2).map(
+                lambda found: VersionFiles((), {}, tuple(found))
+            ),
+        ),
+        withdrawn=st.dictionaries(
+            st.sampled_from([*TASKS, "old/x"]), st.frozensets(st.sampled_from(["v0", "v1", "v2"]))
+        ),
     )
 
 
@@ -102,7 +112,7 @@ PROFILES = st.builds(
     model=st.sampled_from(["", "Pixel 8", "P9", "x7"]),
     memory_mb=st.sampled_from([0, 1_024, 4_096, 16_384]),
     performance=st.sampled_from(["", "low", "high"]),
-    interpreter=st.sampled_from(["", "cpython-314"]),
+    interpreter=st.sampled_from(INTERPRETERS),
     user=st.sampled_from(USERS),
     tasks=st.dictionaries(st.sampled_from([*TASKS, "old/x"]), st.sampled_from(["v0", "v1", "v2"])),
 )

@@ -78,7 +78,8 @@ def test_a_release_never_gives_less_until_it_gives_nothing_for_good(spec, events
             continue
         before, state = state, change.state
         assert change.action
-        assert (offer_of(state) is not None) == state.is_offered
+        offer = offer_of(state)
+        assert (offer is not None and offer.stage != "withdrawn") == state.is_offered
         if before.stage in ENDED:
             pytest.fail("a release that ended changed")
         if isinstance(event, Advanced):
@@ -88,7 +89,7 @@ def test_a_release_never_gives_less_until_it_gives_nothing_for_good(spec, events
             )
             assert before.stage != "simulation" or before.is_simulated
         if state.stage in ENDED:
-            assert offer_of(state) is None
+            assert (offer is not None) == (state.stage == "rolled_back")
             assert (state.percent, state.since_ms) == (0, event.at_ms)
         elif state.stage == "done":
             assert state.is_offered == bool(spec.get("policy"))

@@ -9,7 +9,7 @@ from walle_deploy.model.pushes import PushedFile
 
 
 class ActiveRelease(msgspec.Struct, frozen=True):
-    """A release that gives its version to some devices now.
+    """A release that gives its version to some devices now, or took it back from them.
 
     The versions of several releases of a task are told apart by priority, then by age: the
     first one that takes the device in decides. A device that none takes in gets the task's
@@ -20,7 +20,8 @@ class ActiveRelease(msgspec.Struct, frozen=True):
     task: str
     """``SCENARIO/TASK``."""
     version: str
-    stage: Literal["beta", "gray", "full"]
+    stage: Literal["beta", "gray", "full", "withdrawn"]
+    """``withdrawn``: it gives its version to nobody, see ``ReleaseTable.withdrawn``."""
     policy: Mapping[str, Any] = {}
     """Who may get it at all, as plain JSON of the YAML's ``spec.policy``; {} for everybody."""
     devices: frozenset[str] = frozenset()
@@ -72,3 +73,16 @@ class ReleaseTable(msgspec.Struct, frozen=True):
     stable_policy: Mapping[str, Mapping[str, Any]] = {}
     """For each task whom its stable version concerns, as ``ActiveRelease.policy``: devices of
     another app must not get it. A task that is not named: every device."""
+    withdrawn: Mapping[str, frozenset[str]] = {}
+    """For each task versions that were rolled back: who has one, and is given no other, loses
+    it."""
+
+    def interpreters(self, task: str, version: str) -> tuple[str, ...]:
+        """Return those that a version has code for; empty: any.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
+        """
+        found = self.files.get(f"{task}@{version}")
+        return () if found is None else found.interpreters

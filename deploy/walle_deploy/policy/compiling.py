@@ -56,6 +56,16 @@ class Compiler:
         parts += [Not(self.compile(each, salt)) for each in policy.exclude]
         return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
+    def compile_code(self, interpreters: tuple[str, ...]) -> Static:
+        """Return the leaf that asks whether a device can run code for some interpreters.
+
+        Args:
+            interpreters: One or more.
+        """
+        # another question than a policy's list of them: who does not say one is in
+        wanted = frozenset((*interpreters, ""))
+        return self._leaf("interpreter", wanted, wanted.__contains__)
+
     def outcomes(self, field: int, value: Any) -> tuple[Truth, ...]:
         """Return what the tests of a field say of a value.
 

@@ -30,7 +30,7 @@ from walle_deploy.policy.specialising import (
     static_leaves,
     test_of,
 )
-from walle_deploy.policy.tree import Group, Guard, Node, Test
+from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Static, Test
 
 CLASSES_MAX: Final = 1_024
 """Classes that are kept; more are made again when they are asked for."""
@@ -39,6 +39,7 @@ _PROFILES_MAX: Final = 8_192
 _OUTCOMES_MAX: Final = 8_192
 _ROWS_MAX: Final = 256
 """Of a task; what its policies tell apart is mostly a handful."""
+_UNFIT_MAX: Final = 4_096
 _WIDE: Final = 40
 """Candidates from which numpy's calls cost less than Python's loop (bench/release.py)."""
 
@@ -57,6 +58,8 @@ class Offer(NamedTuple):
 
 class _Compiled(NamedTuple):
     release: ActiveRelease
+    code: Static | None
+    """Whether the device can run it; None: any can."""
     node: Node
     key: int
     limit: int
@@ -83,8 +86,11 @@ class _Row(NamedTuple):
 class _Guarded(NamedTuple):
     """A row, and who has to be asked about all of it."""
 
-    row: _Row
+    row: _Row | None
+    """None where no device of the class gets anything."""
     guards: tuple[Guard, ...]
+    unfit: tuple[str, ...]
+    """Releases that take such devices in, but have no code for them."""
 
 
 class ReleaseIndex:
@@ -103,10 +109,12 @@ class ReleaseIndex:
         self.generation = table.generation
         self._sources = sources
         self._compiler = Compiler(sources)
+        self._table = table
         self._tasks = [
-            _Task(task, [part for each in releases for part in self._compiled(each)])
+            _Task(task, [*self._all_compiled(task, releases)])
             for task, releases in releases_by_task(table).items()
         ]
+        self._unfit: dict[str, set[int]] = {}
         self._fields = self._compiler.fields
         self._outcomes: list[dict[Any, tuple[bool | None, ...]]] = [{} for _ in FIELDS]
         self._classes: dict[Outcomes, _Class] = {}
@@ -124,23 +132,48 @@ class ReleaseIndex:
         if found is None:
             found = self._class_of(fields)
         hashed = id_hash(profile.device) if device_hash is None else device_hash
+        if found.unfit:
+            for release_id in found.unfit:
+                known = self._unfit.setdefault(release_id, set())
+                if len(known) < _UNFIT_MAX:
+                    known.add(hashed)
         return found.decide(Facts(profile, self._sources, hashed))
+
+    @property
+    def unfit_devices(self) -> dict[str, int]:
+        """Devices that asked and whose interpreter a version has no code for, by release.
+
+        Empty for the stable version. At most 4,096 of a release are told apart.
+        """
+        return {release_id: len(known) for release_id, known in self._unfit.items()}
 
     @property
     def class_count(self) -> int:
         """How many classes of devices are kept."""
         return len(self._classes)
 
+    def _all_compiled(self, task: str, releases: list[ActiveRelease]) -> Iterator[_Compiled]:
+        for each in releases:
+            yield from self._compiled(each)
+        gone = self._table.withdrawn.get(task)
+        if gone:
+            # asked last: whom nobody gives anything loses what was rolled back
+            has = Dynamic(lambda facts: facts.profile.tasks.get(task, "") in gone)
+            yield _Compiled(ActiveRelease("", task, "", "withdrawn"), None, has, 0, MASK)
+
     def _compiled(self, release: ActiveRelease) -> Iterator[_Compiled]:
         node = self._compiler.compile(Policy.of(release.policy), release.salt)
+        interpreters = self._table.interpreters(release.task, release.version)
+        code = self._compiler.compile_code(interpreters) if interpreters else None
         if release.stage == "beta" or (release.stage == "gray" and release.devices):
             # named devices first: guards are looked for from the left
             named = guarded(Guard(is_user=False, ids=release.devices))
-            yield _Compiled(release, Group(is_all=True, parts=(named, node)), 0, MASK)
+            yield _Compiled(release, code, Group(is_all=True, parts=(named, node)), 0, MASK)
         if release.stage == "gray":
-            yield _Compiled(release, node, salt_key(release.salt), share_limit(release.percent))
+            key, limit = salt_key(release.salt), share_limit(release.percent)
+            yield _Compiled(release, code, node, key, limit)
         elif release.stage == "full":
-            yield _Compiled(release, node, 0, MASK)
+            yield _Compiled(release, code, node, 0, MASK)
 
     def _class_of(self, fields: tuple[Any, ...]) -> "_Class":
         outcomes = tuple(
@@ -152,7 +185,7 @@ class ReleaseIndex:
             if len(self._classes) >= CLASSES_MAX:
                 del self._classes[next(iter(self._classes))]
                 self._by_profile.clear()
-            rows = [row for task in self._tasks if (row := task.row(outcomes)) is not None]
+            rows = [task.row(outcomes) for task in self._tasks]
             found = self._classes[outcomes] = _Class(rows)
         if len(self._by_profile) >= _PROFILES_MAX:
             self._by_profile.clear()
@@ -185,11 +218,12 @@ class _Task:
         self._name = name
         self._compiled = compiled
         found = {leaf: None for each in compiled for leaf in static_leaves(each.node)}
+        found |= {each.code: None for each in compiled if each.code is not None}
         self._leaves = tuple(found)
-        self._rows: dict[tuple[bool | None, ...], _Guarded | None] = {}
+        self._rows: dict[tuple[bool | None, ...], _Guarded] = {}
 
-    def row(self, outcomes: Outcomes) -> _Guarded | None:
-        """Return its row for a class, None where no device of it gets anything."""
+    def row(self, outcomes: Outcomes) -> _Guarded:
+        """Return its row for a class."""
         key = tuple([outcomes[field][number] for field, number in self._leaves])
         try:
             return self._rows[key]
@@ -199,11 +233,15 @@ class _Task:
             found = self._rows[key] = self._made(outcomes)
             return found
 
-    def _made(self, outcomes: Outcomes) -> _Guarded | None:
+    def _made(self, outcomes: Outcomes) -> _Guarded:
         opened, every, guards = [], [], []
+        unfit: dict[str, None] = {}
         for each in self._compiled:
             node = specialise(each.node, outcomes)
             if each.limit < 0 or not can_hold(node):
+                continue
+            if each.code is not None and outcomes[each.code.field][each.code.number] is False:
+                unfit[each.release.release_id] = None
                 continue
             guard = guard_of(node)
             test = None if node is True else test_of(node)
@@ -216,9 +254,8 @@ class _Task:
             opened.append(candidate)
             if test is None and each.limit == MASK:
                 break  # takes everybody: nobody behind it is asked
-        if not every:
-            return None
-        return _Guarded(_Row(self._name, tuple(opened), tuple(every)), tuple(guards))
+        row = _Row(self._name, tuple(opened), tuple(every)) if every else None
+        return _Guarded(row, tuple(guards), tuple(unfit))
 
 
 class _Class:
@@ -228,7 +265,11 @@ class _Class:
         self._rows: list[_Row] = []
         self._of_device: dict[str, list[int]] = {}
         self._of_user: dict[str, list[int]] = {}
-        for number, (row, guards) in enumerate(rows):
+        self.unfit = tuple({each: None for row in rows for each in row.unfit})
+        for row, guards, _ in rows:
+            if row is None:
+                continue
+            number = len(self._rows)
             self._rows.append(row)
             for guard in guards:
                 names = self._of_user if guard.is_user else self._of_device

@@ -14,6 +14,9 @@ from walle_deploy.policy.model import IdFile, Policy
 from walle_deploy.policy.truth import Truth, all_of, any_of, negated
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
 
+WITHDRAWN: Final = "(rolled back)"
+"""Stands for a release's id where a device has what it has to lose."""
+
 _SHOWN_MAX: Final = 5
 
 
@@ -37,7 +40,8 @@ class Choice(NamedTuple):
     release_id: str
     """Empty for the task's stable version."""
     verdicts: tuple[tuple[str, Verdict], ...]
-    """By release id (empty for the stable version), in the order in which they were asked."""
+    """By release id (empty for the stable version, ``WITHDRAWN`` at the end where nobody gives
+    it anything in place of what was rolled back), in the order in which they were asked."""
 
 
 def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
@@ -52,16 +56,25 @@ def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
     return Verdict("all", all_of([each.truth for each in inner]), "", inner)
 
 
-def judge_release(release: ActiveRelease, facts: Facts) -> Verdict:
-    """Judge whether a release takes a device in: its stage and its policy.
+def judge_release(
+    release: ActiveRelease, facts: Facts, interpreters: Sequence[str] = ()
+) -> Verdict:
+    """Judge whether a release takes a device in: its stage, its policy, and its code.
 
     Args:
         release: Any.
         facts: Of the device.
+        interpreters: Those that its version has code for; empty: any.
     """
-    stage = _stage(release, facts)
+    inner = [_stage(release, facts)]
+    if interpreters:
+        found = facts.profile.interpreter
+        # who does not say finds out when he installs it
+        what = f"there is code for {_shown(interpreters)}"
+        inner.append(Verdict(what, not found or found in interpreters, found))
     policy = judge(Policy.of(release.policy), facts, release.salt)
-    return Verdict("all", all_of([stage.truth, policy.truth]), "", (stage, *policy.inner))
+    truth = all_of([each.truth for each in (*inner, policy)])
+    return Verdict("all", truth, "", (*inner, *policy.inner))
 
 
 def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
@@ -73,20 +86,25 @@ def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
     """
     for task, releases in releases_by_task(table).items():
         verdicts: list[tuple[str, Verdict]] = []
+        version, release_id = None, ""
         for release in releases:
-            verdicts.append((release.release_id, judge_release(release, facts)))
+            code = table.interpreters(task, release.version)
+            verdicts.append((release.release_id, judge_release(release, facts, code)))
             if verdicts[-1][1].truth:
+                version, release_id = release.version, release.release_id
                 break
-        chosen = verdicts[-1][1].truth is True
-        release = releases[len(verdicts) - 1]
-        version = release.version if chosen else None
-        yield Choice(task, version, release.release_id if chosen else "", tuple(verdicts))
+        has = facts.profile.tasks.get(task, "")
+        if version is None and has in table.withdrawn.get(task, ()):
+            version = ""
+            verdicts.append((WITHDRAWN, Verdict(f"{has} was rolled back", truth=True)))
+        yield Choice(task, version, release_id, tuple(verdicts))
 
 
 def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
     """Return the releases of each task, first those that are asked first.
 
-    The stable version stands at the end, as a full release without an id.
+    The stable version stands at the end, as a full release without an id. Tasks whose versions
+    were only ever rolled back have none.
 
     Args:
         table: All releases.
@@ -97,6 +115,8 @@ def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
     for task, version in table.stable.items():
         policy = table.stable_policy.get(task, {})
         found.setdefault(task, []).append(ActiveRelease("", task, version, "full", policy))
+    for task in table.withdrawn:
+        found.setdefault(task, [])
     return found
 
 

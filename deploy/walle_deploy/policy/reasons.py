@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from walle_deploy.policy.judging import Choice, Verdict
+from walle_deploy.policy.judging import WITHDRAWN, Choice, Verdict
 from walle_deploy.policy.truth import Truth
 
 _SYMBOLS: Final[dict[Truth, str]] = {True: "yes", False: "no", None: "not known"}
@@ -22,6 +22,8 @@ def why_of(choice: Choice, about: str = "") -> str:
         for name, verdict in choice.verdicts
         if verdict.truth is not True
     ]
+    if WITHDRAWN in asked:
+        parts.append(asked[WITHDRAWN].what)
     if choice.release_id:
         met = "all conditions are met"
         parts.append(f"{choice.release_id}: {met}" if parts else met)

@@ -62,7 +62,7 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
         notes.append(f"there was a release {name!r}: create will ask for another name")
     if release.spec.version not in transaction.versions(task):
         notes.append(f"{task}@{release.spec.version} is not published: create will ask for it")
-    is_over = existing is None or not (existing.is_open or existing.offer is not None)
+    is_over = existing is None or not (existing.is_open or existing.is_offered)
     created_ms = transaction.now_ms() if existing is None or is_over else existing.created_ms
     offer = offer_at(release, *moment, created_ms)
     others = tuple(each for each in table.releases if each.release_id not in gone)
@@ -83,4 +83,5 @@ def only_task(table: ReleaseTable, task: str) -> ReleaseTable:
         table,
         releases=releases,
         stable={each: version for each, version in table.stable.items() if each == task},
+        withdrawn={each: gone for each, gone in table.withdrawn.items() if each == task},
     )

@@ -121,11 +121,14 @@ def current_step(state: ReleaseState) -> Step | None:
 
 
 def offer_of(state: ReleaseState) -> ActiveRelease | None:
-    """Return what devices are given, or None for nothing.
+    """Return what devices are given or lose, or None for nothing.
 
     Args:
         state: Of the release.
     """
+    if state.stage == "rolled_back":
+        name, spec = state.release.metadata.name, state.release.spec
+        return ActiveRelease(name, spec.task, spec.version, "withdrawn")
     if not state.is_offered:
         return None
     stage: Literal["beta", "gray", "full"] = (

@@ -83,22 +83,21 @@ def render_metrics(service: ReleaseService) -> str:
     offered = metrics.counter(
         "walle_release_offers_total", "Versions offered, by release.", ["worker", "release"]
     )
-    kept_back = metrics.counter(
-        "walle_release_kept_back_total",
-        "Versions that were not offered, as they have no code for the device, by release.",
-        ["worker", "release"],
-    )
-    for release, count in service.kept_back.items():
-        kept_back.raise_to(count, worker=service.worker, release=release)
     for answer, count in service.answers.items():
         checks.raise_to(count, worker=service.worker, answer=answer)
     for release, count in service.offered.items():
         offered.raise_to(count, worker=service.worker, release=release)
     index = service.index
+    unfit = metrics.gauge(
+        "walle_release_unfit_devices",
+        "Devices that a release's version has no code for.",
+        ["worker", "release"],
+    )
+    for release, count in index.unfit_devices.items() if index else ():
+        unfit.set(count, worker=service.worker, release=release)
     for name, text, value in (
         ("known_devices", "Devices that this worker remembers.", len(service.known)),
         ("device_classes", "Classes of devices that are kept.", index.class_count if index else 0),
-        ("unfit_devices", "Devices that a version has no code for.", service.unfit_devices),
         ("generation", "Of the table in use.", index.generation if index else 0),
         ("table_is_old", "1 while a newer table cannot be loaded.", bool(service.problem)),
         ("files_unread", "Files of policies that cannot be read.", len(service.sources.problems)),

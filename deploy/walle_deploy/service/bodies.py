@@ -1,4 +1,4 @@
-"""The body of a request, with a bound: what is too long, or never comes, is answered here."""
+"""The body of a request, with a bound in bytes; ``protocol`` bounds the time for sending it."""
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response

@@ -3,8 +3,11 @@
 A worker handles its requests one behind the other, so what waits in it is latency of all that
 come later. ``BoundedProtocol`` counts the requests that were read and not answered yet; above
 ``limits.pending`` a request is answered with 503 and ``Retry-After`` as soon as its head is
-read, for a fraction of what a check costs. It also bounds the bytes of a head, the time for
-sending one, the number of connections, and what clients can make it log.
+read, for a fraction of what a check costs. A request whose body is still on its way costs the
+others nothing, so it is not one of them: ``limits.bodies`` bounds those, so that who sends
+bodies slowly is in the way of other bodies at most, and never of a check. It also bounds the
+bytes of a head, the time for sending a head and a body, the number of connections, and what
+clients can make it log.
 """
 
 import asyncio
@@ -22,6 +25,7 @@ _TOO_LONG: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
+_TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _CHECK: Final = b"GET /v1/check HTTP/1.1\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _BODY: Final = re.compile(
@@ -37,6 +41,8 @@ class BoundedProtocol(HttpToolsProtocol):
     answers: Counter[str]
     busy: bytes
     """The whole answer to what waits for too many others."""
+    awaited: "set[BoundedProtocol]"
+    """Those of a worker whose request runs and waits for the rest of its body."""
     malformed: MalformedRequests
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -51,6 +57,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Received of a head that is not complete."""
         self._is_in_body = self._is_refused = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._body_deadline: asyncio.TimerHandle | None = None
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,11 +71,13 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._is_in_body = False
+        self._follow_body()
         super().connection_lost(exc)
 
     @override
     def data_received(self, data: bytes) -> None:
-        if len(self.tasks) >= self.limits.pending and self._is_whole_check(data):
+        if self._is_full() and self._is_whole_check(data):
             # not even parsed: past saturation this is what most of the time would go to
             self.answers["shed"] += 1
             self.transport.write(self.busy)
@@ -80,6 +89,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
         elif self._head_bytes and self._deadline is None:
             self._wait_for_head()
+        if self._is_in_body or self._body_deadline is not None:
+            self._follow_body()
 
     @override
     def on_headers_complete(self) -> None:
@@ -94,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if is_long:
             self._is_refused = True
             self._refuse_head()
-        elif len(self.tasks) >= self.limits.pending and self._is_idle():
+        elif self._is_full() and self._is_idle():
             self.answers["shed"] += 1
             self._is_refused = True
             self.transport.write(self.busy)
@@ -117,6 +128,35 @@ class BoundedProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
+
+    @override
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_in_body:
+            self._follow_body()
+
+    def _is_full(self) -> bool:
+        return len(self.tasks) - len(self.awaited) >= self.limits.pending
+
+    def _follow_body(self) -> None:
+        if not self._is_in_body:
+            self.awaited.discard(self)
+            if self._body_deadline is not None:
+                self._body_deadline.cancel()
+                self._body_deadline = None
+            return
+        if self._body_deadline is None:
+            wait_s = self.limits.body_ms / 1_000
+            self._body_deadline = self.loop.call_later(wait_s, self._give_up_body)
+        # one that was answered early, or is behind another one, is no task
+        if self._is_refused or self.pipeline or self._is_idle():
+            self.awaited.discard(self)
+        elif len(self.awaited) < self.limits.bodies:
+            self.awaited.add(self)
+        elif self not in self.awaited and not self.transport.is_closing():
+            self.answers["shed"] += 1
+            self.transport.write(self.busy)
+            self.transport.close()
 
     def _parse(self, data: bytes) -> None:
         # as uvicorn's own, but for its warnings: one for each request that a client makes up
@@ -161,6 +201,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.answers["bad_head"] += 1
         self.transport.close()
 
+    def _give_up_body(self) -> None:
+        self._body_deadline = None
+        if not self.transport.is_closing():
+            self.answers["bad_body"] += 1
+            if self.cycle is not None and not (self._is_refused or self.cycle.response_started):
+                self.transport.write(_TOO_SLOW)
+            self.transport.close()
+
     def _refuse_head(self) -> None:
         if not self.transport.is_closing():
             self.answers["bad_head"] += 1
@@ -174,8 +222,8 @@ def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedPr
     Args:
         spec: With the limits.
         answers: Counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it
-            took too long), ``bad_request`` (400: no HTTP) and ``no_room`` (closed: too many
-            connections).
+            took too long), ``bad_body`` (408: it took too long), ``bad_request`` (400: no HTTP)
+            and ``no_room`` (closed: too many connections).
     """
     busy = (
         "HTTP/1.1 503 Service Unavailable\r\n"
@@ -186,6 +234,7 @@ def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedPr
         "limits": spec.limits,
         "answers": answers,
         "busy": busy,
+        "awaited": set(),
         "malformed": MalformedRequests(answers),
     }
     return type("BoundedProtocol", (BoundedProtocol,), members)

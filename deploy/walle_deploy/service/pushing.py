@@ -2,13 +2,11 @@
 
 A profile may lie, so it decides what is offered, never what may be read: addresses of
 exclusive files are signed for the device that asked, and files of a user's own are named only
-where somebody else than the device vouches for the user. A version that has no code for the
-device's interpreter is not offered: the device keeps what it has.
+where somebody else than the device vouches for the user.
 """
 
-from collections import Counter
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urljoin
 
 import msgspec
@@ -21,47 +19,24 @@ from walle_deploy.service.ports import UrlSigner
 from walle_deploy.service.settings import ServiceSpec
 
 _NONE: Final[tuple[PushedFile, ...]] = ()
-_UNFIT_MAX: Final = 65_536
-
-
-class _Shared(NamedTuple):
-    """What of an offer is the same for all devices."""
-
-    task: PushedTask
-    interpreters: tuple[str, ...]
-    """Empty: any."""
 
 
 class PushBuilder:
     """Makes pushes of one table."""
 
-    def __init__(
-        self,
-        table: ReleaseTable,
-        spec: ServiceSpec,
-        signer: UrlSigner | None,
-        kept_back: Counter[str],
-    ) -> None:
+    def __init__(self, table: ReleaseTable, spec: ServiceSpec, signer: UrlSigner | None) -> None:
         """Keep them.
 
         Args:
             table: All releases and the files of their versions.
             spec: Addresses.
             signer: For exclusive files; None: none are offered.
-            kept_back: Counts offers of versions without code for the device, by release.
         """
         self._files = table.files
         self._spec = spec
         self._signer = signer
-        self._kept_back = kept_back
-        self._unfit: set[int] = set()
         # at most one for each release and each stable version
-        self._shared: dict[Offer, _Shared | None] = {}
-
-    @property
-    def unfit_devices(self) -> int:
-        """Devices that something was kept back from; 65,536 are told apart."""
-        return len(self._unfit)
+        self._shared: dict[Offer, PushedTask | None] = {}
 
     def build(self, offers: Iterable[Offer], profile: DeviceProfile, vouched: str) -> Push | None:
         """Return the push, None when nothing of it can be had.
@@ -78,18 +53,10 @@ class PushBuilder:
 
     def _task(self, offer: Offer, profile: DeviceProfile, vouched: str) -> PushedTask | None:
         try:
-            shared = self._shared[offer]
+            task = self._shared[offer]
         except KeyError:
-            shared = self._shared[offer] = self._shared_of(offer)
-        if shared is None:
-            return None
-        task, interpreters = shared
-        if interpreters and profile.interpreter and profile.interpreter not in interpreters:
-            self._kept_back[offer.release_id] += 1
-            if len(self._unfit) < _UNFIT_MAX:
-                self._unfit.add(hash(profile.device))
-            return None
-        if not offer.version:
+            task = self._shared[offer] = self._shared_of(offer)
+        if task is None or not offer.version:
             return task
         own = self._files[f"{offer.task}@{offer.version}"].exclusive
         if not own or self._signer is None:
@@ -102,9 +69,10 @@ class PushBuilder:
         signed = tuple(self._signed(each, profile.device, self._signer) for each in files)
         return msgspec.structs.replace(task, files=task.files + signed)
 
-    def _shared_of(self, offer: Offer) -> _Shared | None:
+    def _shared_of(self, offer: Offer) -> PushedTask | None:
+        """Return what is the same for all devices."""
         if not offer.version:
-            return _Shared(PushedTask(offer.task, "", offer.release_id), ())
+            return PushedTask(offer.task, "", offer.release_id)
         found = self._files.get(f"{offer.task}@{offer.version}")
         if found is None:
             return None  # no device could get it
@@ -112,8 +80,7 @@ class PushBuilder:
             msgspec.structs.replace(each, url=urljoin(self._spec.cdn, each.url))
             for each in found.shared
         )
-        task = PushedTask(offer.task, offer.version, offer.release_id, files)
-        return _Shared(task, found.interpreters)
+        return PushedTask(offer.task, offer.version, offer.release_id, files)
 
     def _signed(self, file: PushedFile, device: str, signer: UrlSigner) -> PushedFile:
         url = signer.sign(urljoin(self._spec.cen, file.url), device)

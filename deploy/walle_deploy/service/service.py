@@ -64,8 +64,6 @@ class ReleaseService:
         """Checks by what became of them."""
         self.offered: Counter[str] = Counter()
         """Pushed tasks by release."""
-        self.kept_back: Counter[str] = Counter()
-        """Offers that were not made, as the version has no code for the device, by release."""
         self.sources = Sources(spec.attributes)
         self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         """Its name towards the store."""
@@ -83,11 +81,6 @@ class ReleaseService:
     def index(self) -> ReleaseIndex | None:
         """That of the table in use."""
         return self._current.releases if self._current else None
-
-    @property
-    def unfit_devices(self) -> int:
-        """Devices that asked since the table is in use, and got no version for want of code."""
-        return self._current.builder.unfit_devices if self._current else 0
 
     def check(self, header: bytes, vouched: str = "") -> Push | None:
         """Answer a check.
@@ -181,7 +174,7 @@ class ReleaseService:
         if self._current is not None:
             # or the first device of each class would wait, all of them at once
             index.warm(self._current.releases)
-        builder = PushBuilder(table, self.spec, self._parts.signer, self.kept_back)
+        builder = PushBuilder(table, self.spec, self._parts.signer)
         return _Current(index, builder)
 
     async def _write(self, *, is_last: bool = False) -> None:

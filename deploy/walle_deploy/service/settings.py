@@ -26,6 +26,9 @@ class LimitsSpec(Strict):
     request_ms: DurationMs = Field(
         default=10_000, alias="request", ge=100, le=600_000, description="For sending the headers."
     )
+    body_ms: DurationMs = Field(
+        default=10_000, alias="body", ge=100, le=600_000, description="For sending the body."
+    )
     keep_alive_ms: DurationMs = Field(
         default=75_000, alias="keepAlive", ge=1_000, description="An idle connection is kept."
     )
@@ -34,6 +37,12 @@ class LimitsSpec(Strict):
         ge=1,
         le=100_000,
         description="Requests that wait in a worker; further ones get 503 at once.",
+    )
+    bodies: StrictInt = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="Requests that wait for the rest of their body; further ones get 503.",
     )
     connections: StrictInt = Field(
         default=20_000, ge=1, le=1_000_000, description="Of a worker; further ones are closed."

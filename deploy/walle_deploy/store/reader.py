@@ -46,7 +46,12 @@ class SqlReader:
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
         ).fetchall()
-        offers = tuple(_decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows)
+        every = [_decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows]
+        offers = tuple(each for each in every if each.stage != "withdrawn")
+        withdrawn: dict[str, frozenset[str]] = {}
+        for each in every:
+            if each.stage == "withdrawn":
+                withdrawn[each.task] = withdrawn.get(each.task, frozenset()) | {each.version}
         stable = dict(self.stable())
         wanted = {(each.task, each.version) for each in offers} | set(stable.items())
         files: dict[str, VersionFiles] = {}
@@ -54,7 +59,7 @@ class SqlReader:
             for version, found in self.versions(task).items():
                 if (task, version) in wanted:
                     files[f"{task}@{version}"] = found
-        return ReleaseTable(self.generation(), offers, stable, files)
+        return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
         """Return the published versions of a task, the oldest first."""

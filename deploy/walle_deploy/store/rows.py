@@ -24,7 +24,12 @@ class StoredRelease(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """JSON of the layer above."""
     offer: ActiveRelease | None = None
-    """What devices are given now; None for nothing."""
+    """What devices are given now, or lose; None for nothing."""
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether it gives its version to some devices now."""
+        return self.offer is not None and self.offer.stage != "withdrawn"
 
 
 class AuditHead(msgspec.Struct, frozen=True):

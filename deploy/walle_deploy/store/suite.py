@@ -162,6 +162,10 @@ class ReleaseStoreSuite(ABC):
         _put(store, made(revision=4, is_open=False))
         _expect(tables.load().releases, ())
         _expect(tables.load().generation > first.generation, wanted=True)
+        _put(store, made(revision=5, is_open=False, offer=offered(stage="withdrawn")))
+        _expect(tables.load().releases, ())
+        _expect(dict(tables.load().withdrawn), {_TASK: frozenset({"v2"})})
+        _expect(set(tables.load().files), set())
         store.close()
 
     def test_other_parts_find_what_they_keep(self, tmp_path: Path) -> None:
@@ -325,8 +329,8 @@ def offered(**changes: object) -> ActiveRelease:
     Args:
         changes: Other fields.
     """
-    fields: dict[str, object] = {"policy": {"os": "android"}, "salt": "r"}
-    return ActiveRelease("r", _TASK, "v2", "gray", **(fields | changes))  # type: ignore[arg-type]
+    fields: dict[str, object] = {"stage": "gray", "policy": {"os": "android"}, "salt": "r"}
+    return ActiveRelease("r", _TASK, "v2", **(fields | changes))  # type: ignore[arg-type]
 
 
 def files(name: str) -> VersionFiles:

@@ -41,7 +41,7 @@ def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
         last = own[-1] if own else None
         if last is None or (last.stage, last.revision) != (state.stage, stored.revision):
             yield f"release {stored.release_id}: its last entry is not where it stands"
-        if (state.is_open or state.is_offered) != (stored.is_open or stored.offer is not None):
+        if (state.is_open or state.is_offered) != (stored.is_open or stored.is_offered):
             yield f"release {stored.release_id}: its row says otherwise than its state"
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from walle_deploy.model.profile import DeviceProfile
-from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.policy import index as index_module
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.index import Offer, ReleaseIndex
@@ -109,3 +109,28 @@ def test_named_users_and_tests_of_single_devices_are_asked(others):
 
     assert versions(DeviceProfile("d", user="u-1")) == {"v3"}
     assert versions(DeviceProfile("d", user="u-2")) == versions(DeviceProfile("d")) == {"v1"}
+
+
+def test_a_version_without_code_for_a_device_is_in_nobodys_way():
+    code = {"s/t@v1": ("cpython-313", "cpython-314"), "s/t@v2": ("cpython-314",)}
+    files = {name: VersionFiles((), {}, found) for name, found in code.items()}
+    index = made(release("b", "v2"), stable={"s/t": "v1"}, files=files)
+    assert index.decide(DeviceProfile("d", interpreter="cpython-313")) == [Offer("s/t", "v1", "")]
+    assert index.decide(DeviceProfile("d", interpreter="cpython-314")) == [Offer("s/t", "v2", "b")]
+    assert index.decide(DeviceProfile("d")) == [Offer("s/t", "v2", "b")]  # may be able to
+    assert index.decide(DeviceProfile("d", interpreter="cpython-312")) == []
+    assert index.unfit_devices == {"b": 1, "": 1}
+
+
+def test_what_was_rolled_back_goes_where_nothing_comes_in_its_place():
+    files = {"s/t@v1": VersionFiles((), {}, ("cpython-313",))}
+    gone = {"s/t": frozenset({"v2"}), "s/u": frozenset({"v9"})}
+    index = made(stable={"s/t": "v1"}, files=files, withdrawn=gone)
+
+    def decided(interpreter, **tasks):
+        has = {f"s/{name}": version for name, version in tasks.items()}
+        return index.decide(DeviceProfile("d", interpreter=interpreter, tasks=has))
+
+    assert decided("cpython-313", t="v2") == [Offer("s/t", "v1", "")]
+    assert decided("cpython-314", t="v2", u="v8") == [Offer("s/t", "", "")]
+    assert decided("cpython-314", t="v0", u="v9") == [Offer("s/u", "", "")]

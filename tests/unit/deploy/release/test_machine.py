@@ -107,7 +107,9 @@ def test_a_gate_rolls_back_also_while_it_is_paused():
         "rollback",
         "failures: 5 of 9",
     )
-    assert offer_of(change.state) is None
+    offer = offer_of(change.state)
+    assert offer is not None
+    assert (offer.stage, offer.version) == ("withdrawn", "v2")
 
 
 def test_a_gate_may_pause_instead():

@@ -158,6 +158,81 @@ def test_who_takes_too_long_for_a_head_is_closed():
     run(act, request="100ms")
 
 
+HALF = b"POST /x HTTP/1.1\r\ncontent-length: 4\r\n\r\nab"
+
+
+async def reading_app(scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    await app(scope, receive, send)
+
+
+def test_who_takes_too_long_for_a_body_is_told_so_and_closed():
+    async def act(worker):
+        worker.config.loaded_app = reading_app
+        halves = [worker.connect() for _ in range(2)]
+        for protocol, _ in halves:
+            protocol.data_received(HALF)
+        early, wire = worker.connect()
+        early.data_received(CHECK[:-2] + b"content-length: 4\r\n\r\n")
+        halves[0][0].data_received(b"cd")
+        await asyncio.gather(halves[1][1].closed.wait(), wire.closed.wait())
+        assert halves[0][1].written.startswith(b"HTTP/1.1 204 ")
+        assert not halves[0][1].is_closing()
+        assert halves[1][1].written.startswith(b"HTTP/1.1 408 ")
+        assert worker.answers == {"bad_body": 2}
+        worker.drop(*(protocol for protocol, _ in halves), early)
+        assert not early.awaited
+
+    run(act, body="100ms")
+
+
+def test_bodies_on_their_way_are_in_the_way_of_each_other_and_of_no_check():
+    async def act(worker):
+        worker.config.loaded_app = reading_app
+        halves = [worker.connect() for _ in range(3)]
+        for protocol, _ in halves:
+            protocol.data_received(CHECK + HALF)  # the second runs once the first is answered
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert [wire.written.count(b" 503 ") for _, wire in halves] == [0, 0, 1]
+        assert len(worker.made.awaited) == 2
+        assert halves[2][1].is_closing()
+        worker.drop(halves.pop()[0])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        checking, wire = worker.connect()
+        checking.data_received(CHECK)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert wire.written.startswith(b"HTTP/1.1 204 ")
+        for protocol, _ in halves:
+            protocol.data_received(b"cd")
+        await worker.work()
+        assert [wire.written.count(b" 204 ") for _, wire in halves] == [2, 2]
+        assert not worker.made.awaited
+        worker.drop(checking, *(protocol for protocol, _ in halves))
+
+    run(act, pending=1, bodies=2)
+
+
+def test_a_body_that_nobody_waits_for_gives_no_room_to_others():
+    async def act(worker):
+        answered = [worker.connect() for _ in range(3)]
+        for protocol, _ in answered:
+            protocol.data_received(HALF)  # answered before its body is there
+            await worker.work()
+        assert not worker.made.awaited
+        (first, _), (second, wire) = worker.connect(), worker.connect()
+        first.data_received(CHECK)
+        second.data_received(CHECK)
+        assert wire.written.startswith(b"HTTP/1.1 503 ")
+        await worker.work()
+        worker.drop(first, second, *(protocol for protocol, _ in answered))
+
+    run(act, pending=1)
+
+
 def test_connections_have_a_bound():
     async def act(worker):
         (first, one), (second, two) = worker.connect(), worker.connect()

@@ -132,7 +132,8 @@ def test_a_version_is_offered_to_devices_that_it_has_code_for_alone():
         "s/t@v1": VersionFiles((pushed("t-v1"),), {}, ("cpython-313", "cpython-314")),
     }
     made = table()
-    made = ReleaseTable(1, made.releases, {"s/t": "v1"}, files)
+    gone = {"s/t": frozenset({"v7"})}
+    made = ReleaseTable(1, made.releases, {"s/t": "v1"}, files, withdrawn=gone)
 
     async def run():
         async with running(Parts(MemoryTable(made), None, PlainSigner()), SLOW) as service:
@@ -144,15 +145,16 @@ def test_a_version_is_offered_to_devices_that_it_has_code_for_alone():
             assert version("d-1", interpreter="cpython-314") == "v2"
             assert version("d-2", interpreter="") == "v2"
             for device in ("d-1", "d-1", "d-3"):
-                assert version(device, interpreter="cpython-313", tasks={"s/t": "v0"}) is None
+                # the stable version, which has code for it, in place of the release's
+                assert version(device, interpreter="cpython-313", tasks={"s/t": "v0"}) == "v1"
             assert version("d-4", app="x", interpreter="cpython-313") == "v1"
-            # back to a stable version without code for it: it keeps what it has
+            # nothing for it at all: it keeps what it has, but what was rolled back
             assert version("d-5", app="x", interpreter="cpython-312", tasks={"s/t": "v2"}) is None
-            assert service.kept_back == {"r1": 3, "": 1}
-            assert service.unfit_devices == 3
+            assert version("d-5", app="x", interpreter="cpython-312", tasks={"s/t": "v7"}) == ""
+            assert service.index.unfit_devices == {"r1": 2, "": 1}
             text = render_metrics(service)
-            assert 'walle_release_unfit_devices{worker="' + service.worker + '"} 3' in text
-            assert 'release="r1"} 3' in text
+            assert "walle_release_unfit_devices{" in text
+            assert 'release="r1"} 2' in text
 
     asyncio.run(run())
 
