@@ -61,7 +61,7 @@ class OfferedVersions:
 
 
 class ReleaseNews:
-    """Messages about what the controller did to releases by itself, each given once.
+    """Messages about what the controller did to releases by itself; their ids never change.
 
     Where nobody looked before, what was before is no news. One thread; blocks on the store.
     """
@@ -74,8 +74,10 @@ class ReleaseNews:
         """
         self._store = store
         self._rows = StoredRows(store)
+        self._given = 0
+        """Entries of the log up to this one were looked at."""
 
-    def __call__(self) -> list[AlarmMessage]:
+    def look(self) -> list[AlarmMessage]:
         """Return what is new.
 
         Raises:
@@ -84,15 +86,25 @@ class ReleaseNews:
         told = self._rows.read([_TOLD]).get(_TOLD)
         with self._store.reading() as transaction:
             head = transaction.audit_head().number
-            sealed = [] if told is None else transaction.audit(after=int(told))
-        if told is None or head > int(told):
-            self._rows.save({_TOLD: b"%d" % head})
+            after = max(int(told or 0), self._given)
+            sealed = [] if told is None else transaction.audit(after=after)
+        self._given = head
+        if told is None:
+            self.keep()
         entries = (read_entry(each) for each in sealed)
         return [
             _message(each)
             for each in entries
             if each.by == CONTROLLER and each.release and each.action in _TOLD_OF
         ]
+
+    def keep(self) -> None:
+        """Remember that all of it was told.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        self._rows.save({_TOLD: b"%d" % self._given})
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Has alarms looked at, for a process that watches."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final
+
+from msgspec.structs import replace
 
 from walle_deploy.monitoring.alarms import AlarmBoard
 from walle_deploy.monitoring.definition import AlarmsSpec
@@ -27,10 +29,13 @@ def watching(
     Yields:
         Nothing.
     """
-    with ExitStack() as stack:
-        hook = alarms.webhook
-        webhook = Webhook(hook.url, hook.secret.encode(), hook.options)
-        stack.callback(webhook.close)
-        watch = AlarmWatch(seen, board, webhook.send, alarms.every / _S, options)
-        stack.callback(watch.close)
+    hook = alarms.webhook
+    webhook = Webhook(hook.url, hook.secret.encode(), hook.options)
+    options = replace(options or WatchOptions(), is_idle=webhook.is_idle)
+    watch = AlarmWatch(seen, board, webhook.send, alarms.every / _S, options)
+    try:
         yield
+    finally:
+        watch.close()
+        webhook.close()
+        watch.keep()

@@ -49,12 +49,17 @@ def ask_rows(store: SnapshotStore) -> dict[str, list[int]]:
 def ask(store: SnapshotStore, name: str, since_ms: int) -> None:
     """Ask all workers to count what happens since some moment; blocks.
 
+    Of each version the latest ``SPANS_MAX`` are kept: nobody counts more.
+
     Args:
         store: To write.
         name: ``TASK@VERSION``.
         since_ms: Epoch milliseconds.
     """
-    store.save({f"ask/{name}/{since_ms}": b""})
+    prefix = f"ask/{name}/"
+    moments = {int(key.removeprefix(prefix)) for key in store.load(prefix)} | {since_ms}
+    kept = set(sorted(moments)[-SPANS_MAX:])
+    store.save({f"{prefix}{each}": b"" if each in kept else None for each in moments})
 
 
 def count_rows(

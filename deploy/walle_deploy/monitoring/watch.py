@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -30,6 +30,26 @@ class Seen(Protocol):
         ...
 
 
+class News(Protocol):
+    """Where messages come from that no rule is about."""
+
+    def look(self) -> list[AlarmMessage]:
+        """Return what is new since the last look; blocks on where it comes from."""
+        ...
+
+    def keep(self) -> None:
+        """Remember that all that ``look`` gave was told, so that a restart tells it no more."""
+        ...
+
+
+class _NoNews:
+    def look(self) -> list[AlarmMessage]:
+        return []
+
+    def keep(self) -> None:
+        pass
+
+
 class WatchOptions(msgspec.Struct, frozen=True):
     """What a watch has besides."""
 
@@ -39,8 +59,12 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Whether a version should be on devices: others may be silent."""
     leads: Callable[[], bool] = lambda: True
     """Whether this process is the one of several that looks, now."""
-    news: Callable[[], Iterable[AlarmMessage]] = tuple
-    """Gives further messages, each once."""
+    news: News = msgspec.field(default_factory=_NoNews)
+    """Gives further messages."""
+    is_idle: Callable[[], bool] = lambda: True
+    """Whether all that was told is where it should go. What waits while the process dies is
+    told again by the next one: alarms come at least once, under the same id where it is one of
+    a release."""
 
 
 class AlarmWatch:
@@ -68,6 +92,7 @@ class AlarmWatch:
         self._tell = tell
         self._every_s = every_s
         self._options = options or WatchOptions()
+        self._is_kept = True
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._live, name="walle-alarms", daemon=True)
         self._thread.start()
@@ -84,22 +109,36 @@ class AlarmWatch:
         Raises:
             StoreError: It was told, and will be again after a restart.
         """
+        self.keep()
         board, store = self._board, self._options.store
-        if store is not None and (row := store.read([_KEY]).get(_KEY)):
+        if self._is_kept and store is not None and (row := store.read([_KEY]).get(_KEY)):
             # another process may have looked meanwhile
             firing = msgspec.msgpack.decode(row, type=list[tuple[str, str, str, int]])
             board.firing = {(rule, task, version): since for rule, task, version, since in firing}
         found = board.look(
             self._seen.versions(), self._seen.recent, now_ms, self._options.is_active
         )
-        messages = [*self._options.news(), *found]
+        messages = [*self._options.news.look(), *found]
         for message in messages:
             _log.warning("alarm %s", message.text)
             self._tell(message)
-        if found and store is not None:
-            left = [(*key, since) for key, since in board.firing.items()]
-            store.save({_KEY: msgspec.msgpack.encode(left)})
+            self._is_kept = False
+        self.keep()
         return messages
+
+    def keep(self) -> None:
+        """Remember what was told, once all of it is where it should go. Blocks on the store.
+
+        Raises:
+            StoreError: It is not remembered, and will be told again after a restart.
+        """
+        if self._is_kept or not self._options.is_idle():
+            return
+        if self._options.store is not None:
+            left = [(*key, since) for key, since in self._board.firing.items()]
+            self._options.store.save({_KEY: msgspec.msgpack.encode(left)})
+        self._options.news.keep()
+        self._is_kept = True
 
     def close(self) -> None:
         """Look no more; may be called twice."""
@@ -111,5 +150,9 @@ class AlarmWatch:
             try:
                 if self._options.leads():
                     self.look(wall_ms())
+                else:
+                    self._is_kept = True  # another one looks: what it keeps counts
             except WalleError as error:
                 _log.warning("alarms: %s", error)
+            except Exception:  # noqa: BLE001 - looking must go on, whatever one look met
+                _log.exception("alarms: a look failed")

@@ -65,7 +65,7 @@ class Webhook:
         self._options = options or WebhookOptions()
         self._waiting: deque[AlarmMessage] = deque()
         self._changed = threading.Condition()
-        self._is_closed = False
+        self._is_closed = self._is_busy = False
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._live, name="walle-webhook", daemon=True)
         self._thread.start()
@@ -82,6 +82,11 @@ class Webhook:
                 self._waiting.popleft()
                 self.dropped += 1
             self._changed.notify()
+
+    def is_idle(self) -> bool:
+        """Return whether every message was taken, or dropped."""
+        with self._changed:
+            return not self._waiting and not self._is_busy
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Send what waits, for so long at most; then what is left is dropped.
@@ -108,11 +113,13 @@ class Webhook:
                 with self._changed:
                     self.sent += is_sent
                     self.dropped += not is_sent
+                    self._is_busy = False
 
     def _next(self) -> AlarmMessage | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             is_over = self._ends.is_set() or not self._waiting
+            self._is_busy = not is_over
             return None if is_over else self._waiting.popleft()
 
     def _deliver(self, http: object, message: AlarmMessage) -> bool:

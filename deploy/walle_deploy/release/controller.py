@@ -86,6 +86,8 @@ class Controller:
                 self.turn()
             except WalleError as error:
                 _log.warning("no turn of the release controller: %s", error)
+            except Exception:  # noqa: BLE001 - the next turn must come, whatever this one met
+                _log.exception("a turn of the release controller failed")
             stop.wait(every_s)
 
     def close(self) -> None:
@@ -116,6 +118,8 @@ class Controller:
                 _log.info("release %s: %s", stored.release_id, error)  # the next turn sees it
             except WalleError as error:
                 _log.warning("release %s waits: %s", stored.release_id, error)
+            except Exception:  # noqa: BLE001 - the other releases must not wait for it
+                _log.exception("release %s waits", stored.release_id)
         return leads
 
     def _take_on(self, stored: StoredRelease, now_ms: int) -> None:
@@ -135,19 +139,22 @@ class Controller:
             return Tick(now_ms, why=state.reason)
         new = self._health.health(stored.task, stored.version, state.offered_ms)
         old = self._previous(stored, state)
-        self._show(stored.release_id, new, old)
+        self._show(stored, new, old)
         judgement = judge(state.release.spec.gates, new, old)
         return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
 
-    def _show(self, release_id: str, *found: VersionHealth | None) -> None:
+    def _show(self, stored: StoredRelease, *found: VersionHealth | None) -> None:
         """Keep what the gates see, for whoever asks for the release's status."""
         last = self._shown
         # by release: the store forgets what it has of a version when another one is created
-        known = {(release_id, each.task, each.version): each for each in found if each}
+        known = {(stored.release_id, each.task, each.version): each for each in found if each}
         news = {key: each for key, each in known.items() if last.get(key) != each}
         if not news:
             return
         with self._store.writing() as transaction:
+            now = transaction.release(stored.release_id)
+            if now is None or now.revision != stored.revision:
+                return  # it may have ended, and another one of these versions begun
             for each in news.values():
                 put_health(transaction, each)
         if len(last) > _SHOWN_MAX:
@@ -177,6 +184,10 @@ class Controller:
             if error.is_retryable:
                 raise
             result = SimulationResult(passed=False, why=f"the simulation failed: {error}")
+        except Exception as error:  # noqa: BLE001 - or it would be tried in each turn
+            _log.exception("the simulation of release %s failed", stored.release_id)
+            why = f"the simulation failed: {type(error).__name__}: {error}"
+            result = SimulationResult(passed=False, why=why)
         return Simulated(now_ms, result.passed, result.why)
 
     def _request(self, stored: StoredRelease, state: ReleaseState) -> SimulationRequest:

@@ -73,12 +73,19 @@ class ReleaseDesk:
             why: For the audit log.
 
         Raises:
-            ConflictError: The task has a stable version.
+            ConflictError: The task has a stable version, or a release, which would end on what
+                was there when it began.
             RefNotFoundError: The version was not published.
         """
         with self._store.writing() as transaction:
             if transaction.stable().get(task):
                 raise ConflictError(f"{task} has a stable version already: release another one")
+            for stored in transaction.releases(task):
+                if stored.is_open or stored.is_offered:
+                    raise ConflictError(
+                        f"release {stored.release_id!r} of {task}@{stored.version} came first: "
+                        "roll it back, or let it end, then adopt"
+                    )
             _check_published(transaction, task, version)
             transaction.set_stable(task, version)
             self._record(

@@ -65,7 +65,7 @@ class Mirror:
             return found
         name = TAGS + ref.tag
         tag = self.refs.get(name)
-        known = self.git.line("for-each-ref", "--format=%(objectname)", "--", name)
+        known = _object(self.git, name)
         if tag is None:
             raise self._no_version(ref, known)
         if known != tag:
@@ -162,7 +162,7 @@ def seen_version(group: Group, ref: TaskRef, cache: Path | None = None) -> str:
     folder = _folder(group.url(ref.scenario), cache)
     if not (folder / "HEAD").is_file():
         return ""
-    return Git(folder).line("for-each-ref", "--format=%(objectname)", "--", TAGS + ref.tag)
+    return _object(Git(folder), TAGS + ref.tag)
 
 
 def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
@@ -174,7 +174,8 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         scenario: Its name.
 
     Returns:
-        The object by the reference's full name; names that are not ASCII are left out.
+        The object by the reference's full name; what can be no task or version is left out: it
+        may stand in the way of one, as a file in the place of a folder.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -198,8 +199,26 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         failed: GitError = git_error(arguments, done.stderr, done.returncode)
         raise failed
     lines = (line.partition(b"\t") for line in done.stdout.split(b"\n"))
-    # names that no task or version has may hold what ends lines elsewhere, or be no UTF-8
-    return {name.decode(): found.decode() for found, _, name in lines if name and name.isascii()}
+    # other names may hold what ends lines elsewhere, or be no UTF-8
+    named = ((name.decode(errors="replace"), found.decode()) for found, _, name in lines if name)
+    return {name: found for name, found in named if _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    if name.startswith(HEADS):
+        return is_name(name.removeprefix(HEADS))
+    task, _, version = name.removeprefix(TAGS).partition("/")
+    try:
+        ref = TaskRef.parse(f"any/{task}@{version}")
+    except RefNotFoundError:
+        return False
+    return name == TAGS + ref.tag
+
+
+def _object(git: Git, name: str) -> str:
+    """Return what a reference is at, empty where there is none; of that very name."""
+    done = git.attempt("show-ref", "--verify", "--hash", "--", name)
+    return "" if done.returncode else done.stdout.decode().strip()
 
 
 def _folder(url: str, cache: Path | None) -> Path:
@@ -214,7 +233,10 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
     heads = [name for name in refs if name.startswith(HEADS) and have.get(name) != refs[name]]
     # a tag that is here already stays what it was
     tags = [name for name in refs if name.startswith(TAGS) and name not in have]
-    gone = [name for name in have if name.startswith(HEADS) and name not in refs]
+    # what can be no task or version was kept in copies of walle 0.1
+    gone = [
+        name for name in have if not _is_ours(name) or (name.startswith(HEADS) and name not in refs)
+    ]
     if gone:
         # before others come: 'a' may stand where 'a/b' was
         git.run("update-ref", "--stdin", given=b"".join(b"delete %b\n" % g.encode() for g in gone))

@@ -19,14 +19,22 @@ case "$2$3" in *[!0]*) ;; *)
     echo "$1 is not deleted: the push says that it is not there" >&2
     exit 1
 esac
-case "$1" in refs/tags/*) ;; *) exit 0 ;; esac
-# of a new one that is there, git finds out; one without a task would stand in the way of all of
-# that task's versions
+# of a new one that is there, git finds out; one of another form would stand in the way of a task
+# or of versions, as git keeps names as files and folders
 case "$2" in *[!0]*) ;; *)
-    case "$1" in refs/tags/*/*) exit 0 ;; esac
+    case "$1" in
+    refs/heads/*/*)
+        echo "$1 is no task: a branch has no / in its name" >&2
+        exit 1 ;;
+    refs/tags/*/*/*) ;;
+    refs/tags/*/* | refs/heads/*) exit 0 ;;
+    refs/tags/*) ;;
+    *) exit 0 ;;
+    esac
     echo "$1 is no version: a tag is named TASK/VERSION" >&2
     exit 1
 esac
+case "$1" in refs/tags/*) ;; *) exit 0 ;; esac
 echo "$1 is a version: it does not move and is not deleted, make another one" >&2
 exit 1
 """

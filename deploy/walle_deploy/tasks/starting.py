@@ -67,13 +67,13 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
             check_tree(work, tree, ref)
             commit = make_commit(work, tree, "", f"Begin the task {ref.name}")
             there = fetch_branch(work)
-            if not there:
-                push_commit(work, commit, "")
-            elif _has_versions(work) or not _is_own_start(work, there, tree):
+            if _has_versions(work) or (there and not _is_own_start(work, there, tree)):
                 taken: ConflictError = _exists(work, there)
                 raise taken
-            else:
+            if there:
                 commit = there
+            else:
+                push_commit(work, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
     return Started(ref, folder, commit)
 
@@ -204,6 +204,11 @@ def _is_own_start(work: WorkingFolder, there: str, tree: str) -> bool:
 
 
 def _exists(work: WorkingFolder, there: str) -> ConflictError:
+    if not there:
+        return ConflictError(
+            f"the task {work.ref} has versions, but somebody deleted its branch in "
+            f"{work.group.url(work.ref.scenario)}: have it put back there, or give another name"
+        )
     form = "--format=the last commit is by %an, %ar"
     last = work.git.line("show", "--no-patch", "--no-show-signature", form, there)
     return ConflictError(

@@ -11,6 +11,7 @@ import pytest
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.history import diff_versions, list_tasks, log_task
+from walle_deploy.tasks.mirrors import seen_version
 from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_stream.errors import (
@@ -312,6 +313,31 @@ def test_a_subject_of_any_characters_is_one_version_of_the_list(bench):
     [task] = list_tasks(bench.group, "shop", bench.cache)
     assert [each.name for each in task.versions] == ["v2", "v1"]
     assert task.versions[1].subject == "a\u2028b\x1fc\x0bd"
+
+
+def test_what_stood_in_the_way_of_a_version_upstream_is_not_kept(bench):
+    folder = bench.begin()
+    for name in ("tags/ipv/v1/x", "tags/cart", "heads/cart/x"):  # as on a host without a hook
+        bench.git("update-ref", f"refs/{name}", "ipv")
+    ref = bench.version(folder, "v2")
+    [task] = list_tasks(bench.group, "shop", bench.cache)
+    assert [each.name for each in task.versions] == ["v2"]
+    assert seen_version(bench.group, TaskRef("shop", "ipv", "v1"), bench.cache) == ""
+    [cached] = (bench.cache / "git-1").glob("*.git")
+    bench.git("update-ref", "refs/tags/ipv/v1/x", f"refs/tags/{ref.tag}", folder=cached)  # of 0.1
+    for name in ("tags/ipv/v1/x", "tags/cart", "heads/cart/x"):
+        bench.git("update-ref", "-d", f"refs/{name}")
+    bench.version(folder, "v1", {"a.txt": "a"})
+    [task] = list_tasks(bench.group, "shop", bench.cache)
+    assert sorted(each.name for each in task.versions) == ["v1", "v2"]
+    assert init_task(bench.group, TaskRef("shop", "cart"), bench.root / "cart").commit
+
+
+def test_a_task_whose_branch_was_deleted_is_not_begun_again(bench):
+    bench.version(bench.begin(), "v1")
+    bench.git("update-ref", "-d", "refs/heads/ipv")
+    with pytest.raises(ConflictError, match="has versions, but somebody deleted its branch"):
+        init_task(bench.group, IPV, bench.root / "other")
 
 
 @pytest.mark.parametrize("name", [b"ipv/v\xe2\x80\xa8x", b"ipv/v\xff", b"\xc2\x85"])

@@ -83,6 +83,16 @@ def test_a_repository_of_before_gets_the_hook_with_the_next_push(bench, folder):
 def test_no_tag_stands_in_the_way_of_a_tasks_versions(bench, folder):
     bench.git("tag", "-a", "-m", "x", "otto", folder=folder)
     assert "refs/tags/otto is no version: a tag is named TASK" in refused(bench, folder, "otto")
+    for name in ("ipv/v2/x", "ipv/v2/x/y"):
+        said = refused(bench, folder, f"HEAD:refs/tags/{name}")
+        assert f"refs/tags/{name} is no version" in said
+    tag_version(folder, "v2")
+
+
+def test_no_branch_stands_in_the_way_of_a_task(bench, folder):
+    said = refused(bench, folder, "HEAD:refs/heads/cart/x")
+    assert "refs/heads/cart/x is no task: a branch has no / in its name" in said
+    bench.git("push", "origin", "HEAD:refs/heads/cart", "HEAD:refs/notes/x/y", folder=folder)
 
 
 def test_a_hook_of_others_is_left_alone(bench, folder):

@@ -1,6 +1,7 @@
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.deploy.hasty import hasty
 from tests.unit.deploy.monitoring.reporting import frame, report
@@ -100,7 +101,30 @@ def test_what_the_controller_does_by_itself_is_told_once(store, watched):
     assert watched.look() == [("release", "v2", "firing")]
     assert "was rolled back by itself: failures: 4 of 9" in watched.told[-1].text
     assert watched.look() == []
-    assert ReleaseNews(store)() == []
+    assert ReleaseNews(store).look() == []
+
+
+def test_what_nobody_took_is_told_again_under_the_same_id(store):
+    first, is_idle = Watched(store), False
+    first.watch.close()
+    assert first.look() == []
+    first.watch._options = replace(first.watch._options, is_idle=lambda: is_idle)
+    offer(store, "v2")
+    ReleaseDesk(store, CONTROLLER).apply("v2", lambda now: Tick(now, "stop", 9, "failures: 4 of 9"))
+    first.workers[0].take([frame(1, report([("a", 50, {"E": 20})], "v1"))])
+    both = [("release", "v2", "firing"), ("failing", "v1", "firing")]
+    assert first.look() == both
+    assert first.look() == []  # it waits still
+    # the process dies before anybody took them
+    second = Watched(store)
+    second.watch.close()
+    assert second.look() == both
+    assert second.told[0] == first.told[0]
+    assert second.look() == []
+    is_idle = True
+    third = Watched(store)
+    third.watch.close()
+    assert third.look() == []
 
 
 def test_what_people_do_is_no_alarm(store, watched):

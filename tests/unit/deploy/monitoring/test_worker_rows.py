@@ -9,6 +9,7 @@ from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.monitoring.history import VersionHistory
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.monitoring.rows import ask, ask_rows
 from walle_deploy.monitoring.snapshots import SqliteSnapshots
 from walle_deploy.monitoring.worker_rows import SILENT_MS
 from walle_stream.errors import ConflictError, ServiceUnreachableError, StoreError
@@ -112,6 +113,14 @@ def test_one_that_was_given_up_twice_is_not_what_it_was(store, clock):
     other.close()
     late.take(batch(3))
     assert runs(store) == 3
+
+
+def test_of_what_is_asked_for_the_latest_moments_are_kept(store):
+    for since_ms in (50, 10, 20, 30, 40, 60):
+        ask(store, "shop/ipv@v1", since_ms)
+    ask(store, "shop/ipv@v10", 5)
+    assert ask_rows(store) == {"shop/ipv@v1": [30, 40, 50, 60], "shop/ipv@v10": [5]}
+    assert len(store.load("ask/")) == 5
 
 
 def test_a_worker_that_was_taken_over_forgets_all_versions(store, clock):

@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.controller import LOOKBACK_MS, Controller
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.ports import SimulationResult
@@ -138,7 +139,12 @@ def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, re
 
 
 @pytest.mark.parametrize(
-    "answer", [SimulationResult(passed=False, why="phone-7 fails"), GitError("phone-7 fails")]
+    "answer",
+    [
+        SimulationResult(passed=False, why="phone-7 fails"),
+        GitError("phone-7 fails"),
+        KeyError("phone-7 fails"),
+    ],
 )
 def test_a_failed_simulation_stops_the_release(controller, store, desk, release, answer):
     desk.create(release(simulation=SIMULATION))
@@ -198,6 +204,63 @@ def test_a_health_source_that_is_away_makes_its_release_wait(
     health.health = away
     assert controller.turn()
     assert "release r waits: monitoring does not answer" in caplog.text
+
+
+def test_what_no_one_foresaw_stops_neither_it_nor_other_releases(
+    controller, store, desk, release, health, caplog
+):
+    desk.publish("shop/cart", "v2", VersionFiles(()))
+    desk.create(release("odd"))
+    desk.create(release("even", task="shop/cart"))
+    whole = health.health
+
+    def odd(task, version, since_ms):
+        if task == "shop/ipv":
+            raise ZeroDivisionError
+        return whole(task, version, since_ms)
+
+    health.health = odd
+    health.of = {"v2": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
+    leader = controller()
+    while stage(store, "even") != "done":
+        assert leader.turn()
+    assert "release odd waits" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    turns, stop = [], threading.Event()
+
+    def turn():
+        turns.append(0)
+        if len(turns) > 1:
+            stop.set()
+        raise ZeroDivisionError
+
+    leader.turn = turn
+    leader.run(stop, 0.001)
+    assert len(turns) == 2
+
+
+def test_what_the_gates_saw_of_a_release_that_ended_is_not_kept(
+    controller, store, desk, release, health
+):
+    desk.create(release("a"))
+    leader = controller()
+    leader.turn()
+    whole = health.health
+
+    def ended_meanwhile(task, version, since_ms):
+        if not desk_saw:
+            desk_saw.append(desk.create(release("b"), supersede=True))
+        return whole(task, version, since_ms)
+
+    desk_saw, health.health = [], ended_meanwhile
+    health.of = {"v1": {"devices": 7}, "v2": {"devices": 3}}
+    with store.reading() as reading:
+        stored = reading.release("a")
+        now_ms = reading.now_ms()
+    leader._take_on(stored, now_ms)
+    with store.reading() as reading:
+        assert read_health(reading, "shop/ipv", "v1").devices == 0
+        assert read_health(reading, "shop/ipv", "v2").devices == 0
 
 
 def test_it_runs_until_it_is_asked_to_stop(store, desk, release, health):

@@ -42,6 +42,18 @@ def test_a_rolled_back_version_is_offered_no_more_and_the_stable_one_is_as_befor
     assert (table.releases, table.stable, list(table.files)) == ((), {TASK: "v1"}, [f"{TASK}@v1"])
 
 
+def test_a_version_is_not_adopted_under_a_release_that_would_take_it_back(store, desk, release):
+    desk.publish("shop/cart", "v1", VersionFiles(()))
+    desk.publish("shop/cart", "v2", VersionFiles(()))
+    desk.create(release("c", task="shop/cart"))
+    with pytest.raises(ConflictError, match="release 'c' of shop/cart@v2 came first: roll it back"):
+        desk.adopt("shop/cart", "v1")
+    desk.roll_back("c", "not yet")
+    desk.adopt("shop/cart", "v1")
+    with store.reading() as reading:
+        assert reading.stable()["shop/cart"] == "v1"
+
+
 def test_a_task_has_one_release_in_progress(store, desk, release):
     desk.create(release("one"))
     with pytest.raises(ConflictError, match="'one' of shop/ipv@v2 is in progress"):
