@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import urllib3
 
-from walle_deploy.device.http_headers import limit_headers, one_line, words_of
+from walle_deploy.device.http_headers import get_unread, limit_headers, one_line, words_of
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_HEADER, Push
@@ -59,12 +59,7 @@ class ReleaseClient:
         """
         self.url = url
         self._timeout_s = timeout_s
-        self._pool = urllib3.PoolManager(
-            maxsize=connections,
-            block=True,
-            timeout=urllib3.Timeout(connect=timeout_s, read=timeout_s),
-            retries=False,
-        )
+        self._pool = urllib3.PoolManager(maxsize=connections, block=True, retries=False)
         limit_headers(self._pool, timeout_s)
 
     def check(self, profile: DeviceProfile) -> Answer:
@@ -80,9 +75,8 @@ class ReleaseClient:
         """
         headers = {PROFILE_HEADER: encode_profile(profile)}
         try:
-            answer = self._pool.request(
-                "GET", self.url, headers=headers, redirect=False, preload_content=False
-            )
+            timeout = urllib3.Timeout(connect=self._timeout_s, read=self._timeout_s)
+            answer = get_unread(self._pool, self.url, headers, timeout)
             try:
                 body = self._read(answer)
             finally:

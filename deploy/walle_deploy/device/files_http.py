@@ -13,7 +13,7 @@ import msgspec
 import urllib3
 from tuf.api.exceptions import DownloadHTTPError
 
-from walle_deploy.device.http_headers import limit_headers, words_of
+from walle_deploy.device.http_headers import get_unread, limit_headers, words_of
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
@@ -155,12 +155,9 @@ class HttpSource:
         self._pools.clear()
 
     def _request(self, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
-        limits = self.limits
-        timeout = urllib3.Timeout(limits.connect_ms / 1_000, limits.idle_ms / 1_000)
+        timeout = urllib3.Timeout(self.limits.connect_ms / 1_000, self.limits.idle_ms / 1_000)
         try:
-            response = self._pools.request(
-                "GET", url, headers=headers, preload_content=False, redirect=False, timeout=timeout
-            )
+            response = get_unread(self._pools, url, headers, timeout)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise ServiceUnreachableError(
                 f"{_shown(url)}: does not answer: {words_of(error)}"

@@ -1,7 +1,11 @@
-"""What urllib3 does not have: a bound in time on an answer's headers, errors in few words."""
+"""What urllib3 does not have: a bound in time on an answer's headers, errors in few words.
+
+And the request that is sent again where a kept connection ended.
+"""
 
 import logging
 import socket
+from collections.abc import Mapping
 from http.client import HTTPException
 from threading import Event, Timer
 from typing import Any, Final
@@ -25,6 +29,39 @@ def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
     pools.pool_classes_by_scheme = _pools(headers_s)
 
 
+def get_unread(
+    pools: urllib3.PoolManager, url: str, headers: Mapping[str, str], timeout: urllib3.Timeout
+) -> urllib3.BaseHTTPResponse:
+    """Send a GET request and return the answer, its body unread; blocks.
+
+    Where a kept connection ends without an answer, it is sent once more: the server may have
+    closed it just as it was used again (RFC 9112, section 9.3.1).
+
+    Args:
+        pools: Of connections, after ``limit_headers``.
+        url: Absolute; where it leads elsewhere nobody follows.
+        headers: Of the request, beside those of the pools.
+        timeout: For each attempt.
+
+    Raises:
+        ProtocolError: The connection ended; any other HTTPError of urllib3 besides.
+        ValueError: The address is none.
+    """
+    every = {**pools.headers, **headers}
+
+    def sent() -> urllib3.BaseHTTPResponse:
+        return pools.request(
+            "GET", url, headers=every, preload_content=False, redirect=False, timeout=timeout
+        )
+
+    try:
+        return sent()
+    except urllib3.exceptions.ProtocolError as error:
+        if not isinstance(error.args[-1], _KeptEndedError):
+            raise
+    return sent()
+
+
 def one_line(text: str) -> str:
     """Return what a server sent as it may stand in a log: printable, in one line, not long.
 
@@ -43,34 +80,45 @@ def words_of(error: BaseException) -> str:
     chain: list[BaseException] = [error]
     while (behind := chain[-1].__cause__ or chain[-1].__context__) and behind not in chain:
         chain.append(behind)
-    for each in chain:
-        if isinstance(each, OSError) and each.strerror:
-            return one_line(each.strerror)
+        if isinstance(behind, OSError):
+            break  # what is behind that one was handled while the request was made
+    if isinstance(chain[-1], OSError) and chain[-1].strerror:
+        return one_line(chain[-1].strerror)
     if any(isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError)) for each in chain):
         return "no answer in time"
     return one_line(str(chain[-1])) or type(chain[-1]).__name__
+
+
+class _KeptEndedError(ConnectionError):
+    """A connection that had brought an answer before ended without one."""
 
 
 def _pools(headers_s: float) -> dict[str, Any]:
     # a server that sends its headers byte by byte keeps every read short: the timer ends it
     def limited(base: Any) -> Any:
         class Limited(base):  # type: ignore[misc]
+            answered: socket.socket | None = None
+
             def getresponse(self, *args: Any, **kwargs: Any) -> Any:
                 cut = Event()
-                timer = Timer(headers_s, _shut, (self.sock, cut))
+                sock = self.sock
+                timer = Timer(headers_s, _shut, (sock, cut))
                 timer.daemon = True
                 timer.start()
                 try:
                     answer = super().getresponse(*args, **kwargs)
-                except (HTTPException, OSError):
+                except (HTTPException, OSError) as error:
                     if cut.is_set():  # not the server hung up
                         raise TimeoutError from None
+                    if isinstance(error, ConnectionError) and self.answered is sock:
+                        raise _KeptEndedError(*error.args) from None
                     raise
                 finally:
                     timer.cancel()
                 if cut.is_set():  # half of the headers look like all of them
                     answer.close()
                     raise TimeoutError
+                self.answered = sock
                 return answer
 
         return Limited
