@@ -37,6 +37,7 @@ class OfferedVersions:
         """
         self._store = store
         self._found: frozenset[tuple[str, str]] = frozenset()
+        self._generation = -1
 
     def look(self) -> frozenset[tuple[str, str]]:
         """Return them: stable ones, and those that releases offer.
@@ -45,9 +46,13 @@ class OfferedVersions:
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.reading() as transaction:
-            table = transaction.table()
-        offered = {(each.task, each.version) for each in table.releases}
-        self._found = frozenset(offered | {pair for pair in table.stable.items() if pair[1]})
+            generation = transaction.generation()
+            if generation == self._generation:
+                return self._found
+            releases, stable = transaction.releases(), transaction.stable()
+        offered = {(each.task, each.version) for each in releases if each.is_offered}
+        self._found = frozenset(offered | {pair for pair in stable.items() if pair[1]})
+        self._generation = generation
         return self._found
 
     def has(self, task: str, version: str) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from threading import Event
 
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
@@ -24,10 +25,11 @@ class PackageSimulator:
         """
         self._public = public
 
-    def simulate(self, request: SimulationRequest) -> SimulationResult:
+    def simulate(self, request: SimulationRequest, stop: Event) -> SimulationResult:
         """Run it; see ``Simulator``.
 
         Raises:
+            ReleaseStateError: It was stopped.
             RefNotFoundError: A package is not here.
             IntegrityError: One is not what was published.
             WalleError: Kinds or events cannot be read.
@@ -36,7 +38,7 @@ class PackageSimulator:
         before = request.previous_files
         previous = None if before is None else self._package(before)
         kinds = load_kinds(request.kinds)
-        report = simulate(package, kinds, read_events(request.events), previous)
+        report = simulate(package, kinds, read_events(request.events), previous, stop=stop)
         lines = [
             f"{kind.kind}: {kind.status.replace('_', ' ')}"
             + (f" ({'; '.join(kind.reasons)})" if kind.reasons else "")

@@ -154,10 +154,13 @@ def read_profiles(file: Path) -> list[Any]:
     Raises:
         SpecFileError: A line is none, or of a device that an earlier one is of.
     """
-    from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - of this alone
+    from walle_deploy.model.owners import device_problem  # noqa: PLC0415 - of this alone
+    from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - beside it
 
     found, lines = [], dict[str, int]()
     for number, profile in _lines(file, DeviceProfile):
+        if problem := device_problem(profile.device):
+            raise SpecFileError(f"{file}:{number}: {problem}", str(file), number)
         before = lines.setdefault(profile.device, number)
         if before != number:
             raise SpecFileError(

@@ -62,10 +62,10 @@ def given_profile(options: argparse.Namespace) -> Any:
     import msgspec  # noqa: PLC0415 - of this alone
 
     from walle_deploy.device.machine import this_machine  # noqa: PLC0415 - beside it
+    from walle_deploy.model.owners import device_problem  # noqa: PLC0415 - beside it
     from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - beside it
-    from walle_stream.types import device_id_problem  # noqa: PLC0415 - beside it
 
-    problem = device_id_problem(options.id)
+    problem = device_problem(options.id)
     if problem is not None:
         raise SpecFileError(f"--id: {problem}")
     options.events = options.events or "-"

@@ -7,6 +7,7 @@ from typing import Final
 
 from walle_deploy.cli.task_output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
+from walle_deploy.model.owners import USER_PREFIX
 from walle_deploy.tasks.building import build_version, write_version
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.history import Change, diff_versions, list_tasks, log_task
@@ -76,5 +77,7 @@ def run_build(options: argparse.Namespace) -> int:
 def _changed(change: Change) -> str:
     if not change.audience:
         return change.path
-    who = change.audience if change.audience.startswith("user:") else f"device {change.audience}"
+    who = (
+        change.audience if change.audience.startswith(USER_PREFIX) else f"device {change.audience}"
+    )
     return f"{change.resource!r} of {who}"

@@ -104,6 +104,7 @@ class DeviceAgent:
         self._installer = installer
         self._scenario = scenario
         self._failed: dict[tuple[str, str], _Failed] = {}
+        self._pulled: frozenset[str] = frozenset()
 
     @property
     def device(self) -> str:
@@ -114,6 +115,7 @@ class DeviceAgent:
         """Ask the host which versions the device has; blocks until its next commit."""
         tasks = self._installer.tasks_of([self.device])[self.device]
         self.profile = with_versions(self.profile, self._versions(tasks))
+        self._pulled = frozenset(name for name, task in tasks.items() if task.origin)
 
     def check(self) -> Outcome:
         """Send one request, and install what is new; blocks.
@@ -166,7 +168,8 @@ class DeviceAgent:
         self, ref: TaskRef, task: PushedTask, metadata_url: str, told_ms: int | None
     ) -> Change:
         if not task.version:
-            return None
+            # what came may have taken the place of the app's own: a device is not left without
+            return "definition" if ref.task in self._pulled else None
         files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
         crash_point("pull.after")
         return NewVersion(files.pop(""), files, str(ref))

@@ -20,6 +20,7 @@ from walle_deploy.device.files_http import HttpSource, TransferLimits
 from walle_deploy.device.files_installed import InstalledVersions, named_files
 from walle_deploy.device.files_metadata import VerifiedMetadata
 from walle_deploy.distribution.signed_urls import PROOF_HEADER, prove
+from walle_deploy.model.owners import owner_of_user
 from walle_deploy.model.pushes import PushedFile, PushedTask
 from walle_deploy.trust.layout import blob_path, remove_parts
 from walle_deploy.trust.publishing import TREE_ROOT
@@ -163,7 +164,9 @@ class VerifiedFiles:
 
 
 def _check_owner(task: PushedTask, file: PushedFile, identity: DeviceIdentity) -> None:
-    owners = [identity.device, f"user:{identity.user}"] if identity.user else [identity.device]
+    owners = [identity.device]
+    if identity.user:
+        owners.append(owner_of_user(identity.user))
     base = f"{task.task}/{task.version}/for"
     if file.target not in {f"{base}/{quote(o, safe='')}/{file.resource}" for o in owners}:
         raise IntegrityError(

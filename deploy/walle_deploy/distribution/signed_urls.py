@@ -22,8 +22,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
+from walle_deploy.model.owners import device_problem
 from walle_stream.clock import wall_ms
-from walle_stream.errors import DeployError, IntegrityError
+from walle_stream.errors import DeployError, IntegrityError, ProfileError
 
 PROOF_HEADER: Final = "walle-proof"
 """Of a device's request for an exclusive file."""
@@ -72,7 +73,12 @@ class KeyRing(msgspec.Struct, frozen=True):
 
         Args:
             device: Its id; whoever calls this has made sure that it is the one who asks.
+
+        Raises:
+            ProfileError: It is no id of a device.
         """
+        if problem := device_problem(device):
+            raise ProfileError(f"device {device!r} gets no secret: {problem}")
         key = next(iter(self.devices))
         return f"{key}.{_mac(self.devices[key], 'device', device)}"
 

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from walle_deploy.model.owners import device_problem
 from walle_stream.errors import ProfileError
 
 PROFILE_HEADER: Final = "walle-profile"
@@ -104,6 +105,8 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
         raise ProfileError(
             f"{PROFILE_HEADER}: not base64url of a profile: {str(error)[:200]}"
         ) from error
+    if problem := device_problem(profile.device):
+        raise ProfileError(f"{PROFILE_HEADER}: {problem}")
     if len(profile.tasks) > _TASKS_MAX:
         raise ProfileError(f"{PROFILE_HEADER}: {len(profile.tasks)} tasks, at most {_TASKS_MAX}")
     return profile

@@ -33,7 +33,8 @@ class PushedTask(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     """``SCENARIO/TASK``."""
     version: str
-    """Which one to have; empty: uninstall it."""
+    """Which one to have; empty: uninstall what was pulled, so that the app's own one is back where
+    it has one; or that one, where nothing was pulled."""
     release: str = ""
     """Id of the release that brings it, for reports."""
     files: tuple[PushedFile, ...] = ()

@@ -74,8 +74,8 @@ class ReleaseTable(msgspec.Struct, frozen=True):
     """For each task whom its stable version concerns, as ``ActiveRelease.policy``: devices of
     another app must not get it. A task that is not named: every device."""
     withdrawn: Mapping[str, frozenset[str]] = {}
-    """For each task versions that were rolled back: who has one, and is given no other, loses
-    it."""
+    """For each task versions that were rolled back, or superseded before they were done: who has
+    one, and is given no other, loses it."""
 
     def interpreters(self, task: str, version: str) -> tuple[str, ...]:
         """Return those that a version has code for; empty: any.

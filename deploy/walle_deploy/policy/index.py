@@ -157,7 +157,7 @@ class ReleaseIndex:
             yield from self._compiled(each)
         gone = self._table.withdrawn.get(task)
         if gone:
-            # asked last: whom nobody gives anything loses what was rolled back
+            # asked last: whom nobody gives anything loses what was withdrawn
             has = Dynamic(lambda facts: facts.profile.tasks.get(task, "") in gone)
             yield _Compiled(ActiveRelease("", task, "", "withdrawn"), None, has, 0, MASK)
 

@@ -14,7 +14,7 @@ from walle_deploy.policy.model import IdFile, Policy
 from walle_deploy.policy.truth import Truth, all_of, any_of, negated
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
 
-WITHDRAWN: Final = "(rolled back)"
+WITHDRAWN: Final = "(withdrawn)"
 """Stands for a release's id where a device has what it has to lose."""
 
 _SHOWN_MAX: Final = 5
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
     """Empty for the task's stable version."""
     verdicts: tuple[tuple[str, Verdict], ...]
     """By release id (empty for the stable version, ``WITHDRAWN`` at the end where nobody gives
-    it anything in place of what was rolled back), in the order in which they were asked."""
+    it anything in place of what was withdrawn), in the order in which they were asked."""
 
 
 def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
@@ -96,7 +96,7 @@ def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
         has = facts.profile.tasks.get(task, "")
         if version is None and has in table.withdrawn.get(task, ()):
             version = ""
-            verdicts.append((WITHDRAWN, Verdict(f"{has} was rolled back", truth=True)))
+            verdicts.append((WITHDRAWN, Verdict(f"{has} was withdrawn", truth=True)))
         yield Choice(task, version, release_id, tuple(verdicts))
 
 
@@ -104,7 +104,7 @@ def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
     """Return the releases of each task, first those that are asked first.
 
     The stable version stands at the end, as a full release without an id. Tasks whose versions
-    were only ever rolled back have none.
+    were only ever withdrawn have none.
 
     Args:
         table: All releases.

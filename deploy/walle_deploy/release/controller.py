@@ -10,8 +10,9 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.release.desk import ReleaseDesk, read_state
@@ -45,6 +46,11 @@ _SHOWN_MAX: Final = 64
 _log = logging.getLogger(__name__)
 
 
+class _Running(NamedTuple):
+    future: Future[SimulationResult]
+    stop: threading.Event
+
+
 class Controller:
     """Advances the releases of a store."""
 
@@ -72,7 +78,7 @@ class Controller:
         self._desk = ReleaseDesk(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
         self._shown: dict[tuple[str, str, str], VersionHealth] = {}
-        self._running: dict[str, Future[SimulationResult]] = {}
+        self._running: dict[str, _Running] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
         """Take turns until asked to stop; a turn that fails is logged and taken again.
@@ -91,7 +97,8 @@ class Controller:
             stop.wait(every_s)
 
     def close(self) -> None:
-        """Give the lease back, after a simulation that runs; a second call does nothing."""
+        """Stop simulations, give the lease back; a second call does nothing."""
+        self._stop_simulations(set())
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._store.writing() as transaction:
             if transaction.take_lease(LEADER, self._owner, self._lease_ms):
@@ -110,6 +117,8 @@ class Controller:
             leads = transaction.take_lease(LEADER, self._owner, self._lease_ms)
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
+        # of those that ended, or are another one's now, nobody wants to know
+        self._stop_simulations({each.release_id for each in releases})
         crash_point("turn.before")
         for stored in releases:
             try:
@@ -172,14 +181,15 @@ class Controller:
     ) -> Simulated | None:
         running = self._running.get(stored.release_id)
         if running is None:
-            request = self._request(stored, state)
-            self._running[stored.release_id] = self._pool.submit(self._simulator.simulate, request)
+            request, stop = self._request(stored, state), threading.Event()
+            future = self._pool.submit(self._simulator.simulate, request, stop)
+            self._running[stored.release_id] = _Running(future, stop)
             return None
-        if not running.done():
+        if not running.future.done():
             return None
         del self._running[stored.release_id]
         try:
-            result = running.result()
+            result = running.future.result()
         except WalleError as error:
             if error.is_retryable:
                 raise
@@ -189,6 +199,12 @@ class Controller:
             why = f"the simulation failed: {type(error).__name__}: {error}"
             result = SimulationResult(passed=False, why=why)
         return Simulated(now_ms, result.passed, result.why)
+
+    def _stop_simulations(self, wanted: Collection[str]) -> None:
+        for name in self._running.keys() - wanted:
+            running = self._running.pop(name)
+            running.stop.set()
+            running.future.cancel()
 
     def _request(self, stored: StoredRelease, state: ReleaseState) -> SimulationRequest:
         step = state.release.spec.simulation

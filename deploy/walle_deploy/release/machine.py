@@ -185,15 +185,11 @@ def _end(
         stage=stage if was_offered or stage == "superseded" else "stopped",
         since_ms=event.at_ms,
         is_offered=False,
+        is_withdrawn=was_offered and (stage == "rolled_back" or state.is_open),
         paused_ms=None,
         reason=event.why,
     )
-    stable: str | None = None
-    if stage == "rolled_back" and state.stage == "done":
-        stable = state.previous
-    elif state.is_open and was_offered and not state.previous:
-        # without a stable version devices would keep what they have: this one
-        stable = ""
+    stable = state.previous if stage == "rolled_back" and state.stage == "done" else None
     done = action if was_offered or action != "rollback" else "stop"
     return Change(ended, done, event.why, stable)
 

@@ -45,13 +45,13 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
         return Plan(ReleaseTable(0, (offer_at(release, *moment, 0),)), ())
     notes: list[str] = []
     table = only_task(transaction.table(), task)
-    stable, gone = dict(table.stable), {name}
+    gone, withdrawn = {name}, set(table.withdrawn.get(task, ()))
     for other in transaction.releases(task, only_open=True):
         if other.release_id == name:
             continue
         change = advance(read_state(other), Superseded(transaction.now_ms()))
-        if change is not None and change.stable is not None:
-            stable[task] = change.stable
+        if change is not None and change.state.is_withdrawn:
+            withdrawn.add(other.version)
         gone.add(other.release_id)
         notes.append(
             f"release {other.release_id!r} of {task}@{other.version} is in progress: taken as "
@@ -66,7 +66,8 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
     created_ms = transaction.now_ms() if existing is None or is_over else existing.created_ms
     offer = offer_at(release, *moment, created_ms)
     others = tuple(each for each in table.releases if each.release_id not in gone)
-    return Plan(replace(table, releases=(*others, offer), stable=stable), tuple(notes))
+    lost = {task: frozenset(withdrawn)} if withdrawn else {}
+    return Plan(replace(table, releases=(*others, offer), withdrawn=lost), tuple(notes))
 
 
 def only_task(table: ReleaseTable, task: str) -> ReleaseTable:

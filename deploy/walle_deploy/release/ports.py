@@ -1,6 +1,7 @@
 """What the controller needs of others: health of versions, and the simulation."""
 
 from pathlib import Path
+from threading import Event
 from typing import Protocol
 
 import msgspec
@@ -57,11 +58,12 @@ class SimulationResult(msgspec.Struct, frozen=True):
 class Simulator(Protocol):
     """Runs a version in VMs that mimic kinds of devices."""
 
-    def simulate(self, request: SimulationRequest) -> SimulationResult:
+    def simulate(self, request: SimulationRequest, stop: Event) -> SimulationResult:
         """Run it; in a thread of its own, may take minutes, may be asked the same again.
 
         Args:
             request: What to run.
+            stop: Set once nobody wants to know any more: it ends soon then, in any way.
 
         Raises:
             WalleError: It could not be run. Where that ``is_retryable`` it is asked again, else

@@ -56,6 +56,9 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Whether the simulation was passed."""
     is_offered: bool = False
     """Whether devices get it now."""
+    is_withdrawn: bool = False
+    """Whether devices that have it, and are given no other version, lose it: it was taken back, or
+    replaced, before it was done."""
 
     @property
     def before(self) -> str:
@@ -126,7 +129,7 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
     Args:
         state: Of the release.
     """
-    if state.stage == "rolled_back":
+    if state.is_withdrawn:
         name, spec = state.release.metadata.name, state.release.spec
         return ActiveRelease(name, spec.task, spec.version, "withdrawn")
     if not state.is_offered:

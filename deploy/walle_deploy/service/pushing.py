@@ -11,6 +11,7 @@ from urllib.parse import urljoin
 
 import msgspec
 
+from walle_deploy.model.owners import owner_of_user
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedFile, PushedTask
 from walle_deploy.model.releases import ReleaseTable
@@ -63,7 +64,7 @@ class PushBuilder:
             return task
         files = own.get(profile.device, _NONE)
         if vouched and vouched == profile.user:
-            files += own.get(f"user:{vouched}", _NONE)
+            files += own.get(owner_of_user(vouched), _NONE)
         if not files:
             return task
         signed = tuple(self._signed(each, profile.device, self._signer) for each in files)

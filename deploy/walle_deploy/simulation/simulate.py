@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Final
 
 import msgspec
@@ -25,10 +26,13 @@ from walle_deploy.simulation.report import (
     SimulationReport,
     VersionRun,
 )
-from walle_stream.errors import SourceError
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ReleaseStateError, SourceError
 from walle_stream.vm.package.reader import CURRENT_TAG, TaskPackage, read_package
 
 _LINE_MAX: Final = 400
+_LOOK_S: Final = 0.2
+"""Between looks whether it is to stop."""
 
 
 def simulate(
@@ -38,6 +42,7 @@ def simulate(
     previous: bytes | None = None,
     *,
     at_once: int = 0,
+    stop: Event | None = None,
 ) -> SimulationReport:
     """Try a package on kinds of devices; blocks until all are through, or their time is.
 
@@ -47,8 +52,10 @@ def simulate(
         events: JSON Lines for kinds that have none of their own.
         previous: Package of the version before, to compare with.
         at_once: Kinds that run at the same time; 0 for as many as there are cores.
+        stop: Set by another thread to end it.
 
     Raises:
+        ReleaseStateError: It was stopped.
         PackageError: One of the packages is none.
         SourceError: Recorded events cannot be read, or a kind has none.
     """
@@ -60,7 +67,7 @@ def simulate(
     count = at_once or os.process_cpu_count() or 1
     with ThreadPoolExecutor(min(count, len(kinds.kinds)), "walle-simulation") as threads:
         found = threads.map(
-            lambda kind, lines: _Kind(kind, kinds, read, before).report(versions, lines),
+            lambda kind, lines: _Kind(kind, kinds, read, before, stop).report(versions, lines),
             kinds.kinds,
             recorded,
         )
@@ -93,11 +100,13 @@ class _Kind:
         spec: DeviceKindsSpec,
         package: TaskPackage,
         before: TaskPackage | None,
+        stop: Event | None,
     ) -> None:
         self._kind = kind
         self._spec = spec
         self._package = package
         self._before = before
+        self._stop = stop or Event()
 
     def report(self, versions: Sequence[bytes], events: bytes) -> KindReport:
         name, tag = self._kind.name, self._kind.interpreter or CURRENT_TAG
@@ -173,18 +182,37 @@ class _Kind:
             stderr=subprocess.PIPE,
             pass_fds=(job.progress_fd,),
         )
-        limit_s = self._spec.time_limit / 1000
         with child:
             try:
-                out, err = child.communicate(msgspec.msgpack.encode(job), limit_s)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                out, _ = child.communicate()
-                return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
+                found = self._outputs(child, msgspec.msgpack.encode(job))
             except BaseException:
                 child.kill()
                 raise
-        return _ending(child.returncode, err), out
+            if found is not None:
+                out, err = found
+                return _ending(child.returncode, err), out
+            child.kill()
+            out, _ = child.communicate()
+        limit_s = self._spec.time_limit / 1000
+        return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
+
+    def _outputs(
+        self, child: subprocess.Popen[bytes], job: bytes | None
+    ) -> tuple[bytes, bytes] | None:
+        """Return what it wrote; None if its time is over.
+
+        Raises:
+            ReleaseStateError: It is to be stopped.
+        """
+        until_ms = monotonic_ms() + self._spec.time_limit
+        while monotonic_ms() < until_ms:
+            if self._stop.is_set():
+                raise ReleaseStateError("the simulation was stopped: nobody waits for it")
+            try:
+                return child.communicate(job, _LOOK_S)
+            except subprocess.TimeoutExpired:
+                job = None  # it is sent once
+        return None
 
 
 def _ending(status: int, err: bytes) -> str:

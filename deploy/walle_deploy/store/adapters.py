@@ -7,7 +7,7 @@ the store.
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
-from walle_deploy.model.releases import ReleaseTable
+from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import ConflictError
 
@@ -36,6 +36,7 @@ class StoredTables:
             store: Stays the caller's.
         """
         self._store = store
+        self._files: Mapping[str, VersionFiles] = {}
 
     def generation(self) -> int:
         """Return the table's generation.
@@ -54,7 +55,9 @@ class StoredTables:
             IntegrityError: What is stored is no table.
         """
         with self._store.reading() as transaction:
-            return transaction.table()
+            table = transaction.table(self._files)
+        self._files = table.files
+        return table
 
 
 class StoredDevices:

@@ -28,8 +28,13 @@ class ReadTransaction(Protocol):
         """Return a number that grows whenever ``table`` gives something else."""
         ...
 
-    def table(self) -> ReleaseTable:
-        """Return all that a check of a device needs."""
+    def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
+        """Return all that a check of a device needs.
+
+        Args:
+            known: Files by ``TASK@VERSION`` of a table before. They are not read again: a
+                published version never changes, and one may have files of very many devices.
+        """
         ...
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
@@ -67,7 +72,7 @@ class ReadTransaction(Protocol):
         ...
 
     def stable(self) -> Mapping[str, str]:
-        """Return by task the version of devices that no release takes in; "" is none at all."""
+        """Return by task the version of devices that no release takes in; "" is none."""
         ...
 
     def audit_head(self) -> AuditHead:
@@ -152,7 +157,7 @@ class WriteTransaction(ReadTransaction, Protocol):
 
         Args:
             task: ``SCENARIO/TASK``.
-            version: Of it; empty: none, devices uninstall the task.
+            version: Of it; empty: none, devices keep what they have.
         """
         ...
 
@@ -171,10 +176,14 @@ class WriteTransaction(ReadTransaction, Protocol):
     def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
         """Take a lease, or prolong one's own, by the database's clock.
 
+        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back
+        since it was taken, and nobody is to wait for as long as it had been wrong. Whoever had
+        it finds out before his next change, as each one is made in a transaction that asks.
+
         Args:
             name: What for.
             owner: Who; must be unique to a process.
-            lasting_ms: From now on; 0 gives it back.
+            lasting_ms: From now on, the same for all who ask; 0 gives it back.
 
         Returns:
             Whether it is the owner's: False while it is somebody else's.

@@ -41,7 +41,7 @@ class SqlReader:
         """Return a number that grows whenever ``table`` gives something else."""
         return int(self._execute("SELECT generation FROM walle_head", ()).fetchone()[0])
 
-    def table(self) -> ReleaseTable:
+    def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
         """Return all that a check of a device needs."""
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
@@ -52,14 +52,21 @@ class SqlReader:
         for each in every:
             if each.stage == "withdrawn":
                 withdrawn[each.task] = withdrawn.get(each.task, frozenset()) | {each.version}
-        stable = dict(self.stable())
+        stable = {task: version for task, version in self.stable().items() if version}
         wanted = {(each.task, each.version) for each in offers} | set(stable.items())
         files: dict[str, VersionFiles] = {}
-        for task in sorted({task for task, _ in wanted}):
-            for version, found in self.versions(task).items():
-                if (task, version) in wanted:
-                    files[f"{task}@{version}"] = found
+        for task, version in sorted(wanted):
+            name = f"{task}@{version}"
+            found = (known or {}).get(name) or self._files(task, version)
+            if found is not None:
+                files[name] = found
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
+
+    def _files(self, task: str, version: str) -> VersionFiles | None:
+        row = self._execute(
+            "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
+        ).fetchone()
+        return None if row is None else _decoded(VersionFiles, row[0], f"{task}@{version}")
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
         """Return the published versions of a task, the oldest first."""

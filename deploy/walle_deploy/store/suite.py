@@ -60,6 +60,9 @@ class ReleaseStoreSuite(ABC):
             _expect(dict(reading.snapshots("health")), {"x": b"\x00\xff"})
             _expect(dict(reading.device_counts(_TASK)), {"v1": 7, "v2": 1})
             table = reading.table()
+            again = reading.table(table.files)
+        _expect(all(again.files[name] is each for name, each in table.files.items()), wanted=True)
+        _expect(again, table)
         _expect((table.releases, table.stable), ((release.offer,), {_TASK: "v1"}))
         _expect(set(table.files), {f"{_TASK}@v1", f"{_TASK}@v2"})
         store.close()
@@ -266,6 +269,17 @@ class ReleaseStoreSuite(ABC):
         _expect(found, [True, False, True, True, True, False])
         store.close()
         other.close()
+
+    def test_a_lease_of_a_clock_that_was_wrong_is_not_waited_for(self, tmp_path: Path) -> None:
+        """It went ahead, its owner died, and somebody set it back."""
+        store = self.make_store(tmp_path)
+        with store.writing() as writing:
+            found = [
+                writing.take_lease("leader", owner, lasting_ms)
+                for owner, lasting_ms in (("dead", 3_600_000), ("a", 600_000), ("b", 600_000))
+            ]
+        _expect(found, [True, True, False])
+        store.close()
 
     def test_anybody_sees_until_when_a_lease_is_held(self, tmp_path: Path) -> None:
         """By the database's clock; what was given back, or was never taken, is held no more."""

@@ -15,6 +15,9 @@ from walle_stream.errors import ConflictError
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
+_NEVER_MS: Final = 2**62
+
+
 class SqlWriter(SqlReader):
     """A ``WriteTransaction`` on whatever runs the statements; the caller commits."""
 
@@ -111,12 +114,15 @@ class SqlWriter(SqlReader):
     def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
         """Take a lease, or prolong one's own, by the database's clock."""
         now = self.now_ms()
+        # one that ends later than any clock can have given was taken by a clock that was wrong
+        latest_ms = now + 2 * lasting_ms if lasting_ms else _NEVER_MS
         done = self._execute(
             "INSERT INTO walle_leases (name, owner, expires_ms) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE"
             " SET owner = excluded.owner, expires_ms = excluded.expires_ms"
-            " WHERE walle_leases.owner = excluded.owner OR walle_leases.expires_ms <= ?",
-            (name, owner, now + lasting_ms, now),
+            " WHERE walle_leases.owner = excluded.owner OR walle_leases.expires_ms <= ?"
+            " OR walle_leases.expires_ms > ?",
+            (name, owner, now + lasting_ms, now, latest_ms),
         )
         return done.rowcount > 0
 

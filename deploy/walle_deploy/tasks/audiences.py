@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
+from walle_deploy.model.owners import device_problem, owner_of_user
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.document import Document, Key, shown
 from walle_stream.spec.messages import Refused, explain
@@ -20,9 +21,6 @@ from walle_stream.spec.models import API_VERSION, ResourceName
 from walle_stream.spec.nodes import read_documents
 from walle_stream.spec.strict import Strict
 from walle_stream.types import device_id_problem
-
-USER_PREFIX: Final = "user:"
-"""Stands before a user's id where device ids stand, too."""
 
 _PATTERN: Final = re.compile(r"(?:[^*?\[\]/\\]+/)*[^*?\[\]/\\]*\*[^*?\[\]/\\]*")
 
@@ -132,12 +130,10 @@ def _matches(
         if match is None:
             continue
         name = match[1]
-        problem = device_id_problem(name)
-        if each.by == "device" and name.startswith(USER_PREFIX):
-            problem = f"a device's id cannot begin with {USER_PREFIX!r}"
+        problem = device_problem(name) if each.by == "device" else device_id_problem(name)
         if problem is not None:
             message = f"{shown(path)} names no {each.by}: {problem}"
             raise document.error((*key, "files"), message)
-        prefix = USER_PREFIX if each.by == "user" else ""
-        own.append(OwnFile(audience=prefix + name, resource=each.name, path=path))
+        owner = owner_of_user(name) if each.by == "user" else name
+        own.append(OwnFile(audience=owner, resource=each.name, path=path))
     return own

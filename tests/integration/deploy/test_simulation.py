@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +14,7 @@ from walle_deploy.simulation.kinds import DeviceKindsSpec
 from walle_deploy.simulation.simulate import simulate
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.resources import shipped_configs
+from walle_stream.errors import ReleaseStateError
 
 pytestmark = pytest.mark.integration
 
@@ -201,6 +204,15 @@ def test_a_pipelines_source_is_as_good_as_recorded_events():
     report = simulate(task, kinds(ANDROID), record_events(pipeline, 100))
     assert report.status == "passed"
     assert report.kinds[0].candidate.runs > 0
+
+
+def test_what_is_stopped_ends_at_once(tmp_path):
+    package = build(tmp_path / "1", GOOD + "    sum(range(10**12))\n", "1")
+    spec, stop = kinds(IOS, ANDROID, timeLimit="10m"), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(simulate, package, spec, events(2, 1), at_once=1, stop=stop)
+        stop.set()
+        assert isinstance(running.exception(60), ReleaseStateError)
 
 
 def test_what_never_ends_is_ended(tmp_path):

@@ -1,4 +1,5 @@
 import hashlib
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +26,8 @@ def simulated(tmp_path, monkeypatch):
     monkeypatch.setattr(simulating, "read_events", lambda path: path)
 
     def simulate(statuses, new=b"new", old=None):
-        def run(package, kinds, events, previous):
+        def run(package, kinds, events, previous, *, stop):
+            assert not stop.is_set()
             assert (package, kinds, events, previous) == (new, tmp_path / "k", tmp_path / "e", old)
             return SimpleNamespace(
                 kinds=[
@@ -45,7 +47,7 @@ def simulated(tmp_path, monkeypatch):
             kinds=tmp_path / "k",
             events=tmp_path / "e",
         )
-        return PackageSimulator(tmp_path).simulate(request)
+        return PackageSimulator(tmp_path).simulate(request, Event())
 
     return simulate
 

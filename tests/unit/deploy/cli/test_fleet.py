@@ -62,6 +62,9 @@ def test_lines_that_are_no_profiles_are_named(tmp_path):
     file.write_text('{"device": "a", "appv": "7.1"}\n\n{"device": ""}\n')
     with pytest.raises(SpecFileError, match=r"p\.jsonl:3: Expected `str` of length >= 1"):
         fleet.read_profiles(file)
+    file.write_text('{"device": "a"}\n{"device": "user:ann"}\n')
+    with pytest.raises(SpecFileError, match=r"jsonl:2: a device's id cannot begin with 'user:'"):
+        fleet.read_profiles(file)
     file.write_text('{"device": "a", "appv": "7.1"}\n')
     assert [each.app_version for each in fleet.read_profiles(file)] == ["7.1"]
     with pytest.raises(SpecFileError, match="cannot be read"):

@@ -7,7 +7,7 @@ import pytest
 from walle_deploy.cli import repository
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.clock import wall_ms
-from walle_stream.errors import DeployError, IntegrityError, RefNotFoundError
+from walle_stream.errors import DeployError, IntegrityError, ProfileError, RefNotFoundError
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
 
@@ -97,10 +97,13 @@ def test_what_is_expired_is_said_and_in_the_exit_code(walle, folder, monkeypatch
         (("status", "none"), RefNotFoundError, "walle repository init"),
         (("init", "r", "--root-threshold", "2"), DeployError, "at most --root-keys"),
         (("enrol", "none", "d"), DeployError, "holds no key ring"),
+        (("enrol", "made", ""), ProfileError, "the device id is empty"),
+        (("enrol", "made", "user:ann"), ProfileError, "cannot begin with 'user:'"),
     ],
 )
 def test_wrong_input_ends_with_one_line(walle, tmp_path, monkeypatch, words, error, reason):
     monkeypatch.chdir(tmp_path)
+    walle("init", "made")
     with pytest.raises(error, match=reason) as caught:
         walle(*words)
     assert "\n" not in str(caught.value)

@@ -23,7 +23,7 @@ class World:
 
     def __init__(self):
         self.answer, self.profiles = NOTHING, []
-        self.has, self.bad, self.unreadable = {}, {}, {}
+        self.has, self.bad, self.unreadable, self.own = {}, {}, {}, {}
         self.recorded, self.is_full = [], False
         self.calls = []
 
@@ -53,7 +53,9 @@ class World:
             if bad:
                 return {device: bad[0]}
             for name, change in tasks.items():
-                if change is None:
+                if change == "definition" and name in self.own:
+                    self.has[name] = self.own[name]
+                elif change is None or change == "definition":
                     del self.has[name]
                 else:
                     assert change.resources == {"prices": b"1"}
@@ -149,6 +151,21 @@ def test_an_uninstallation_pulls_nothing(world, agent):
     assert agent.check() is Outcome.INSTALLED
     assert (world.has, world.calls) == ({}, [])
     assert world.recorded[-1] == ("shop/a", "")
+
+
+def test_what_took_the_place_of_the_apps_own_task_gives_it_back(world, clock):
+    world.own = {"a": InstalledTask("1", (), "a")}
+    world.has = dict(world.own)
+    agent = DeviceAgent(DeviceProfile("d-1"), world, world, world, "shop")
+    agent.learn()
+    world.answer = push("shop/a@v1")
+    agent.check()
+    assert agent.profile.tasks == {"shop/a": "v1"}
+    world.answer = push("shop/a")
+    assert agent.check() is Outcome.INSTALLED
+    assert agent.profile.tasks == {"shop/a": "1"}
+    assert agent.check() is Outcome.INSTALLED  # who says so again means that one
+    assert (agent.profile.tasks, world.has) == ({}, {})
 
 
 def test_a_task_of_another_scenario_does_not_take_the_place_of_one(world, agent, caplog):

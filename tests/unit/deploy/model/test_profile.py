@@ -30,6 +30,11 @@ def test_what_is_no_profile_is_refused_in_one_line(value):
     assert "\n" not in str(caught.value)
 
 
+def test_a_device_cannot_take_the_id_of_a_user():
+    with pytest.raises(ProfileError, match="cannot begin with 'user:'"):
+        decode_profile(encode_profile(DeviceProfile("user:ann")))
+
+
 @pytest.mark.parametrize("value", ["", b""])
 def test_a_header_that_is_not_there_is_said_to_be_missing(value):
     with pytest.raises(ProfileError, match="the header walle-profile is missing"):

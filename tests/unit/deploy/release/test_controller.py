@@ -8,7 +8,12 @@ from walle_deploy.release.controller import LOOKBACK_MS, Controller
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.ports import SimulationResult
 from walle_deploy.release.stored_health import put_health, read_health
-from walle_stream.errors import ConflictError, GitError, ServiceUnreachableError
+from walle_stream.errors import (
+    ConflictError,
+    GitError,
+    ReleaseStateError,
+    ServiceUnreachableError,
+)
 
 SIMULATION = {"kinds": "kinds.yaml", "events": "e.jsonl"}
 GOOD = {"devices": 50}
@@ -21,9 +26,11 @@ class FakeSimulator:
         self.answers, self.requests, self.let_go = list(answers), [], threading.Event()
         self.let_go.set()
 
-    def simulate(self, request):
-        self.let_go.wait(20)
+    def simulate(self, request, stop):
         self.requests.append(request)
+        while not self.let_go.wait(0.01):
+            if stop.is_set():
+                raise ReleaseStateError("stopped")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -45,6 +52,13 @@ def controller(store, health):
         each.close()
 
 
+def started(controller, name="r"):
+    """Take turns until the simulation runs; return what will be its answer."""
+    while name not in controller._running:
+        controller.turn()
+    return controller._running[name].future
+
+
 def stage(store, name="r"):
     with store.reading() as reading:
         return read_state(reading.release(name)).stage
@@ -52,9 +66,7 @@ def stage(store, name="r"):
 
 def simulate(controller):
     """Take turns until the simulation's answer is in."""
-    while "r" not in controller._running:
-        controller.turn()
-    controller._running["r"].exception(20)
+    started(controller).exception(20)
     controller.turn()
 
 
@@ -131,11 +143,49 @@ def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, re
         assert controller.turn()
     assert stage(store) == "simulation"
     controller._simulator.let_go.set()
-    controller._running["r"].result(20)
+    controller._running["r"].future.result(20)
     controller.turn()
     controller.turn()
     assert stage(store) == "gray"
     assert [each.previous for each in controller._simulator.requests] == ["v1"]
+
+
+@pytest.mark.parametrize("end", ["by hand", "at the end", "elsewhere"])
+def test_a_simulation_that_nobody_waits_for_is_stopped(controller, store, desk, release, end):
+    desk.create(release(simulation=SIMULATION))
+    controller = controller()
+    controller._simulator.let_go.clear()
+    future = started(controller)
+    if end == "by hand":
+        desk.roll_back("r", "no")
+        controller.turn()
+    elif end == "at the end":
+        controller.close()
+    else:
+        with store.writing() as writing:
+            assert writing.take_lease("controller", controller._owner, 0)
+            assert writing.take_lease("controller", "another", 600_000)
+        assert not controller.turn()
+    assert isinstance(future.exception(20), ReleaseStateError)
+    assert not controller._running
+
+
+def test_the_simulation_of_the_next_release_does_not_wait_for_one_that_ended(
+    controller, store, desk, release
+):
+    desk.create(release(simulation=SIMULATION))
+    controller = controller(SimulationResult(passed=True, why=""))
+    controller._simulator.let_go.clear()
+    first = started(controller)
+    desk.roll_back("r", "no")
+    desk.create(release("next", "v3", simulation=SIMULATION))
+    second = started(controller, "next")
+    assert first.exception(20)
+    controller._simulator.let_go.set()
+    second.result(20)
+    controller.turn()
+    controller.turn()
+    assert stage(store, "next") == "gray"
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,12 @@ def test_a_pause_does_not_count_as_time_of_the_step():
     assert run(state, go(39 * MINUTE)).stage == "full"
 
 
-def test_a_task_without_a_version_before_is_taken_off_the_devices():
-    assert advance(run(begun("", **GRAY), go()), RolledBack(11)).stable == ""
-    assert advance(begun(""), RolledBack(11)).stable is None
-    assert advance(run(begun("v1", **GRAY), go()), RolledBack(11)).stable is None
+@pytest.mark.parametrize("previous", ["", "v1"])
+@pytest.mark.parametrize("event", [RolledBack(11), Superseded(11)])
+def test_what_ends_before_it_is_done_is_taken_off_the_devices_that_have_it(previous, event):
+    change = advance(run(begun(previous, **GRAY), go()), event)
+    assert (change.stable, offer_of(change.state).stage) == (None, "withdrawn")
+    assert offer_of(advance(begun(previous), event).state) is None  # nobody had it
 
 
 def test_what_is_done_can_be_rolled_back_to_what_was_before():
