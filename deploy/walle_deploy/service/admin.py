@@ -5,13 +5,15 @@
 the service passes ``/v1/check`` alone.
 """
 
+import asyncio
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from walle_deploy.service.figures import render_figures
 from walle_deploy.service.service import ReleaseService
-from walle_stream.app.observability import Metrics
 
 
 def admin_app(service: ReleaseService) -> Starlette:
@@ -30,9 +32,9 @@ def admin_app(service: ReleaseService) -> Starlette:
         return PlainTextResponse(f"no releases: {service.problem or 'starting'}\n", 503)
 
     async def metrics(_: Request) -> Response:
-        return PlainTextResponse(
-            render_metrics(service), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+        own = service.figures()
+        text = render_figures([*own, *await asyncio.to_thread(service.others_figures)])
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def known(_: Request) -> Response:
         return JSONResponse(known_devices(service))
@@ -68,40 +70,3 @@ def known_devices(service: ReleaseService) -> dict[str, object]:
             for kind, count in sorted(service.known.classes().items())
         ],
     }
-
-
-def render_metrics(service: ReleaseService) -> str:
-    """Return a worker's figures in Prometheus' text format.
-
-    Args:
-        service: Of the worker.
-    """
-    metrics = Metrics()
-    checks = metrics.counter(
-        "walle_release_checks_total", "Checks of this worker by answer.", ["worker", "answer"]
-    )
-    offered = metrics.counter(
-        "walle_release_offers_total", "Versions offered, by release.", ["worker", "release"]
-    )
-    for answer, count in service.answers.items():
-        checks.raise_to(count, worker=service.worker, answer=answer)
-    for release, count in service.offered.items():
-        offered.raise_to(count, worker=service.worker, release=release)
-    index = service.index
-    unfit = metrics.gauge(
-        "walle_release_unfit_devices",
-        "Devices that a release's version has no code for.",
-        ["worker", "release"],
-    )
-    for release, count in index.unfit_devices.items() if index else ():
-        unfit.set(count, worker=service.worker, release=release)
-    for name, text, value in (
-        ("known_devices", "Devices that this worker remembers.", len(service.known)),
-        ("device_classes", "Classes of devices that are kept.", index.class_count if index else 0),
-        ("generation", "Of the table in use.", index.generation if index else 0),
-        ("table_is_old", "1 while a newer table cannot be loaded.", bool(service.problem)),
-        ("files_unread", "Files of policies that cannot be read.", len(service.sources.problems)),
-    ):
-        gauge = metrics.gauge(f"walle_release_{name}", text, ["worker"])
-        gauge.set(value, worker=service.worker)
-    return metrics.render()

@@ -10,8 +10,9 @@ import logging
 import os
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from walle_deploy.model.profile import DeviceProfile, decode_profile
@@ -19,6 +20,7 @@ from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
 from walle_deploy.service.ports import DeviceBatch, DeviceSink, TableSource, UrlSigner
 from walle_deploy.service.pushing import PushBuilder
 from walle_deploy.service.registry import KnownDevices
@@ -41,6 +43,8 @@ class Parts(NamedTuple):
     """Starlette routes beside those of the service."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
     """Entered in a thread before the first check, left after the last one."""
+    figures: Path | None = None
+    """Folder of the figures of all workers; None: there is one."""
 
 
 class _Current(NamedTuple):
@@ -70,6 +74,7 @@ class ReleaseService:
         self.problem = ""
         """Why the newest table is not in use; empty when it is."""
         self._parts = parts
+        self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None
 
     @property
@@ -117,6 +122,30 @@ class ReleaseService:
             self.offered[each.release] += 1
         return push
 
+    def figures(self) -> list[Figure]:
+        """Return this worker's figures."""
+        index = self.index
+        known = {
+            "known_devices": len(self.known),
+            "device_classes": index.class_count if index else 0,
+            "generation": index.generation if index else 0,
+            "table_is_old": int(bool(self.problem)),
+            "files_unread": len(self.sources.problems),
+        }
+        labelled: dict[str, Mapping[str, int]] = {
+            "checks_total": self.answers,
+            "offers_total": self.offered,
+            "unfit_devices": index.unfit_devices if index else {},
+        }
+        found = [Figure(name, self.worker, "", value) for name, value in known.items()]
+        for name, values in labelled.items():
+            found += [Figure(name, self.worker, label, each) for label, each in values.items()]
+        return found
+
+    def others_figures(self) -> list[Figure]:
+        """Return those of the other workers, a second old at most; blocks."""
+        return [] if self._shared is None else self._shared.others()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Load the table, keep it new, write the known devices behind, until left.
@@ -132,6 +161,8 @@ class ReleaseService:
             asyncio.create_task(_every(spec.poll_ms, self._look)),
             asyncio.create_task(_every(spec.known_devices.flush_ms, self._write)),
         ]
+        if self._shared is not None:
+            loops.append(asyncio.create_task(_every(TELL_MS, self._tell)))
         try:
             yield
         finally:
@@ -140,6 +171,8 @@ class ReleaseService:
             for each in loops:
                 with suppress(asyncio.CancelledError):
                     await each
+            if self._shared is not None:
+                await asyncio.to_thread(self._shared.remove)
             await self._write(is_last=True)
             if beside is not None:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
@@ -176,6 +209,10 @@ class ReleaseService:
             index.warm(self._current.releases)
         builder = PushBuilder(table, self.spec, self._parts.signer)
         return _Current(index, builder)
+
+    async def _tell(self) -> None:
+        if self._shared is not None:
+            await asyncio.to_thread(self._shared.write, self.figures())
 
     async def _write(self, *, is_last: bool = False) -> None:
         sink = self._parts.sink

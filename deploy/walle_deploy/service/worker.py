@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -92,7 +93,6 @@ def serve(
     # what is wrong is said here, once, not by each worker
     spec = load_settings(file, setup.get("files", ""))
     given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
-    os.environ[_VARIABLE] = json.dumps(given)
     config = uvicorn.Config(
         f"{__name__}:create_app",
         factory=True,
@@ -109,8 +109,11 @@ def serve(
         timeout_graceful_shutdown=_GRACE_S,
     )
     if workers == 1:
+        os.environ[_VARIABLE] = json.dumps(given)
         uvicorn.Server(config).run(sockets=[listener])
-    else:
+        return
+    with TemporaryDirectory(prefix="walle-serve-", ignore_cleanup_errors=True) as folder:
+        os.environ[_VARIABLE] = json.dumps({**given, "figures": folder})
         Multiprocess(config, sockets=[listener]).run()
 
 
@@ -120,7 +123,10 @@ def _service() -> ReleaseService:
     files = given["setup"].get("files", "")
     spec = load_settings(given["file"] and Path(given["file"]), files)
     module, _, name = given["opener"].partition(":")
-    return ReleaseService(spec, getattr(import_module(module), name)(given["setup"]))
+    parts: Parts = getattr(import_module(module), name)(given["setup"])
+    if "figures" in given:
+        parts = parts._replace(figures=Path(given["figures"]))
+    return ReleaseService(spec, parts)
 
 
 def create_app() -> App:

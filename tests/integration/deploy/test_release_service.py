@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -164,5 +165,8 @@ def test_it_stops_on_a_signal_and_a_killed_worker_is_started_anew(tmp_path):
                 workers.add(found)
                 if len(workers) == 1:
                     os.kill(int(found.partition("-")[0]), signal.SIGKILL)
+        # whichever is asked shows what both count, once they have told each other
+        while len(set(re.findall(rb'known_devices{worker="(.*)"', asked(port, "/metrics")[1]))) < 2:
+            pass
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

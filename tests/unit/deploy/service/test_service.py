@@ -8,7 +8,8 @@ import pytest
 from walle_deploy.model.profile import PROFILE_MAX_BYTES, DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile, PushedTask
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
-from walle_deploy.service.admin import known_devices, render_metrics
+from walle_deploy.service.admin import known_devices
+from walle_deploy.service.figures import render_figures
 from walle_deploy.service.middleware import encode_push, push_middleware
 from walle_deploy.service.ports import FileTable, write_table
 from walle_deploy.service.service import Parts, ReleaseService
@@ -152,7 +153,7 @@ def test_a_version_is_offered_to_devices_that_it_has_code_for_alone():
             assert version("d-5", app="x", interpreter="cpython-312", tasks={"s/t": "v2"}) is None
             assert version("d-5", app="x", interpreter="cpython-312", tasks={"s/t": "v7"}) == ""
             assert service.index.unfit_devices == {"r1": 2, "": 1}
-            text = render_metrics(service)
+            text = render_figures(service.figures())
             assert "walle_release_unfit_devices{" in text
             assert 'release="r1"} 2' in text
 
@@ -244,7 +245,7 @@ def test_figures_say_what_became_of_checks():
             service.check(header())
             with pytest.raises(ProfileError):
                 service.check(b"bad")
-            text = render_metrics(service)
+            text = render_figures(service.figures())
             assert 'answer="pushed"} 1' in text
             assert 'answer="bad_profile"} 1' in text
             assert 'release="r1"} 1' in text

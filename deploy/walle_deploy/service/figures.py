@@ -1,0 +1,117 @@
+"""Figures of a release service's workers, each shown by whichever one is asked.
+
+Workers share a socket, so a scrape meets any of them. Each writes its figures once a second
+into a folder of them all, and whoever answers shows those of the others beside its own. In no
+check's way: written and read by threads beside the loop.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from walle_stream.app.observability import Metrics
+from walle_stream.clock import wall_ms
+
+TELL_MS: Final = 1_000
+"""Between two writings of a worker."""
+
+_DEAD_MS: Final = 30_000
+"""A worker that wrote nothing for so long is no more."""
+
+_COUNTERS: Final = {
+    "checks_total": ("Checks of this worker by answer.", "answer"),
+    "offers_total": ("Versions offered, by release.", "release"),
+}
+_GAUGES: Final = {
+    "unfit_devices": ("Devices that a release's version has no code for.", "release"),
+    "known_devices": ("Devices that this worker remembers.", ""),
+    "device_classes": ("Classes of devices that are kept.", ""),
+    "generation": ("Of the table in use.", ""),
+    "table_is_old": ("1 while a newer table cannot be loaded.", ""),
+    "files_unread": ("Files of policies that cannot be read.", ""),
+}
+
+
+class Figure(msgspec.Struct, frozen=True, array_like=True):
+    """One number of one worker."""
+
+    name: str
+    """Of the metric, without ``walle_release_``."""
+    worker: str
+    label: str
+    """What it is of: an answer, a release; empty where there is one for a worker."""
+    value: int
+
+
+def render_figures(figures: Iterable[Figure]) -> str:
+    """Return figures in Prometheus' text format; every metric is in it.
+
+    Args:
+        figures: In any order.
+    """
+    metrics = Metrics()
+    counters = {
+        name: metrics.counter(f"walle_release_{name}", text, ["worker", label])
+        for name, (text, label) in _COUNTERS.items()
+    }
+    gauges = {
+        name: metrics.gauge(f"walle_release_{name}", text, ["worker", label][: 2 if label else 1])
+        for name, (text, label) in _GAUGES.items()
+    }
+    for each in figures:
+        if each.name in _COUNTERS:
+            labels = {"worker": each.worker, _COUNTERS[each.name][1]: each.label}
+            counters[each.name].raise_to(each.value, **labels)
+        elif each.name in _GAUGES:
+            name = _GAUGES[each.name][1]
+            labels = {"worker": each.worker} | ({name: each.label} if name else {})
+            gauges[each.name].set(each.value, **labels)
+    return metrics.render()
+
+
+class FiguresFolder:
+    """Where the workers of one service leave their figures. Every method blocks on the disk."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        """Leave nothing yet.
+
+        Args:
+            folder: Of all workers, and of nobody else.
+            worker: Name of this one.
+        """
+        self._folder = folder
+        self._own = folder / f"{worker}.json"
+
+    def write(self, figures: Iterable[Figure]) -> None:
+        """Leave figures, in place of those before.
+
+        Args:
+            figures: Of this worker.
+
+        Raises:
+            OSError: The disk is full, or the folder gone.
+        """
+        part = self._own.with_suffix(".part")
+        part.write_bytes(msgspec.json.encode(list(figures)))
+        part.replace(self._own)
+
+    def others(self) -> list[Figure]:
+        """Return what the other workers left; of one that died, nothing."""
+        found: list[Figure] = []
+        for path in self._folder.glob("*.json"):
+            if path == self._own:
+                continue
+            try:
+                if wall_ms() - path.stat().st_mtime * 1_000 > _DEAD_MS:
+                    path.unlink(missing_ok=True)
+                    continue
+                found += msgspec.json.decode(path.read_bytes(), type=list[Figure])
+            except (OSError, msgspec.MsgspecError):
+                continue  # it ended meanwhile
+        return found
+
+    def remove(self) -> None:
+        """Take this worker's away: it ends."""
+        self._own.unlink(missing_ok=True)
