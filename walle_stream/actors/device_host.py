@@ -14,7 +14,7 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.installing import GetTasks, Installed, Installs
+from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
@@ -171,6 +171,10 @@ class DeviceHost(Actor):
                 if number in self._partitions
                 for device_id in device_ids
             }
+        if isinstance(message, Refusals):
+            for number in self._partitions.keys() & message.devices.keys():
+                self._partitions[number].report(message.devices[number])
+            return None
         if isinstance(message, Installs):
             return self._install(message)
         self._commit_all()

@@ -1,7 +1,7 @@
 """Questions to device hosts about what is installed on devices, and the answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,24 @@ class GetTasks(msgspec.Struct, frozen=True):
 
     devices: Mapping[int, Sequence[str]]
     """Ids by partition; other hosts' partitions are passed over."""
+
+
+class Refusal(NamedTuple):
+    """A version that a device should have had, and refused."""
+
+    device_id: str
+    task: str
+    """As the cloud knows it."""
+    version: str
+    error: str
+    """Class of the failure in reports."""
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """Message to a device host: report these as failures of the versions."""
+
+    devices: Mapping[int, Sequence[Refusal]]
+    """By partition; other hosts' partitions are passed over."""
 
 
 class Installed(msgspec.Struct):

@@ -19,7 +19,7 @@ import msgspec
 from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
-from walle_stream.actors.installing import Refused, Wanted
+from walle_stream.actors.installing import Refusal, Refused, Wanted
 from walle_stream.actors.journal import JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
@@ -373,6 +373,16 @@ class PartitionHost:
             self.commit()
         self._turn = None
         return refused
+
+    def report(self, refusals: Iterable[Refusal]) -> None:
+        """Count versions that devices refused, for the next report.
+
+        Args:
+            refusals: Each once.
+        """
+        if self.reports is not None:
+            for each in refusals:
+                self.reports.add_refusal((each.task, each.version), each.device_id, each.error)
 
     def changes_of(self, device_id: str) -> Changes:
         """Return what a device has other than the definition's tasks."""

@@ -11,7 +11,7 @@ A turn's runs count when the turn has committed. One that is tried again counts 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from walle_stream.vm.results import GroupResult, RunResult
+from walle_stream.vm.results import GroupResult
 from walle_stream.vm.shelf import STOPPED
 from walle_stream.wire.reports import (
     FRAME_DEVICES,
@@ -76,6 +76,19 @@ class RunReports:
         runs = sum(len(group.runs) for group in found)
         if label is not None and runs:
             self._turn.append((label, found, timed_bucket(took_ms * _US, runs)))
+
+    def add_refusal(self, label: _Label, device_id: str, error: str) -> None:
+        """Count a version that a device could not install as one failed run of it.
+
+        Args:
+            label: Task and version as the cloud knows them.
+            device_id: Of the device.
+            error: Class of the failure.
+        """
+        counts = self._counts.get(label)
+        if counts is None:
+            counts = self._counts[label] = _Counts()
+        counts.add_refusal(device_id, error)
 
     def take(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
         """Return the bodies that the commit at hand is to send, usually none.
@@ -146,7 +159,7 @@ class _Counts:
             runs += len(group.runs)
             for run in group.runs:
                 if not run.ok:
-                    _add_failure(device, run)
+                    _add_failure(device, run.error)
                     continue
                 size = 1
                 for feature, encoding in run.emits:
@@ -156,6 +169,13 @@ class _Counts:
                     place = _remember(size)
                 output[place] = output.get(place, 0) + 1
         self._latency[bucket] = self._latency.get(bucket, 0) + runs
+
+    def add_refusal(self, device_id: str, error: str) -> None:
+        device = self.devices.get(device_id)
+        if device is None:
+            device = self.devices[device_id] = DeviceRuns(device_id, 0, {})
+        device.runs += 1
+        _add_failure(device, error)
 
     def parts(self) -> list[tuple[list[DeviceRuns], dict[int, int], dict[int, int]]]:
         """Cut into what a frame holds."""
@@ -182,13 +202,13 @@ def _remember(size: int) -> int:
     return place
 
 
-def _add_failure(device: DeviceRuns, run: RunResult) -> None:
-    failures, name = device.failures, run.error[:256] or _OTHER
+def _add_failure(device: DeviceRuns, error: str) -> None:
+    failures, name = device.failures, error[:256] or _OTHER
     if name not in failures and len(failures) >= _CLASSES_MAX:
         name = _OTHER
     failures[name] = failures.get(name, 0) + 1
-    device.strikes += run.error in STOPPED
-    device.crashes += run.error == QUARANTINED
+    device.strikes += error in STOPPED
+    device.crashes += error == QUARANTINED
 
 
 def _taken(buckets: dict[int, int], runs: int) -> dict[int, int]:

@@ -6,16 +6,27 @@ it between two commits, each partition in a commit of its own.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from walle_stream.actors.actor import ActorRef
-from walle_stream.actors.installing import GetTasks, Installed, Installs, Wanted
+from walle_stream.actors.installing import (
+    GetTasks,
+    Installed,
+    Installs,
+    Refusal,
+    Refusals,
+    Wanted,
+)
 from walle_stream.app.installed import InstalledPrograms, NewVersion
 from walle_stream.errors import PackageError
 from walle_stream.stream.task_sets import Changes, InstalledTask, changed
 
 type Change = NewVersion | Literal["definition"] | None
 """What becomes of a task: another version, the definition's own one, or nothing: it goes."""
+
+
+NO_HOST: Final = "no host of this run has its partition: install again"
+"""Why a device stays as it was while another process is about to have it."""
 
 
 class Installation:
@@ -57,6 +68,22 @@ class Installation:
             found |= self._ask(host, question)
         return {device_id: changed(self._definition, each) for device_id, each in found.items()}
 
+    def report_refusal(self, device_id: str, task: str, version: str, error: str) -> None:
+        """Report that a device refused a version, as a failed run of it; blocks for a turn.
+
+        A pipeline without ``spec.reports`` reports nothing.
+
+        Args:
+            device_id: Of this run.
+            task: As the cloud knows it: ``SCENARIO/TASK``.
+            version: Of it.
+            error: Class of the failure.
+        """
+        refusal = Refusal(device_id, task, version, error)
+        message = Refusals(self._by_partition({device_id: refusal}))
+        for host in self._hosts:
+            self._ask(host, message)
+
     def install(self, changes: Mapping[str, Mapping[str, Change]]) -> dict[str, str]:
         """Change tasks of devices, each from its next event on; blocks until it is committed.
 
@@ -77,7 +104,7 @@ class Installation:
         with self._lock:
             wanted, devices = self._wanted(changes)
             question = Installs(wanted, self._by_partition(devices))
-            refused = dict.fromkeys(changes, "no host of this run has its partition: install again")
+            refused = dict.fromkeys(changes, NO_HOST)
             programs: dict[str, InstalledTask] = {}
             for host in self._hosts:
                 answer: Installed = self._ask(host, question)

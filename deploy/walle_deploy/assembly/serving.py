@@ -27,7 +27,7 @@ from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
-from walle_deploy.service.bodies import read_body
+from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.service import Parts
 from walle_deploy.service.worker import open_table
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
@@ -40,6 +40,7 @@ OPENER: Final = f"{__name__}:open_parts"
 """For ``service.worker.serve``."""
 
 _RING: Final = "cen.json"
+_REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
 _log = logging.getLogger(__name__)
 
 
@@ -103,17 +104,20 @@ def check_parts(setup: Mapping[str, str]) -> None:
 
 
 def _taking(monitor: Monitor) -> Callable[[Request], object]:
+    room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
+
     async def take(request: Request) -> Response:
-        body = await read_body(request, BATCH_MAX_BYTES)
-        if isinstance(body, Response):
-            return body
-        try:
-            new = await asyncio.to_thread(take_batch, monitor, body)
-        except EnvelopeError as error:
-            return JSONResponse({"error": error.message}, 400)
-        except WalleError as error:
-            _log.warning("reports: %s", error)
-            return JSONResponse({"error": error.message}, 503)
+        with room.share() as share:
+            body = await read_body(request, BATCH_MAX_BYTES, share)
+            if isinstance(body, Response):
+                return body
+            try:
+                new = await asyncio.to_thread(take_batch, monitor, body)
+            except EnvelopeError as error:
+                return JSONResponse({"error": error.message}, 400)
+            except WalleError as error:
+                _log.warning("reports: %s", error)
+                return JSONResponse({"error": error.message}, 503)
         return JSONResponse({"new": new})
 
     return take

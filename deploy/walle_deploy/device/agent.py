@@ -16,7 +16,7 @@ from walle_deploy.device.client import ReleaseClient
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import DeviceProfile, with_versions
 from walle_deploy.model.pushes import PushedTask
-from walle_stream.app.installation import Change
+from walle_stream.app.installation import NO_HOST, Change
 from walle_stream.app.installed import NewVersion
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import DeployError, PackageError, RefNotFoundError, StoreError, VmError
@@ -31,6 +31,9 @@ AGAIN_MS: Final = 2_000.0
 AGAIN_MAX_MS: Final = 600_000.0
 """Longest pause."""
 
+NOT_INSTALLED: Final = "not installed"
+"""Begin of the failure's class in reports, where a device refused a version."""
+
 _REFUSALS: Final = (DeployError, PackageError, StoreError, VmError)
 
 
@@ -43,6 +46,10 @@ class Installer(Protocol):
 
     def install(self, changes: Mapping[str, Mapping[str, Change]]) -> Mapping[str, str]:
         """Change tasks of devices; returns those that stay as they were, and why."""
+        ...
+
+    def report_refusal(self, device_id: str, task: str, version: str, error: str) -> None:
+        """Report that a device refused a version."""
         ...
 
 
@@ -105,6 +112,7 @@ class DeviceAgent:
         self._scenario = scenario
         self._failed: dict[tuple[str, str], _Failed] = {}
         self._pulled: frozenset[str] = frozenset()
+        self._told: set[tuple[str, str]] = set()
 
     @property
     def device(self) -> str:
@@ -130,6 +138,7 @@ class DeviceAgent:
             return Outcome.NOTHING_NEW
         pushed = {(task.task, task.version) for task in answer.push.tasks}
         self._failed = {key: each for key, each in self._failed.items() if key in pushed}
+        self._told &= pushed
         now_ms, changes = monotonic_ms(), dict[str, _Taken]()
         is_refused = False
         for task in answer.push.tasks:
@@ -141,7 +150,7 @@ class DeviceAgent:
                 ref = self._named(task, changes)
                 change = self._change(ref, task, answer.push.metadata_url, answer.told_ms)
             except _REFUSALS as error:
-                self._refuse(task, str(error))
+                self._refuse(task, error)
                 is_refused = True
                 continue
             changes[ref.task] = task, change
@@ -176,10 +185,11 @@ class DeviceAgent:
 
     def _install(self, changes: Mapping[str, _Taken]) -> bool:
         new = {name: change for name, (_, change) in changes.items()}
+        refused: str | Exception
         try:
             refused = self._installer.install({self.device: new}).get(self.device, "")
         except _REFUSALS as error:
-            refused = str(error)
+            refused = error
         if refused and len(changes) > 1:
             # one bad task keeps no other one away
             outcomes = [self._install({name: each}) for name, each in changes.items()]
@@ -203,7 +213,8 @@ class DeviceAgent:
             # the host has it all the same; files that no record names are gotten again
             _log.warning("%s is %s, but not recorded: %s", said, verb, error, extra=where)
 
-    def _refuse(self, task: PushedTask, reason: str) -> None:
+    def _refuse(self, task: PushedTask, reason: str | Exception) -> None:
+        self._report(task, reason)
         before = self._failed.get((task.task, task.version))
         pause_ms = AGAIN_MS if before is None else min(2 * before.pause_ms, AGAIN_MAX_MS)
         self._failed[task.task, task.version] = _Failed(pause_ms, monotonic_ms() + pause_ms)
@@ -215,6 +226,18 @@ class DeviceAgent:
             pause_ms / 1_000,
             extra={"device_id": self.device, "task": task.task},
         )
+
+    def _report(self, task: PushedTask, reason: str | Exception) -> None:
+        # what may pass, and a full disk, are no fault of the version's
+        may_pass = isinstance(reason, StoreError) or getattr(
+            reason, "is_retryable", reason == NO_HOST
+        )
+        key = task.task, task.version
+        if may_pass or key in self._told or not task.version:
+            return
+        self._told.add(key)  # once: it is tried again for ever
+        kind = "state" if isinstance(reason, str) else type(reason).__name__
+        self._installer.report_refusal(self.device, *key, f"{NOT_INSTALLED}: {kind}")
 
     def _versions(self, tasks: Mapping[str, InstalledTask]) -> dict[str, str]:
         found = {}

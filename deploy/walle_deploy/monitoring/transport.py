@@ -22,6 +22,7 @@ _BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _FAILED: Final = 300
+_REFUSED: Final = {400, 413}
 
 
 def take_batch(monitor: Monitor, batch: bytes) -> int:
@@ -85,6 +86,7 @@ class HttpReportSink:
         self._backoff_s = backoff_s
         self._waiting: deque[ReportFrame] = deque()
         self._waiting_bytes = 0
+        self._alone = 0  # so many are sent one by one: one of them was refused
         self._changed = threading.Condition()
         self._is_closed = False
         self._ends = threading.Event()
@@ -126,7 +128,10 @@ class HttpReportSink:
                 except urllib3.exceptions.HTTPError as error:
                     _log.info("reports wait: %s cannot be reached: %s", self._url, error)
                 else:
-                    if status < _FAILED or status in {400, 413}:
+                    if status in _REFUSED and len(part) > 1:
+                        self._alone = len(part)  # the others are good
+                        continue
+                    if status < _FAILED or status in _REFUSED:
                         self._settle(part, is_refused=status >= _FAILED)
                         backoff_s = self._backoff_s
                         continue
@@ -141,7 +146,7 @@ class HttpReportSink:
             size_bytes = 0
             for frame in self._waiting:
                 size_bytes += len(frame.body)
-                if part and size_bytes > _SEND_BYTES:
+                if part and (size_bytes > _SEND_BYTES or self._alone):
                     break
                 part.append(frame)
             return part
@@ -150,6 +155,7 @@ class HttpReportSink:
         if is_refused:
             _log.warning("%s refused %d frames of reports", self._url, len(part))
         with self._changed:
+            self._alone = max(0, self._alone - len(part))
             self.dropped += is_refused * len(part)
             gone = set(part)
             while self._waiting and self._waiting[0] in gone:

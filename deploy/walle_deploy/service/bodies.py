@@ -1,27 +1,97 @@
 """The body of a request, with a bound in bytes; ``protocol`` bounds the time for sending it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes | Response:
+class BodyRoom:
+    """Room for the bodies that a worker has in memory at once. One event loop."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Hold nothing yet.
+
+        Args:
+            max_bytes: Of all bodies together.
+        """
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
+
+    @contextmanager
+    def share(self) -> Iterator["BodyShare"]:
+        """Take room for one body as it grows; left, it is free again."""
+        share = BodyShare(self)
+        try:
+            yield share
+        finally:
+            self._used_bytes -= share.held_bytes
+
+    def take(self, size_bytes: int) -> bool:
+        """Take room, if there is some.
+
+        Args:
+            size_bytes: How much.
+        """
+        if self._used_bytes + size_bytes > self._max_bytes:
+            return False
+        self._used_bytes += size_bytes
+        return True
+
+
+class BodyShare:
+    """What one body has of the room."""
+
+    def __init__(self, room: BodyRoom) -> None:
+        """Take nothing yet.
+
+        Args:
+            room: Of all.
+        """
+        self.held_bytes = 0
+        self._room = room
+
+    def grow(self, size_bytes: int) -> bool:
+        """Take more room, if there is some.
+
+        Args:
+            size_bytes: How much more.
+        """
+        if not self._room.take(size_bytes):
+            return False
+        self.held_bytes += size_bytes
+        return True
+
+
+async def read_body(request: Request, max_bytes: int, share: BodyShare) -> bytes | Response:
     """Return a request's body, or the answer to one that is none; keeps no more than the bound.
 
     Args:
         request: Whose body nobody has read yet.
         max_bytes: Longest body.
+        share: Room for it, held until the body is of no use any more.
 
     Returns:
-        The body; else 413 where it is longer, and closes the connection, or 400 where the
-        client hung up in the middle: that one nobody reads.
+        The body; else 413 where it is longer, 503 where there is no room for it now, which both
+        close the connection, or 400 where the client hung up in the middle: that one nobody
+        reads.
     """
     body = bytearray()
     try:
         async for piece in request.stream():
+            if len(body) + len(piece) > max_bytes:
+                return _refused(413, f"a body of more than {max_bytes} bytes")
+            if not share.grow(len(piece)):
+                return _refused(503, "too many long bodies at once: come again")
             body += piece
-            if len(body) > max_bytes:
-                problem = {"error": f"a body of more than {max_bytes} bytes"}
-                return JSONResponse(problem, 413, {"connection": "close"})
     except ClientDisconnect:
         return JSONResponse({"error": "the body ended before its end"}, 400)
     return bytes(body)
+
+
+def _refused(status: int, problem: str) -> Response:
+    headers = {"connection": "close"}
+    if status == 503:  # noqa: PLR2004
+        headers["retry-after"] = "1"
+    return JSONResponse({"error": problem}, status, headers)

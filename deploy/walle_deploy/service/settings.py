@@ -21,7 +21,10 @@ class LimitsSpec(Strict):
         default=16_384, ge=1_024, le=2**20, description="Most bytes of a request's headers."
     )
     body_bytes: SizeBytes = Field(
-        default=65_536, ge=0, le=2**24, description="Most bytes of a request's body."
+        default=65_536,
+        ge=0,
+        le=2**24,
+        description="Most bytes of a request's body; of reports 32 MiB, and 64 MiB at once.",
     )
     request_ms: DurationMs = Field(
         default=10_000, alias="request", ge=100, le=600_000, description="For sending the headers."

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
 import pytest
 
+from tests.integration.scripted_visits import PIPELINE
 from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
 from walle_deploy.monitoring.definition import load_alarms
@@ -29,6 +31,7 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import EnvelopeError
+from walle_stream.testing.scripted import Gates, pause, write_script
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, encode_batch
 
 pytestmark = pytest.mark.integration
@@ -74,6 +77,27 @@ def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path)
 
     run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "b", None)
     assert list(canonical_state(tmp_path / "a")) == list(canonical_state(tmp_path / "b"))
+
+
+def test_a_version_that_a_device_refuses_counts_as_a_failure_of_it(tmp_path):
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "visits.py").write_text("def run(ctx, page):\n    ctx.emit({})\n")
+    write_script(tmp_path / "steps.jsonl", [pause("first")])
+    gates = Gates(tmp_path / "steps.jsonl.gates")
+    overrides = ["spec.reports={every: 100ms, scenario: shop}"]
+    assembly = Assembly.load(tmp_path / "pipeline.yaml", overrides)
+    with SqliteSnapshots(tmp_path / "monitor.db") as store, ThreadPoolExecutor(1) as pool:
+        assembly.report_sink = MonitorSink(Monitor(store))
+        run = LocalRun(assembly, RunOptions(tmp_path / "data", 2))
+        ended = pool.submit(run.run)
+        assert gates.await_reached("first", 60)
+        for device in ("phone-0", "phone-1"):
+            run.installation.report_refusal(device, TASK, "v9", "not installed: IntegrityError")
+        gates.release("first")
+        ended.result(60)
+        health = HealthReader(store).health(TASK, "v9")
+    assert (health.devices, health.failing_devices, health.runs) == (2, 2, 2)
+    assert health.failure_classes == {"not installed: IntegrityError": 2}
 
 
 # Killed
@@ -300,6 +324,25 @@ def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
     sink.take([frame(n, report([("d", 1, {})])) for n in range(30)])
     assert sink.dropped == 20
     sink.close(0.0)
+
+
+def test_a_frame_that_is_refused_takes_no_other_along():
+    monitor, refused = Monitor(), b"no report"
+
+    def take(body):
+        try:
+            take_batch(monitor, body)
+        except EnvelopeError:
+            return 400
+        return 200
+
+    frames = [frame(n, report([(f"d{n}", 1, {})])) for n in range(5)]
+    bad = frames[2]._replace(incarnation="../../etc", body=refused)
+    with Receiver(503, *[take] * 9) as receiver:
+        sink = HttpReportSink(receiver.url, backoff_s=0.01)
+        sink.take([*frames[:2], bad, *frames[2:]])
+        sink.close(10)
+    assert (sink.dropped, monitor.health(TASK, "v1").runs) == (1, 5)
 
 
 def test_a_hostile_batch_is_refused_whole():

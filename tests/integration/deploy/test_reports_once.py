@@ -1,5 +1,6 @@
 """The same reports to several release services of one store: real processes over real HTTP."""
 
+import hashlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.monitoring.transport import HttpReportSink
 from walle_deploy.monitoring.worker_rows import SILENT_MS
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.opening import open_store
@@ -104,6 +106,19 @@ def posted(port, frames):
     finally:
         connection.close()
     return body["new"] if answer.status == 200 else None
+
+
+def test_a_long_report_of_many_devices_is_counted(store, address):
+    names = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(20_000)]
+    long = frame(1, report([(name, 1, {}) for name in names]), incarnation="cd" * 8)
+    assert len(long.body) > 500_000  # much more than a check may have
+    with service(address) as (_, port):
+        sink = HttpReportSink(f"http://127.0.0.1:{port}")
+        sink.take([long, *batch(1, 3)])
+        sink.close(60)
+    assert sink.dropped == 0
+    health = HealthReader(StoredRows(store)).health(TASK, "v1")
+    assert health.devices == 20_000 + 3 * PARTITIONS + len(["all"])
 
 
 def posted_at_once(ports, frames):

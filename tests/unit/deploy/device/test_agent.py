@@ -7,6 +7,7 @@ from walle_deploy.device.agent import AGAIN_MAX_MS, DeviceAgent, Outcome
 from walle_deploy.device.client import Answer
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedTask
+from walle_stream.app.installation import NO_HOST
 from walle_stream.errors import (
     IntegrityError,
     PackageError,
@@ -25,7 +26,10 @@ class World:
         self.answer, self.profiles = NOTHING, []
         self.has, self.bad, self.unreadable, self.own = {}, {}, {}, {}
         self.recorded, self.is_full = [], False
-        self.calls = []
+        self.calls, self.reports = [], []
+
+    def report_refusal(self, *report):
+        self.reports.append(report)
 
     def check(self, profile):
         self.profiles.append(profile)
@@ -141,6 +145,35 @@ def test_one_task_that_cannot_be_installed_keeps_no_other_away(world, agent, bad
     assert world.recorded == [("shop/a", "v1"), ("shop/c", "v1")]
     assert agent.profile.tasks == {"shop/a": "v1", "shop/c": "v1"}
     assert list(agent._failed) == [("shop/b", "v1")]
+
+
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [
+        (IntegrityError("no"), "not installed: IntegrityError"),
+        (PackageError("no"), "not installed: PackageError"),
+        ("its state cannot go back", "not installed: state"),
+        (ServiceUnreachableError("no"), None),
+        (StoreFullError("no"), None),
+        (NO_HOST, None),
+    ],
+)
+def test_what_is_refused_for_good_is_reported_once(world, agent, clock, error, reported):
+    if isinstance(error, IntegrityError | ServiceUnreachableError):
+        world.unreadable = {"v1": error}
+    else:
+        world.bad = {"a": error}
+    for _ in range(2):
+        world.answer = push("shop/a@v1", "shop/b@v2")
+        for _ in range(3):
+            assert agent.check() is Outcome.REFUSED
+            clock[0] += AGAIN_MAX_MS
+        world.answer = NOTHING
+        agent.check()
+        world.answer = push("shop/c@v2")
+        agent.check()  # offered to the device no more: when it is again, that is news
+    expected = [("d-1", "shop/a", "v1", reported)] if reported else []
+    assert world.reports == 2 * expected
 
 
 def test_an_uninstallation_pulls_nothing(world, agent):
