@@ -33,6 +33,7 @@ from walle_deploy.service.worker import open_table
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
+from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import EnvelopeError, RefNotFoundError, WalleError
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
@@ -134,7 +135,10 @@ def _beside(
             if alarms is not None:
                 stack.enter_context(alarming(store, alarms))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            controller = Controller(store, HealthReader(StoredRows(store)), simulator, lease_ms)
+            health = HealthReader(StoredRows(store))
+            controller = Controller(store, health, simulator, lease_ms)
+            if folder is not None:
+                controller.is_retired = TrustedRepository(folder).is_retired
             stack.callback(controller.close)
             stop = threading.Event()
             thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")

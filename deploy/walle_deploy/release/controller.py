@@ -10,13 +10,13 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.release.desk import ReleaseDesk, read_state
-from walle_deploy.release.events import Simulated, Tick
+from walle_deploy.release.events import RolledBack, Simulated, Tick
 from walle_deploy.release.gates import judge
 from walle_deploy.release.machine import AnyEvent, advance
 from walle_deploy.release.ports import (
@@ -74,6 +74,9 @@ class Controller:
         self._health = health
         self._simulator = simulator
         self._lease_ms = lease_ms
+        self.is_retired: Callable[[str], bool] = lambda _: False
+        """Whether a file that was signed was taken back: no device takes its version then."""
+        self._packages: dict[tuple[str, str], str] = {}
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._desk = ReleaseDesk(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
@@ -142,6 +145,9 @@ class Controller:
             _log.info("release %s: %s", change.release_id, read_state(change).stage)
 
     def _event(self, stored: StoredRelease, state: ReleaseState, now_ms: int) -> AnyEvent | None:
+        package = self._package(stored)
+        if package and self.is_retired(package):
+            return RolledBack(now_ms, f"{package} was retired: no device takes it any more")
         if state.stage == "simulation" and not state.is_simulated:
             return self._simulated(stored, state, now_ms) if state.paused_ms is None else None
         if state.stage not in OFFERED:
@@ -151,6 +157,17 @@ class Controller:
         self._show(stored, new, old)
         judgement = judge(state.release.spec.gates, new, old)
         return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
+
+    def _package(self, stored: StoredRelease) -> str:
+        """Return the name under which a release's package is signed; empty where none is known."""
+        key = stored.task, stored.version
+        if key not in self._packages:
+            with self._store.reading() as transaction:
+                files = transaction.files(*key)
+            if len(self._packages) >= _SHOWN_MAX:
+                self._packages.clear()
+            self._packages[key] = files.shared[0].target if files and files.shared else ""
+        return self._packages[key]
 
     def _show(self, stored: StoredRelease, *found: VersionHealth | None) -> None:
         """Keep what the gates see, for whoever asks for the release's status."""
@@ -209,16 +226,17 @@ class Controller:
     def _request(self, stored: StoredRelease, state: ReleaseState) -> SimulationRequest:
         step = state.release.spec.simulation
         with self._store.reading() as transaction:
-            versions = transaction.versions(stored.task)
-        if step is None or stored.version not in versions:
+            files = transaction.files(stored.task, stored.version)
+            before = transaction.files(stored.task, state.before)
+        if step is None or files is None:
             raise ConflictError(f"{stored.task}@{stored.version} is not in the store")
         return SimulationRequest(
             release_id=stored.release_id,
             task=stored.task,
             version=stored.version,
             previous=state.before,
-            files=versions[stored.version],
-            previous_files=versions.get(state.before),
+            files=files,
+            previous_files=before,
             kinds=step.kinds,
             events=step.events,
         )

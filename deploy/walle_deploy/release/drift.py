@@ -11,7 +11,7 @@ besides its runs, and a version that few devices have has small calls.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -78,22 +78,60 @@ def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
         New and old times by bucket; without runs where no calls are alike.
     """
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
-    sizes = mine.keys() & usual.keys()
-    total = sum(sum(mine[size].values()) for size in sizes)
+    pairs = [(mine[size], usual[size]) for size in mine.keys() & usual.keys()]
+    return _standardised(pairs, new.devices, old.devices)
+
+
+def bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
+    """Return times of both versions, where no calls are alike, so that the new ones are no longer.
+
+    They are of a version that is as fast. A call costs something besides its runs, so in larger
+    calls a run takes no longer; and a call of fewer runs takes no longer in all. Each size of the
+    new calls is compared with the nearest one of the old, by run or by call.
+
+    Args:
+        new: As for ``matched``; has runs.
+        old: The same.
+        least: The same.
+    """
+    mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
+    pairs = []
+    for size, times in mine.items():
+        near = min(usual, key=lambda each: (abs(each - size), each))
+        if size > near:
+            pairs.append((times, usual[near]))
+        else:
+            # of a size there are calls of 2**size to 2**(size + 1) - 1 runs
+            pairs.append((_shifted(times, size), _shifted(usual[near], near + 1)))
+    return _standardised(pairs, new.devices, old.devices)
+
+
+def _shifted(buckets: Mapping[int, float], size: int) -> dict[int, float]:
+    # a rounded shift is the same for equal sizes; of unequal ones half a bucket is nothing
+    shift = round(size * math.log(2) / math.log(GAMMA))
+    return {place + shift: count for place, count in buckets.items()}
+
+
+def _standardised(
+    pairs: Sequence[tuple[Mapping[int, float], Mapping[int, float]]],
+    new_devices: float,
+    old_devices: float,
+) -> tuple[Values, Values]:
+    total = sum(sum(mine.values()) for mine, _ in pairs)
     found: dict[int, float] = {}
     weighted: dict[int, float] = {}
     worth = runs = 0.0
-    for size in sizes:
-        share = sum(mine[size].values()) / total
-        runs = float(sum(usual[size].values()))
+    for mine, usual in pairs:
+        share = sum(mine.values()) / total
+        runs = float(sum(usual.values()))
         worth += share * share / runs
-        for place, count in mine[size].items():
+        for place, count in mine.items():
             found[place] = found.get(place, 0.0) + count
-        for place, count in usual[size].items():
+        for place, count in usual.items():
             weighted[place] = weighted.get(place, 0.0) + share * count / runs
     runs = 1 / worth if worth else 0.0
     weighted = {place: runs * share for place, share in weighted.items()}
-    return Values(found, new.devices), Values(weighted, old.devices)
+    return Values(found, new_devices), Values(weighted, old_devices)
 
 
 def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, float]]:

@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from walle_deploy.model.health import GAMMA, VersionHealth
-from walle_deploy.release.drift import Values, changed, grew, matched
+from walle_deploy.release.drift import Values, bounded, changed, grew, matched
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds, exceeds_other
 from walle_deploy.release.limits import Gates, LatencyGate
 from walle_stream.wire.reports import bucket_of
@@ -113,11 +113,16 @@ def _latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth, limit: f
     mine, usual = Values(new.latency_us, new.devices), Values(old.latency_us, old.devices)
     if not (mine.buckets and usual.buckets):
         return _verdict("latency", 0.0, "latency: no runs to compare yet", is_known=False)
-    mine, usual = matched(mine, usual, bucket_of(1_000.0 * gate.floor))
-    if not mine.buckets:
-        text = f"latency: no calls as large as those of {old.version} yet"
-        return _verdict("latency", 0.0, text)
-    tolerated = gate.tolerated
+    least, tolerated = bucket_of(1_000.0 * gate.floor), gate.tolerated
+    alike, usual_alike = matched(mine, usual, least)
+    if not alike.buckets:
+        found = grew(*bounded(mine, usual, least), tolerated) / limit
+        text = (
+            f"latency: no calls as large as those of {old.version}; as far as others say, "
+            f"{'slower' if found >= 1 else 'not slower'} than {tolerated:g} times"
+        )
+        return _verdict("latency", found, text)
+    mine, usual = alike, usual_alike
     found = grew(mine, usual, tolerated) / limit
     text = (
         f"latency: p50 {_ratio(mine, usual, 0.5):.2f}, p99 {_ratio(mine, usual, 0.99):.2f} times "

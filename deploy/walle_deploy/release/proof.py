@@ -44,12 +44,19 @@ def verify(transaction: ReadTransaction, expected: AuditHead | None = None) -> P
             )
     read = [read_entry(each) for each in entries]
     rows = {each.release_id: digest_release(each) for each in transaction.releases()}
-    _compare({each.release: each.digest for each in read if each.release}, rows, "release")
+    logged_rows = {each.release: each.digest for each in read if each.release}
+    _compare(logged_rows, rows, "release")
+    for name, found_name in zip(logged_rows, rows, strict=True):
+        if name != found_name:
+            # of two that may give a device something, the later one does
+            raise IntegrityError(
+                f"audit log: release {found_name!r} stands where {name!r} was made: their order "
+                "was altered past it"
+            )
     published = [each for each in read if each.action == "publish"]
-    tasks = sorted({each.task for each in published})
     files = {
         f"{task}@{version}": digest_files(found)
-        for task in tasks
+        for task in transaction.tasks()
         for version, found in transaction.versions(task).items()
     }
     logged = {f"{each.task}@{each.version}": each.digest for each in published}

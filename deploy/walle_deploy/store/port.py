@@ -37,11 +37,24 @@ class ReadTransaction(Protocol):
         """
         ...
 
+    def tasks(self) -> Sequence[str]:
+        """Return the tasks of which a version was published, sorted."""
+        ...
+
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
         """Return the published versions of a task, the oldest first.
 
         Args:
             task: ``SCENARIO/TASK``.
+        """
+        ...
+
+    def files(self, task: str, version: str) -> VersionFiles | None:
+        """Return the files of a published version; None where there is none.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
         """
         ...
 

@@ -57,16 +57,22 @@ class SqlReader:
         files: dict[str, VersionFiles] = {}
         for task, version in sorted(wanted):
             name = f"{task}@{version}"
-            found = (known or {}).get(name) or self._files(task, version)
+            found = (known or {}).get(name) or self.files(task, version)
             if found is not None:
                 files[name] = found
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
-    def _files(self, task: str, version: str) -> VersionFiles | None:
+    def files(self, task: str, version: str) -> VersionFiles | None:
+        """Return the files of a published version; None where there is none."""
         row = self._execute(
             "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
         return None if row is None else _decoded(VersionFiles, row[0], f"{task}@{version}")
+
+    def tasks(self) -> Sequence[str]:
+        """Return the tasks of which a version was published, sorted."""
+        rows = self._execute("SELECT DISTINCT task FROM walle_versions", ()).fetchall()
+        return sorted(task for (task,) in rows)
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
         """Return the published versions of a task, the oldest first."""

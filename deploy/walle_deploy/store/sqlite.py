@@ -5,13 +5,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, Final
 
 from walle_deploy.store.port import ReadTransaction, WriteTransaction
 from walle_deploy.store.reader import SqlReader
 from walle_deploy.store.schema import Dialect, Execute, prepare
 from walle_deploy.store.writer import SqlWriter
-from walle_stream.errors import DeployError, IntegrityError, ServiceUnreachableError
+from walle_stream.errors import (
+    DeployError,
+    IntegrityError,
+    ServiceUnreachableError,
+    StoreFullError,
+)
 
 _DIALECT: Final = Dialect(
     # unixepoch('subsec') is not in the SQLite of every system
@@ -20,6 +26,8 @@ _DIALECT: Final = Dialect(
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
 )
 _BUSY_S: Final = 10.0
+_PRIMARY: Final = 0xFF
+_FULL_BYTES: Final = 65_536  # what it writes at once
 
 
 class SqliteStore:
@@ -33,6 +41,7 @@ class SqliteStore:
 
         Raises:
             ServiceUnreachableError: It cannot be opened, or is busy for long.
+            StoreFullError: The disk is full.
             IntegrityError: It is no database, or one of a later version.
         """
         self._path = path
@@ -97,11 +106,28 @@ class SqliteStore:
                 self._connection.execute("ROLLBACK")
             raise
 
+    def _is_full(self, error: sqlite3.OperationalError) -> bool:
+        code = error.sqlite_errorcode
+        if code & _PRIMARY == sqlite3.SQLITE_FULL:
+            return True
+        # of its index in shared memory SQLite says no more than that it could not write
+        if code & _PRIMARY != sqlite3.SQLITE_IOERR:
+            return False
+        try:
+            return disk_usage(self._path.absolute().parent).free < _FULL_BYTES
+        except OSError:
+            return False
+
     @contextmanager
     def _mapped(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if self._is_full(error):
+                raise StoreFullError(
+                    f"release store {self._path}: the disk is full: free some space, and do the "
+                    "same again"
+                ) from error
             raise ServiceUnreachableError(
                 f"release store {self._path}: {error}; is its folder there and writable, and does "
                 "nobody hold it locked?"

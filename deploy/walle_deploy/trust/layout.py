@@ -33,6 +33,7 @@ TARGETS: Final = "public/targets"
 TREE: Final = "public/metadata/tree"
 EXCLUSIVE: Final = "private/exclusive"
 VERSIONS: Final = "private/versions"
+RETIRED: Final = "private/retired"
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

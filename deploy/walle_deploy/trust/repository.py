@@ -6,6 +6,7 @@ consistent snapshots. A change writes new files beside the old ones and replaces
 after a kill; files that no timestamp leads to are written again by the next change.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,15 @@ from tuf.api.metadata import TargetFile, Targets
 
 from walle_deploy.trust.current import CurrentMetadata
 from walle_deploy.trust.keys import KeyFolder
-from walle_deploy.trust.layout import METADATA, TARGETS, blob_path, put_blob, sole_writer
+from walle_deploy.trust.layout import (
+    METADATA,
+    RETIRED,
+    TARGETS,
+    blob_path,
+    put_blob,
+    put_file,
+    sole_writer,
+)
 from walle_deploy.trust.rotation import rotate_key
 from walle_deploy.trust.signing import Signing, new_metadata
 from walle_deploy.trust.status import RepositoryStatus, status_of
@@ -103,7 +112,7 @@ class TrustedRepository:
             How many were new.
 
         Raises:
-            ConflictError: A name has another content already; nothing was changed.
+            ConflictError: A name has another content already, or was retired; nothing was changed.
             RefNotFoundError: A name or a file is none.
             DeployError: A key is missing.
             IntegrityError: The repository was altered.
@@ -123,6 +132,11 @@ class TrustedRepository:
                     )
                 sha256, size_bytes = put_blob(self.folder / TARGETS, target.content)
                 name, signed = _bin(current, bins, target.name)
+                if target.name not in signed.targets and self.is_retired(target.name):
+                    raise ConflictError(
+                        f"{target.name}: was retired, and does not come again: publish a new "
+                        "version"
+                    )
                 if _enter(signed, target, sha256, size_bytes):
                     changed[name] = signed
                     added += 1
@@ -143,18 +157,32 @@ class TrustedRepository:
 
         Raises:
             RefNotFoundError: One is not there; nothing was changed.
+            StoreFullError: The disk is full; nothing was changed.
         """
         with sole_writer(self.folder):
             current = self._signing.load()
             changed: dict[str, Targets] = {}
-            count = 0
-            for name in names:
+            gone = list(names)
+            for name in gone:
                 if _bin(current, changed, name)[1].targets.pop(name, None) is None:
                     raise RefNotFoundError(f"{self.folder}: there is no target {name!r}")
-                count += 1
-            if count:
+            for name in gone:
+                # first: whatever happens now, it does not come again
+                put_file(self._retired(name), name.encode())
+            if gone:
                 self._signing.commit(current, changed)
-        return count
+        return len(gone)
+
+    def is_retired(self, name: str) -> bool:
+        """Return whether a target was retired; quick, and needs no keys.
+
+        Args:
+            name: Its name.
+        """
+        return self._retired(name).exists()
+
+    def _retired(self, name: str) -> Path:
+        return self.folder / RETIRED / hashlib.sha256(name.encode()).hexdigest()
 
     def refresh(self) -> list[str]:
         """Sign anew what has less than a third of its time left; the timestamp always.

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from walle_deploy.device.files import DeviceIdentity
-from walle_deploy.trust.repository import TrustedRepository
+from walle_deploy.trust.repository import NewTarget, TrustedRepository
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.vm.package.reader import read_package
 
@@ -115,12 +115,13 @@ def test_an_old_snapshot_under_a_new_timestamp(world, refused):
 
 def test_an_old_bin_under_a_new_snapshot(world, device, refused):
     folder, target = world.server.folder / "metadata", world.push("v2").files[0].target
-    before = {path.name for path in folder.iterdir()}
-    world.repository.retire([target])
-    world.publish("v2")
-    newest = max({path.name for path in folder.glob("*.packages-*")} - before)
-    version, _, name = newest.partition(".")
-    world.serve(newest, (folder / f"{int(version) - 1}.{name}").read_bytes())
+    bin_ = next(path.name for path in folder.glob("*.packages-*") if target in path.read_text())
+    version, _, name = bin_.partition(".")
+    for number in range(99):  # until one is signed by the same bin
+        world.repository.add([NewTarget(f"shop/other/v{number}/x", b"%d" % number)])
+        if newer := list(folder.glob(f"{int(version) + 1}.{name}")):
+            break
+    world.serve(newer[0].name, (folder / bin_).read_bytes())
     refused(IntegrityError, "not what was signed")
 
 

@@ -23,7 +23,8 @@ from walle_stream.errors import (
     RefNotFoundError,
     StoreFullError,
 )
-from walle_stream.vm.package.reader import CURRENT_TAG
+from walle_stream.vm.package.build import build_package
+from walle_stream.vm.package.reader import CURRENT_TAG, read_package
 
 pytestmark = pytest.mark.integration
 
@@ -87,6 +88,23 @@ def test_what_is_no_package_of_this_task_is_not_published(world, packages, tmp_p
 def test_a_target_has_a_plain_name(world, name):
     with pytest.raises(RefNotFoundError, match="cannot be a target's name"):
         world.repository.add([NewTarget(name, b"")])
+
+
+def test_what_was_retired_does_not_come_again(world):
+    retired = world.push("v1").files[0].target
+    other = build_package(
+        read_package(world.packages["v1"]).manifest.task, "def run(ctx, page):\n    pass\n"
+    )
+    repository = TrustedRepository(world.repository.folder)
+    assert not repository.is_retired(retired)
+    world.repository.retire([retired])
+    assert repository.is_retired(retired)
+    for package in (world.packages["v1"], other):
+        with pytest.raises(ConflictError, match="was retired, and does not come again"):
+            publish_version(world.repository, TaskRef("shop", "ipv", "v1"), package)
+    assert world.repository.find(retired) is None
+    world.publish("v2")
+    assert not repository.is_retired(world.push("v2").files[0].target)
 
 
 def test_a_retired_version_is_not_published_any_more(world):

@@ -46,6 +46,7 @@ def altered(store, desk, release, tmp_path):
         ("""UPDATE walle_versions SET files = '{"shared":[],"exclusive":{"a":[]}}'""", "version 'shop/ipv@v1' differs"),
         ("DELETE FROM walle_versions WHERE version = 'v3'", "version 'shop/ipv@v3' is gone"),
         ("INSERT INTO walle_versions SELECT task, 'v9', 0, files FROM walle_versions LIMIT 1", "'shop/ipv@v9' is not in the log"),
+        ("INSERT INTO walle_versions SELECT 'x/y', version, 0, files FROM walle_versions", "version 'x/y@v1' is not in the log"),
         ("UPDATE walle_stable SET version = 'v3'", "stable version of 'shop/ipv' differs"),
     ],
 )  # fmt: skip
@@ -56,6 +57,13 @@ def test_whatever_is_altered_past_the_log_is_found(altered, statement, message):
     with pytest.raises(IntegrityError, match=message):
         altered(statement)
     assert IntegrityError.exit_code == 17
+
+
+def test_releases_that_changed_places_are_found(altered, desk, release):
+    desk.roll_back("r", "no")
+    desk.create(release("later"))
+    with pytest.raises(IntegrityError, match="release 'later' stands where 'r' was made"):
+        altered("UPDATE walle_releases SET position = -position")
 
 
 def test_entries_that_changed_places_are_found(altered):

@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.controller import LOOKBACK_MS, Controller
 from walle_deploy.release.desk import ReleaseDesk, read_state
@@ -68,6 +69,21 @@ def simulate(controller):
     """Take turns until the simulation's answer is in."""
     started(controller).exception(20)
     controller.turn()
+
+
+def test_a_version_that_was_retired_is_offered_no_more(controller, store, desk, release):
+    file = PushedFile("shop/ipv/v9/ipv-v9.walle", "targets/9", "0" * 64, 1)
+    desk.publish("shop/ipv", "v9", VersionFiles((file,)))
+    desk.create(release(version="v9", beta={"devices": ["a"]}))
+    retired, controller = set(), controller()
+    controller.is_retired = retired.__contains__
+    controller.turn()
+    assert stage(store) == "beta"
+    retired.add(file.target)
+    controller.turn()
+    assert stage(store) == "rolled_back"
+    with store.reading() as reading:
+        assert "was retired: no device takes it" in reading.audit("r")[-1].text
 
 
 def test_a_good_version_goes_to_all_devices(controller, store, desk, release, health):

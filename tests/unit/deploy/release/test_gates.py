@@ -213,6 +213,20 @@ def test_calls_that_cannot_be_compared_hold_nothing_up():
     assert "no calls as large" in found.verdicts[2].text
 
 
+@pytest.mark.parametrize(("mine", "usual", "slower"), [(64, 3, 4.0), (2, 64, 500.0)])
+def test_a_much_slower_version_is_stopped_also_where_no_calls_are_alike(mine, usual, slower):
+    rng = np.random.default_rng(12)
+    gates = Gates(latency=LatencyGate(tolerated=1.1, floor="0ms"))
+    outcomes = Counter()
+    for scale in [1.0] * 30 + [slower] * 5:
+        times = called(rng, 100, usual, 20.0)
+        old = VersionHealth(task="t", version="v1", devices=200, latency_us=times)
+        times = called(rng, 100, mine, 20.0, scale=scale)
+        new = VersionHealth(task="t", version="v2", devices=100, latency_us=times)
+        outcomes[scale, judge(gates, new, old).verdicts[2].outcome] += 1
+    assert outcomes == {(1.0, "go"): 30, (slower, "stop"): 5}
+
+
 def test_runs_of_less_than_the_floor_are_alike():
     rng = np.random.default_rng(11)
     old = VersionHealth(task="t", version="v1", devices=200, latency_us=called(rng, 400, 1, 20.0))

@@ -1,4 +1,7 @@
+import os
 import sqlite3
+import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -6,7 +9,7 @@ from walle_deploy.store.opening import open_store
 from walle_deploy.store.schema import SCHEMA_VERSION
 from walle_deploy.store.sqlite import SqliteStore
 from walle_deploy.store.suite import ReleaseStoreSuite
-from walle_stream.errors import IntegrityError, ServiceUnreachableError
+from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreFullError
 
 
 class TestSqliteStore(ReleaseStoreSuite):
@@ -56,4 +59,49 @@ def test_an_altered_row_is_named(tmp_path):
     connection.close()
     with store.reading() as reading, pytest.raises(IntegrityError, match="shop/ipv@v1"):
         reading.versions("shop/ipv")
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def fill(file):
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
+    with suppress(OSError):
+        while True:
+            os.write(descriptor, bytes(4_096))
+    os.close(descriptor)
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_done(small_disk):
+    store = SqliteStore(small_disk / "r.db")
+    with store.writing() as writing:
+        writing.set_stable("shop/ipv", "v1")
+    fill(small_disk / "other")
+
+    def write():
+        with store.writing() as writing:
+            writing.set_stable("shop/ipv", "v2")
+            for number in range(200):
+                writing.put_snapshot("k", f"n{number}", bytes(4_000))
+
+    with pytest.raises(StoreFullError, match="the disk is full"):
+        write()
+    store.close()
+    fill(small_disk / "more")  # what its end gave back
+    with pytest.raises(StoreFullError, match="the disk is full"):
+        SqliteStore(small_disk / "r.db")
+    for name in ("other", "more"):
+        (small_disk / name).unlink()
+    store = SqliteStore(small_disk / "r.db")
+    with store.reading() as reading:
+        assert (reading.stable(), reading.snapshots("k")) == ({"shop/ipv": "v1"}, {})
     store.close()
