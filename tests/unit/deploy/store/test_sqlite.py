@@ -95,13 +95,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_done(small_disk):
 
     with pytest.raises(StoreFullError, match="the disk is full"):
         write()
-    store.close()
-    fill(small_disk / "more")  # what its end gave back
-    with pytest.raises(StoreFullError, match="the disk is full"):
-        SqliteStore(small_disk / "r.db")
-    for name in ("other", "more"):
-        (small_disk / name).unlink()
-    store = SqliteStore(small_disk / "r.db")
+    (small_disk / "other").unlink()
     with store.reading() as reading:
         assert (reading.stable(), reading.snapshots("k")) == ({"shop/ipv": "v1"}, {})
     store.close()
