@@ -11,7 +11,7 @@ from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_deploy.store.schema import Dialect, Execute
 from walle_stream.errors import IntegrityError
 
-TOLD_MS: Final = 600_000
+TOLD_MS: Final = 60_000
 """How long what a reporter said is counted."""
 
 NAMES_AT_ONCE: Final = 500

@@ -17,7 +17,7 @@ from walle_deploy.service.settings import ServiceSpec
 from walle_stream.errors import IntegrityError, ProfileError, ServiceUnreachableError
 
 SPEC = ServiceSpec(cdn="https://cdn/x/", cen="https://cen/", metadata="https://cdn/m/")
-SLOW = ServiceSpec.model_validate({"poll": "60s", "knownDevices": {"flush": "10m"}})
+SLOW = ServiceSpec.model_validate({"poll": "60s", "knownDevices": {"flush": "20s"}})
 
 
 class MemoryTable:
