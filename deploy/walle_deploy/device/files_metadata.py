@@ -107,27 +107,39 @@ class VerifiedMetadata:
         return {name: each for name, each in found.items() if each}
 
     def _refreshed(self, url: str, told_ms: int | None) -> Updater:
-        updater = Updater(str(self._folder), url, fetcher=self._fetcher, bootstrap=self._root)
-        now_ms = trusted_time_ms(wall_ms(), told_ms, self._floor_ms())
-        # python-tuf has no argument for it; a test fails where this attribute goes
-        updater._trusted_set.reference_time = datetime.fromtimestamp(now_ms / 1_000, UTC)  # noqa: SLF001
+        floor_ms = self._floor_ms()
         try:
-            updater.refresh()
+            return self._refreshed_at(url, told_ms, floor_ms)
         except ExpiredMetadataError as error:
+            now_ms = trusted_time_ms(wall_ms(), told_ms, floor_ms)
+            if self._floor_ms() < floor_ms:
+                # a newer root came: whoever signed that time had stolen a key that is replaced
+                with suppress(ExpiredMetadataError):
+                    return self._refreshed_at(url, told_ms, self._floor_ms())
             raise IntegrityError(
                 f"{url}: {error}, judged by {datetime.fromtimestamp(now_ms / 1_000, UTC):%F %T} "
                 "UTC: nobody signed it anew (walle repository refresh), somebody serves an old "
                 "state, or this device's clock is wrong"
             ) from error
+
+    def _refreshed_at(self, url: str, told_ms: int | None, floor_ms: int) -> Updater:
+        updater = Updater(str(self._folder), url, fetcher=self._fetcher, bootstrap=self._root)
+        now_ms = trusted_time_ms(wall_ms(), told_ms, floor_ms)
+        # python-tuf has no argument for it; a test fails where this attribute goes
+        updater._trusted_set.reference_time = datetime.fromtimestamp(now_ms / 1_000, UTC)  # noqa: SLF001
+        updater.refresh()
         return updater
 
     def _floor_ms(self) -> int:
-        # a timestamp that a stolen and replaced key signed must not set the time for ever
+        # a timestamp that a stolen and replaced key signed must not set the time for ever; that
+        # says the newest root that was verified: root.json is the first one again and again
+        roots = self._folder.glob("root_history/*.root.json")
         try:
-            root = Metadata[Root].from_bytes((self._folder / "root.json").read_bytes())
+            newest = max(roots, key=lambda path: int(path.name.partition(".")[0]))
+            root = Metadata[Root].from_bytes(newest.read_bytes())
             known = Metadata[Timestamp].from_bytes((self._folder / "timestamp.json").read_bytes())
             root.signed.verify_delegate("timestamp", known.signed_bytes, known.signatures)
-        except (OSError, RepositoryError):
+        except (OSError, ValueError, RepositoryError):
             return 0
         made = known.signed.unrecognized_fields.get(MADE)
         return made if isinstance(made, int) else 0

@@ -326,14 +326,15 @@ def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
     sink.close(0.0)
 
 
-def test_a_frame_that_is_refused_takes_no_other_along():
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_frame_that_is_refused_takes_no_other_along(status):
     monitor, refused = Monitor(), b"no report"
 
     def take(body):
         try:
             take_batch(monitor, body)
         except EnvelopeError:
-            return 400
+            return status
         return 200
 
     frames = [frame(n, report([(f"d{n}", 1, {})])) for n in range(5)]

@@ -276,3 +276,15 @@ def test_metadata_files_that_rot_are_gotten_again(world, device):
         if not path.is_symlink():
             path.write_bytes(b"{")
     world.pull(VerifiedFiles(device.folder, world.repository.root()), world.push("v2"))
+
+
+def test_what_was_verified_is_on_the_disk_before_it_is_believed(world, monkeypatch):
+    # or after a power cut an older state would be believed
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(Path(f"/proc/self/fd/{fd}").readlink()))
+    device = world.device("careful")
+    world.pull(device, world.push("v1"))
+    folder = world.folder / "devices" / "careful" / "metadata"
+    known = {path.resolve() for path in folder.iterdir() if path.suffix == ".json"}
+    assert len(known) >= 4
+    assert {folder, *known} <= synced

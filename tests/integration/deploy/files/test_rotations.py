@@ -6,8 +6,15 @@ import msgspec
 import pytest
 
 from walle_deploy.trust.repository import TrustedRepository
+from walle_deploy.trust.roles import MADE, expiry_of
 from walle_deploy.trust.rotation import rotate_key
-from walle_stream.errors import DeployError, IntegrityError, RefNotFoundError
+from walle_deploy.trust.signing import _signed
+from walle_stream.errors import (
+    DeployError,
+    IntegrityError,
+    RefNotFoundError,
+    ServiceUnreachableError,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -65,21 +72,40 @@ def test_what_a_stolen_key_signs_is_refused_once_it_is_replaced(world):
         take(world, seen, "v1")
 
 
-def test_a_thief_that_runs_ahead_is_shaken_off(world):
+# so far that by its time all that is signed has run out: the timestamp; the roots, too
+@pytest.mark.parametrize("ahead_ms", [80_000_000, 100_000_000, 50 * 365 * 86_400_000])
+def test_a_thief_that_runs_ahead_is_shaken_off(world, ahead_ms):
     # a stolen timestamp key can sign version 1000; a new key makes it count for nothing
-    seen = world.device("seen")
-    ahead = world.folder / "ahead"
-    shutil.copytree(world.folder / "repository", ahead)
-    thief = TrustedRepository(ahead, clock=lambda: world.clock() + 80_000_000)
-    for _ in range(3):
-        thief.refresh()
-    world.serve("timestamp.json", (ahead / "public" / "metadata" / "timestamp.json").read_bytes())
+    seen, signing = world.device("seen"), world.repository._signing
+    current = signing.load()
+    stolen = current.timestamp.signed
+    stolen.version += 1_000
+    stolen.unrecognized_fields[MADE] = world.clock() + ahead_ms
+    stolen.expires = expiry_of("timestamp", world.clock() + ahead_ms)
+    world.serve("timestamp.json", _signed(stolen, signing.signers(current, "timestamp")))
     take(world, seen, "v1")
+    assert seen._metadata._floor_ms() == stolen.unrecognized_fields[MADE]
     world.server.evil = {}
-    with pytest.raises(IntegrityError, match="older than what was seen"):
+    with pytest.raises(IntegrityError, match="older than what was seen|root.json is expired"):
         take(world, seen, "v1")
     world.repository.rotate("timestamp", is_lost=True)
     take(world, seen, "v1")
+    assert seen._metadata._floor_ms() <= world.clock()
+
+
+def test_the_time_that_was_signed_counts_after_a_rotation_too(world):
+    seen = world.device("seen")
+    for _ in range(2):
+        world.repository.rotate("timestamp")
+        take(world, seen, "v1")
+        signed = world.repository._signing.load().timestamp.signed
+        assert seen._metadata._floor_ms() == signed.unrecognized_fields[MADE]
+        # also while nobody gives it the newest roots
+        world.spoil("root.json", lambda handler: handler.send_error(500))
+        with pytest.raises(ServiceUnreachableError):
+            take(world, seen, "v1")
+        assert seen._metadata._floor_ms() == signed.unrecognized_fields[MADE]
+        world.server.evil = {}
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -134,3 +134,9 @@ def test_what_was_rolled_back_goes_where_nothing_comes_in_its_place():
     assert decided("cpython-313", t="v2") == [Offer("s/t", "v1", "")]
     assert decided("cpython-314", t="v2", u="v8") == [Offer("s/t", "", "")]
     assert decided("cpython-314", t="v0", u="v9") == [Offer("s/u", "", "")]
+
+
+def test_a_policys_own_share_is_not_that_of_the_steps():
+    index = made(release("r", "v1", "gray", {"percent": 50}, percent=50.0))
+    taken = sum(bool(index.decide(DeviceProfile(f"d-{n}"))) for n in range(2_000))
+    assert 400 < taken < 600  # a half of the half, not all of it
