@@ -40,7 +40,11 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
         name, at, version = text.partition("@")
         scenario, _, task = name.partition("/")
         is_named = _NAME.fullmatch(scenario) and _NAME.fullmatch(task)
-        if not is_named or (at and not _is_version(version)):
+        if is_named and at and not _is_version(version):
+            raise RefNotFoundError(
+                f"{text[:200]!r} names no version: expected letters, digits and '._+-', such as v2"
+            )
+        if not is_named:
             raise RefNotFoundError(
                 f"{text[:200]!r} names no task: expected SCENARIO/TASK or SCENARIO/TASK@VERSION, "
                 "such as shop/ipv@v2; names are of lower-case letters, digits and '-'"

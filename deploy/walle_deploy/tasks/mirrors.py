@@ -7,7 +7,7 @@ and everything that reads versions.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from walle_deploy.tasks.git import Git, git_error
 from walle_deploy.tasks.groups import Group, cache_folder, is_name
 from walle_deploy.tasks.locks import RepositoryLock
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
-from walle_stream.spec.suggestions import suggest
+from walle_stream.spec.suggestions import nearest
 
 HEADS: Final = "refs/heads/"
 """Where git has branches."""
@@ -94,7 +94,7 @@ class Mirror:
     def _no_task(self, ref: TaskRef) -> RefNotFoundError:
         there = self.tasks()
         return RefNotFoundError(
-            f"there is no task {ref.name} in {self.url}{suggest(ref.task, there)}; "
+            f"there is no task {ref.name} in {self.url}{_near(ref.task, there)}; "
             f"{_named('it has', there)}"
         )
 
@@ -108,7 +108,7 @@ class Mirror:
                 f"it was first seen here; {_named('there are', there)}"
             )
         return RefNotFoundError(
-            f"there is no version {ref}{suggest(ref.version, there)}; {_named('there are', there)}"
+            f"there is no version {ref}{_near(ref.version, there)}; {_named('there are', there)}"
         )
 
     def _moved(self, ref: TaskRef, known: str, found: str) -> ConflictError:
@@ -194,7 +194,7 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
             there = group.scenarios()
             raise RefNotFoundError(
                 f"there is no scenario {scenario!r} in {group.address}"
-                f"{suggest(scenario, there)}; {_named('it has', there)}"
+                f"{_near(scenario, there)}; {_named('it has', there)}"
             )
         failed: GitError = git_error(arguments, done.stderr, done.returncode)
         raise failed
@@ -202,6 +202,12 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     # other names may hold what ends lines elsewhere, or be no UTF-8
     named = ((name.decode(errors="replace"), found.decode()) for found, _, name in lines if name)
     return {name: found for name, found in named if _is_ours(name)}
+
+
+def _near(name: str, there: Sequence[str]) -> str:
+    # without what is allowed: all of them are named behind it
+    close = nearest(name, there)
+    return "" if close is None else f", did you mean {close!r}?"
 
 
 def _is_ours(name: str) -> bool:

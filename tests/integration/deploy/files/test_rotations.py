@@ -86,7 +86,7 @@ def test_a_thief_that_runs_ahead_is_shaken_off(world, ahead_ms):
     take(world, seen, "v1")
     assert seen._metadata._floor_ms() == stolen.unrecognized_fields[MADE]
     world.server.evil = {}
-    with pytest.raises(IntegrityError, match="older than what was seen|root.json is expired"):
+    with pytest.raises(IntegrityError, match=r"older than what was seen|root.json is expired"):
         take(world, seen, "v1")
     world.repository.rotate("timestamp", is_lost=True)
     take(world, seen, "v1")
