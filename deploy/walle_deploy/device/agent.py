@@ -31,6 +31,9 @@ AGAIN_MS: Final = 2_000.0
 AGAIN_MAX_MS: Final = 600_000.0
 """Longest pause."""
 
+REPORTED_AT: Final = 3
+"""Refusals of a version by a device before it is reported as a failure of it."""
+
 NOT_INSTALLED: Final = "not installed"
 """Begin of the failure's class in reports, where a device refused a version."""
 
@@ -82,6 +85,7 @@ type _Taken = tuple[PushedTask, Change]
 class _Failed(msgspec.Struct):
     pause_ms: float
     until_ms: float
+    tries: int
 
 
 class DeviceAgent:
@@ -214,10 +218,10 @@ class DeviceAgent:
             _log.warning("%s is %s, but not recorded: %s", said, verb, error, extra=where)
 
     def _refuse(self, task: PushedTask, reason: str | Exception) -> None:
-        self._report(task, reason)
         before = self._failed.get((task.task, task.version))
         pause_ms = AGAIN_MS if before is None else min(2 * before.pause_ms, AGAIN_MAX_MS)
-        self._failed[task.task, task.version] = _Failed(pause_ms, monotonic_ms() + pause_ms)
+        tries = 1 if before is None else before.tries + 1
+        self._failed[task.task, task.version] = _Failed(pause_ms, monotonic_ms() + pause_ms, tries)
         _log.warning(
             "%s@%s is not installed: %s; tried again in %g s",
             task.task,
@@ -226,14 +230,16 @@ class DeviceAgent:
             pause_ms / 1_000,
             extra={"device_id": self.device, "task": task.task},
         )
+        self._report(task, reason, tries)
 
-    def _report(self, task: PushedTask, reason: str | Exception) -> None:
-        # what may pass, and a full disk, are no fault of the version's
+    def _report(self, task: PushedTask, reason: str | Exception, tries: int) -> None:
+        # files of a new version may not be everywhere yet, and the first words of a caching
+        # server are not the last; what may pass, and a full disk, are no fault of the version's
         may_pass = isinstance(reason, StoreError) or getattr(
             reason, "is_retryable", reason == NO_HOST
         )
         key = task.task, task.version
-        if may_pass or key in self._told or not task.version:
+        if tries < REPORTED_AT or may_pass or key in self._told or not task.version:
             return
         self._told.add(key)  # once: it is tried again for ever
         kind = "state" if isinstance(reason, str) else type(reason).__name__

@@ -17,7 +17,7 @@ from walle_stream.wire.report_batch import REPORTS_PATH, decode_batch, encode_ba
 _log = logging.getLogger(__name__)
 
 _WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
-_SEND_BYTES: Final = 1024 * 1024
+_SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 _BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0

@@ -165,7 +165,9 @@ def test_what_is_refused_for_good_is_reported_once(world, agent, clock, error, r
         world.bad = {"a": error}
     for _ in range(2):
         world.answer = push("shop/a@v1", "shop/b@v2")
-        for _ in range(3):
+        told = len(world.reports)
+        for number in range(5):
+            assert (len(world.reports) > told) == (number > 2 and reported is not None)
             assert agent.check() is Outcome.REFUSED
             clock[0] += AGAIN_MAX_MS
         world.answer = NOTHING
