@@ -39,7 +39,7 @@ class IntegrityError(DeployError):
 
 
 class ProfileError(DeployError, ValueError):
-    """A device's profile cannot be read: too long, not of its form, or without an id.
+    """A device's profile cannot be read: too long, not of its form, or of an id that no device has.
 
     Correct what the device sends; docs/deploy has the form.
     """

@@ -57,7 +57,8 @@ def get_unread(
     try:
         return sent()
     except urllib3.exceptions.ProtocolError as error:
-        if not isinstance(error.args[-1], _KeptEndedError):
+        # ``Limited`` says so of one that had brought an answer before
+        if not isinstance(error.args[-1], ConnectionAbortedError):
             raise
     return sent()
 
@@ -89,10 +90,6 @@ def words_of(error: BaseException) -> str:
     return one_line(str(chain[-1])) or type(chain[-1]).__name__
 
 
-class _KeptEndedError(ConnectionError):
-    """A connection that had brought an answer before ended without one."""
-
-
 def _pools(headers_s: float) -> dict[str, Any]:
     # a server that sends its headers byte by byte keeps every read short: the timer ends it
     def limited(base: Any) -> Any:
@@ -111,7 +108,7 @@ def _pools(headers_s: float) -> dict[str, Any]:
                     if cut.is_set():  # not the server hung up
                         raise TimeoutError from None
                     if isinstance(error, ConnectionError) and self.answered is sock:
-                        raise _KeptEndedError(*error.args) from None
+                        raise ConnectionAbortedError(*error.args) from None
                     raise
                 finally:
                     timer.cancel()
