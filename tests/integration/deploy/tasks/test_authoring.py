@@ -236,7 +236,7 @@ def test_a_version_is_made_once_of_what_is_committed(bench):
     tag_version(folder, "v1", "The first")
     with pytest.raises(ConflictError, match="there is a version shop/ipv@v1 already"):
         tag_version(folder, "v1")
-    with pytest.raises(RefNotFoundError, match="names no task"):
+    with pytest.raises(RefNotFoundError, match="names no version"):
         tag_version(folder, "-v")
     assert bench.git("for-each-ref", "--format=%(objecttype) %(contents)", "refs/tags/ipv/v1") == (
         "tag The first"
