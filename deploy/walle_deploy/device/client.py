@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 import urllib3
 
-from walle_deploy.device.http_headers import get_unread, limit_headers, one_line, words_of
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, encode_profile
-from walle_deploy.model.pushes import PUSH_HEADER, Push
+from walle_deploy.model.pushes import PUSH_HEADER, PUSH_TYPE, Push
+from walle_deploy.outbound.bounded import get_unread, limit_headers, one_line, words_of
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     IntegrityError,
@@ -98,7 +98,7 @@ class ReleaseClient:
             raise ServiceUnreachableError(
                 f"{self.url}: answered {answer.status}: {one_line(body.decode('ascii', 'replace'))}"
             )
-        if not answer.headers.get("content-type", "").startswith("application/json"):
+        if answer.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
             return Answer(None, told_ms)  # a business answer with nothing for us
         return Answer(self._decoded(body), told_ms)
 

@@ -13,7 +13,7 @@ import msgspec
 import urllib3
 from tuf.api.exceptions import DownloadHTTPError
 
-from walle_deploy.device.http_headers import get_unread, limit_headers, words_of
+from walle_deploy.outbound.bounded import get_unread, limit_headers, words_of
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 

@@ -32,7 +32,7 @@ from tuf.ngclient import FetcherInterface, Updater
 
 from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.device.files_http import HttpSource
-from walle_deploy.device.http_headers import one_line
+from walle_deploy.outbound.bounded import one_line
 from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError

@@ -11,6 +11,9 @@ import msgspec
 PUSH_HEADER: Final = "walle-push"
 """Name of the answer's header that carries a ``Push`` (base64url of JSON, as profiles)."""
 
+PUSH_TYPE: Final = "application/vnd.walle.push+json"
+"""Type of a body that is a ``Push``; JSON of any other type is somebody's business."""
+
 
 class PushedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that the device must have."""

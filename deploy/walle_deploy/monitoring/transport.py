@@ -120,14 +120,21 @@ class HttpReportSink:
     def _live(self) -> None:
         import urllib3  # noqa: PLC0415 - of the extra `deploy`
 
+        from walle_deploy.outbound.bounded import limit_headers, words_of  # noqa: PLC0415 - too
+
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as http:
+            limit_headers(http, _TIMEOUT_S)
             backoff_s = self._backoff_s
             while (part := self._next()) and not self._ends.is_set():
                 try:
-                    status = http.request("POST", self._url, body=encode_batch(part)).status
+                    answer = http.request(
+                        "POST", self._url, body=encode_batch(part), preload_content=False
+                    )
                 except urllib3.exceptions.HTTPError as error:
-                    _log.info("reports wait: %s cannot be reached: %s", self._url, error)
+                    _log.info("reports wait: %s: %s", self._url, words_of(error))
                 else:
+                    status = answer.status
+                    answer.close()  # what else it has to say may have no end
                     if status in _REFUSED and len(part) > 1:
                         self._alone = len(part)  # the others are good
                         continue

@@ -35,7 +35,7 @@ class WebhookOptions(msgspec.Struct, frozen=True):
     """How an address is treated."""
 
     timeout_s: float = 5.0
-    """For the connection, and for each part of the answer."""
+    """To connect, and for all headers of the answer; of its body nothing is read."""
     attempts: int = 6
     """Of one message; then it is dropped."""
     backoff_s: float = 0.5
@@ -99,7 +99,8 @@ class Webhook:
             self._changed.notify()
         self._thread.join(timeout_s)
         self._ends.set()
-        self._thread.join()
+        # an attempt may be under way: to connect, to send, and to wait for the headers
+        self._thread.join(3 * self._options.timeout_s)
         with self._changed:
             self.dropped += len(self._waiting)
             self._waiting.clear()
@@ -107,7 +108,10 @@ class Webhook:
     def _live(self) -> None:
         import urllib3  # noqa: PLC0415 - of the extra `deploy`
 
+        from walle_deploy.outbound.bounded import limit_headers  # noqa: PLC0415 - the same
+
         with urllib3.PoolManager(retries=False, timeout=self._options.timeout_s) as http:
+            limit_headers(http, self._options.timeout_s)
             while (message := self._next()) is not None:
                 is_sent = self._deliver(http, message)
                 with self._changed:
@@ -141,6 +145,8 @@ class Webhook:
     def _post(self, http: object, message: AlarmMessage) -> int:
         import urllib3  # noqa: PLC0415 - of the extra `deploy`
 
+        from walle_deploy.outbound.bounded import words_of  # noqa: PLC0415 - the same
+
         body = msgspec.json.encode(message)
         headers = {
             "content-type": "application/json",
@@ -148,13 +154,15 @@ class Webhook:
             SIGNATURE_HEADER: sign(self._secret, wall_ms(), body),
         }
         try:
-            answer: int = http.request(  # type: ignore[attr-defined]
-                "POST", self._url, body=body, headers=headers, redirect=False
-            ).status
+            answer = http.request(  # type: ignore[attr-defined]
+                "POST", self._url, body=body, headers=headers, redirect=False, preload_content=False
+            )
         except urllib3.exceptions.HTTPError as error:
-            _log.info("alarm %s waits: %s", message.id, type(error).__name__)
+            _log.info("alarm %s waits: %s", message.id, words_of(error))
             return 0
-        return answer
+        status: int = answer.status
+        answer.close()  # what else a receiver has to say may have no end
+        return status
 
 
 def sign(secret: bytes, time_ms: int, body: bytes) -> str:

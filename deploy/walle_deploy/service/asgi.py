@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_deploy.model.profile import PROFILE_HEADER
+from walle_deploy.model.pushes import PUSH_TYPE
 from walle_deploy.service.admin import admin_app
 from walle_deploy.service.service import ReleaseService
 from walle_stream.errors import ProfileError, ServiceUnreachableError
@@ -24,6 +25,7 @@ type App = Callable[[Any, Receive, Send], Awaitable[None]]
 CHECK_PATH: Final = "/v1/check"
 
 _PROFILE: Final = PROFILE_HEADER.encode()
+_PUSH_TYPE: Final = PUSH_TYPE.encode()
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _NOTHING_NEW: Final[Message] = {
     "type": "http.response.start",
@@ -71,7 +73,7 @@ def service_app(service: ReleaseService) -> App:
                 await send(_NOTHING_NEW)
                 await send(_END)
             else:
-                await _answer(send, 200, push)
+                await _answer(send, 200, push, kind=_PUSH_TYPE)
 
     return app
 
@@ -86,11 +88,17 @@ async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
 
 
 async def _answer(
-    send: Send, status: int, value: Any, retry_s: bytes = b"", *, close: bool = False
+    send: Send,
+    status: int,
+    value: Any,
+    retry_s: bytes = b"",
+    *,
+    close: bool = False,
+    kind: bytes = b"application/json",
 ) -> None:
     body = _encode(value)
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         _NO_STORE,
     ]

@@ -6,7 +6,6 @@ Walle, section 4.2: devices send business requests anyway, so no request is made
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +18,7 @@ from walle_stream.errors import ProfileError, ServiceUnreachableError
 
 _PROFILE: Final = PROFILE_HEADER.encode()
 _PUSH: Final = PUSH_HEADER.encode()
+_CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
 
 
@@ -27,8 +27,11 @@ def push_middleware(
 ) -> App:
     """Return an ASGI application whose answers carry the header ``walle-push`` where it is due.
 
-    The service runs from the application's start-up to its shutdown. A request without a
-    profile, with a bad one, or before there is a table, is the application's own affair alone.
+    The service runs from the application's start-up to its shutdown, which an ASGI server tells
+    this outermost application alone: where another one mounts it, enter ``service.running()`` in
+    that one's lifespan. A request without a profile, with a bad one, or before there is a table,
+    is the application's own affair alone; so is one whose ``user_of`` fails. An answer with a push
+    is for one device: ``Cache-Control: no-store`` takes the place of what it said.
 
     Args:
         app: The business application.
@@ -51,10 +54,10 @@ def push_middleware(
         async def send_with_push(message: Message) -> None:
             if message["type"] == "http.response.start":
                 # when the answer begins: the application has found out who is signed in by now
-                value = _push_value(service, header, user_of(scope) if user_of else "")
+                value = _push_value(service, header, scope, user_of)
                 if value:
-                    headers = [*message.get("headers", ()), (_PUSH, value)]
-                    message = {**message, "headers": headers}
+                    old = [each for each in message.get("headers", ()) if each[0] != _CACHE[0]]
+                    message = {**message, "headers": [*old, _CACHE, (_PUSH, value)]}
             await send(message)
 
         await app(scope, receive, send_with_push)
@@ -62,13 +65,23 @@ def push_middleware(
     return wrapped
 
 
-def _push_value(service: ReleaseService, header: bytes, vouched: str) -> bytes:
+def _push_value(
+    service: ReleaseService, header: bytes, scope: Any, user_of: Callable[[Any], str] | None
+) -> bytes:
+    if not service.is_running:
+        service.warn_once(
+            "no device is told of new versions: the release service was not started, as no "
+            "lifespan came here; enter service.running() in that of the application in front"
+        )
+        return b""
     try:
-        push = service.check(header, vouched)
+        push = service.check(header, user_of(scope) if user_of else "")
+        return encode_push(push) if push is not None else b""
     except (ProfileError, ServiceUnreachableError) as error:
         _log.debug("no push: %s", error)
-        return b""
-    return encode_push(push) if push is not None else b""
+    except Exception as error:  # noqa: BLE001 - the answer is the business's
+        service.warn_once(f"no push: {type(error).__name__}: {error}")
+    return b""
 
 
 def encode_push(push: Push) -> bytes:
@@ -93,12 +106,25 @@ def encode_push(push: Push) -> bytes:
 
 async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Send]) -> None:
     scope, receive, send = call
-    async with AsyncExitStack() as stack:
+    startup, said = await receive(), False
+    async with service.running():
 
-        async def receive_first() -> Message:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await stack.enter_async_context(service.running())
-            return message
+        async def receive_again() -> Message:
+            nonlocal startup
+            message, startup = startup, {}
+            return message or await receive()
 
-        await app(scope, receive_first, send)
+        async def send_and_know(message: Message) -> None:
+            nonlocal said
+            said = True
+            await send(message)
+
+        try:
+            await app(scope, receive_again, send_and_know)
+        except Exception:
+            if said:
+                raise
+            # it knows no lifespan (ASGI 3: it raises then), and needs none
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from walle_deploy.model.profile import DeviceProfile, decode_profile
 from walle_deploy.model.pushes import Push
@@ -28,6 +28,7 @@ from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import wall_ms
 from walle_stream.errors import ProfileError, ServiceUnreachableError, WalleError
 
+_WARNINGS_MAX: Final = 100
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +74,9 @@ class ReleaseService:
         """Its name towards the store."""
         self.problem = ""
         """Why the newest table is not in use; empty when it is."""
+        self.is_running = False
+        """Whether ``running`` was entered, and not left."""
+        self._warned: set[str] = set()
         self._parts = parts
         self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None
@@ -122,6 +126,16 @@ class ReleaseService:
             self.offered[each.release] += 1
         return push
 
+    def warn_once(self, text: str) -> None:
+        """Log a warning, the same one no second time; of many different ones the first hundred.
+
+        Args:
+            text: Of it.
+        """
+        if text not in self._warned and len(self._warned) < _WARNINGS_MAX:
+            self._warned.add(text)
+            _log.warning("%s", text)
+
     def figures(self) -> list[Figure]:
         """Return this worker's figures."""
         index = self.index
@@ -156,6 +170,7 @@ class ReleaseService:
         if beside is not None:
             await asyncio.to_thread(beside.__enter__)
         await self._look()
+        self.is_running = True
         spec = self.spec
         loops = [
             asyncio.create_task(_every(spec.poll_ms, self._look)),
@@ -166,6 +181,7 @@ class ReleaseService:
         try:
             yield
         finally:
+            self.is_running = False
             for each in loops:
                 each.cancel()
             for each in loops:

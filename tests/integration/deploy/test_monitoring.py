@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
@@ -145,6 +146,13 @@ def test_a_monitor_that_is_killed_has_what_it_acknowledged_and_counts_nothing_tw
 # Over HTTP
 
 
+_LINE = b"HTTP/1.1 200 OK\r\n"
+ENDLESS = {
+    "headers": (_LINE, b"x: y\r\n"),
+    "body": (_LINE + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+}
+
+
 class Receiver:
     """Answers as told: a status, or ``hang`` until the end."""
 
@@ -161,6 +169,14 @@ class Receiver:
                 answer = 200 if receiver.answers.empty() else receiver.answers.get()
                 if answer == "hang":
                     receiver.ends.wait()
+                    return
+                if answer in ENDLESS:
+                    receiver.requests.put((self.path, dict(self.headers), body))
+                    head, more = ENDLESS[answer]
+                    self.wfile.write(head)
+                    with suppress(OSError):
+                        while not receiver.ends.wait(0.01):
+                            self.wfile.write(more)
                     return
                 if answer == "drop":
                     self.connection.close()
@@ -226,6 +242,18 @@ def test_an_alarm_arrives_through_failures_hangs_and_500_signed_and_in_order():
     time_ms, digest = headers["walle-signature"].removeprefix("t=").split(",sha256=")
     expected = hmac.new(SECRET, time_ms.encode() + b"." + body, hashlib.sha256).hexdigest()
     assert digest == expected
+
+
+def test_a_receiver_that_never_ends_its_answer_holds_nothing_up():
+    with Receiver("body", "headers", 200, "headers") as receiver:
+        webhook = Webhook(receiver.url, SECRET, QUICK)
+        for number in range(2):
+            webhook.send(message(number))
+        for _ in range(3):
+            receiver.requests.get(timeout=10)
+        webhook.send(message(3))
+        webhook.close(0.0)
+    assert webhook.sent >= 2
 
 
 def test_what_nobody_takes_is_given_up_and_nobody_waits_for_it():

@@ -17,7 +17,7 @@ from walle_deploy.device.files_http import TransferLimits
 from walle_deploy.device.pulling import PulledFiles
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, decode_profile
-from walle_deploy.model.pushes import Push, PushedTask
+from walle_deploy.model.pushes import PUSH_TYPE, Push, PushedTask
 from walle_deploy.trust.publishing import publish_version
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.app.assembly import Assembly
@@ -138,7 +138,7 @@ class Service:
             new = [each for each in tasks if profile.tasks.get(each.task, "") != each.version]
             body = msgspec.json.encode(Push(tuple(new), f"{self.url}/metadata/"))
             if new:
-                handler.answer(200, body, self.date, Content_Type="application/json")
+                handler.answer(200, body, self.date, Content_Type=PUSH_TYPE)
             else:
                 handler.answer(204, b"", self.date)
 

@@ -371,7 +371,7 @@ class FullDisk(pytest.MonkeyPatch):
         return call
 
 
-JSON = {"Content_Type": "application/json"}
+JSON = {"Content_Type": "application/vnd.walle.push+json"}
 
 
 def bomb(handler, _profile=None):

@@ -9,12 +9,12 @@ import pytest
 from walle_deploy.device import client as module
 from walle_deploy.device.client import PUSH_MAX_BYTES, ReleaseClient
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, decode_profile
-from walle_deploy.model.pushes import Push, PushedTask
+from walle_deploy.model.pushes import PUSH_TYPE, Push, PushedTask
 from walle_stream.errors import IntegrityError, ServiceBusyError, ServiceUnreachableError
 
 PUSH = Push((PushedTask("shop/ipv", "v2"), PushedTask("shop/old", "")), "http://x/metadata")
 BODY = msgspec.json.encode(PUSH)
-JSON = {"Content-Type": "application/json"}
+JSON = {"Content-Type": PUSH_TYPE}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -70,6 +70,7 @@ def test_a_push_comes_as_the_answer_or_in_a_header_of_any_answer(asked):
 def test_answers_without_a_push_say_that_nothing_is_new(asked):
     assert asked(204).push is None
     assert asked(200, {"Content-Type": "text/html"}, b"<html>").push is None
+    assert asked(200, {"Content-Type": "application/json"}, b'{"items": [1]}').push is None
 
 
 def test_the_time_of_the_service_is_told_where_it_is_one(asked):

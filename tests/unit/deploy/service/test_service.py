@@ -327,6 +327,64 @@ def test_a_push_that_no_header_holds_is_sent_in_parts():
     assert encode_push(Push((PushedTask("s/t", "v", "r" * 9_000),))) == b""
 
 
+def test_whatever_fails_of_a_check_the_business_answer_is_as_it_was(caplog):
+    async def run():
+        profile = [(b"walle-profile", header("d-5"))]
+        async with running(Parts(MemoryTable(table())), SLOW) as service:
+            for _ in range(3):
+                app = push_middleware(business, service, lambda scope: scope["session"]["user"])
+                start, _ = await call(app, profile)
+                assert start["headers"] == [(b"x", b"y")]
+        start, _ = await call(push_middleware(business, service), profile)
+        assert start["headers"] == [(b"x", b"y")]
+
+    asyncio.run(run())
+    said = [each.message for each in caplog.records]
+    assert said[0] == "no push: KeyError: 'session'"
+    assert "service was not started" in said[1]
+    assert len(said) == 2  # each once
+
+
+def test_an_answer_with_a_push_is_kept_by_no_cache():
+    async def cached(scope, receive, send):
+        headers = [(b"cache-control", b"public, max-age=600"), (b"x", b"y")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"bought"})
+
+    async def run():
+        async with running(Parts(MemoryTable(table())), SLOW) as service:
+            app = push_middleware(cached, service)
+            start, _ = await call(app, [(b"walle-profile", header("d-5"))])
+            assert [value for name, value in start["headers"] if name == b"cache-control"] == [
+                b"no-store"
+            ]
+            up_to_date = header("d-5", tasks={"s/t": "v2"})
+            start, _ = await call(app, [(b"walle-profile", up_to_date)])
+            assert (b"cache-control", b"public, max-age=600") in start["headers"]
+
+    asyncio.run(run())
+
+
+def test_the_service_lives_also_where_the_application_knows_no_lifespan():
+    async def plain(scope, receive, send):
+        assert scope["type"] == "http", "no lifespan here"
+
+    async def run():
+        service = ReleaseService(SLOW, Parts(MemoryTable(table())))
+        asked, answers = asyncio.Queue(), asyncio.Queue()
+        app = push_middleware(plain, service)
+        running = asyncio.create_task(app({"type": "lifespan"}, asked.get, answers.put))
+        await asked.put({"type": "lifespan.startup"})
+        assert await answers.get() == {"type": "lifespan.startup.complete"}
+        assert service.is_running
+        await asked.put({"type": "lifespan.shutdown"})
+        assert await answers.get() == {"type": "lifespan.shutdown.complete"}
+        await running
+        assert not service.is_running
+
+    asyncio.run(run())
+
+
 def test_a_table_in_a_file_is_seen_when_it_changes(tmp_path):
     file = tmp_path / "table.json"
     source = FileTable(file)

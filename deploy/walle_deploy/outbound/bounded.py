@@ -1,6 +1,7 @@
-"""What urllib3 does not have: a bound in time on an answer's headers, errors in few words.
+"""Requests over HTTP to servers that may be slow, away or hostile.
 
-And the request that is sent again where a kept connection ended.
+What urllib3 does not have: a bound in time on an answer's headers, errors in few words, and a
+request that is sent again where a kept connection ended.
 """
 
 import logging

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from walle_deploy.device.http_headers import get_unread, limit_headers, words_of
+from walle_deploy.outbound.bounded import get_unread, limit_headers, words_of
 
 ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 

@@ -1,0 +1,1 @@
+"""Requests to servers that are not trusted, for whoever sends them."""
