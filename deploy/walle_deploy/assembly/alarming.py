@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.fleet_view import FleetView
@@ -22,12 +23,16 @@ from walle_deploy.store.port import ReleaseStore
 _LEASE: Final = "alarms"
 _TOLD: Final = "alarms/audit"
 _TOLD_OF: Final = frozenset({"rollback", "stop", "pause"})
+_ALL: Final = 100.0
 _LOOKS: Final = 3
 """A lease lasts as long as so many looks."""
 
 
 class OfferedVersions:
-    """The versions that some device should have now. One thread; blocks on the store."""
+    """The versions that some device should have now; policies are not asked.
+
+    One thread; blocks on the store.
+    """
 
     def __init__(self, store: ReleaseStore) -> None:
         """Look at nothing yet.
@@ -50,8 +55,11 @@ class OfferedVersions:
             if generation == self._generation:
                 return self._found
             releases, stable = transaction.releases(), transaction.stable()
-        offered = {(each.task, each.version) for each in releases if each.is_offered}
-        self._found = frozenset(offered | {pair for pair in stable.items() if pair[1]})
+        offers = [each.offer for each in releases if each.offer is not None and each.is_offered]
+        # of a task that a release gives to everybody nobody should have the stable version
+        taken = {each.task for each in offers if _is_for_all(each)}
+        kept = {pair for pair in stable.items() if pair[1] and pair[0] not in taken}
+        self._found = frozenset(kept | {(each.task, each.version) for each in offers})
         self._generation = generation
         return self._found
 
@@ -93,15 +101,16 @@ class ReleaseNews:
             head = transaction.audit_head().number
             after = max(int(told or 0), self._given)
             sealed = [] if told is None else transaction.audit(after=after)
-        self._given = head
-        if told is None:
-            self.keep()
         entries = (read_entry(each) for each in sealed)
-        return [
+        messages = [
             _message(each)
             for each in entries
             if each.by == CONTROLLER and each.release and each.action in _TOLD_OF
         ]
+        self._given = head
+        if told is None:
+            self.keep()
+        return messages
 
     def keep(self) -> None:
         """Remember that all of it was told.
@@ -142,6 +151,11 @@ def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
     options = WatchOptions(rows, offered.has, leads, ReleaseNews(store))
     with watching(FleetView(rows, wanted), spec, board, options):
         yield
+
+
+def _is_for_all(offer: ActiveRelease) -> bool:
+    everybody = offer.stage == "full" or (offer.stage == "gray" and offer.percent >= _ALL)
+    return everybody and not offer.policy
 
 
 def _message(entry: AuditEntry) -> AlarmMessage:

@@ -9,7 +9,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +28,14 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import take_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
-from walle_deploy.service.service import Parts
-from walle_deploy.service.worker import open_table
+from walle_deploy.service.service import Parts, ReleaseService
+from walle_deploy.service.settings import ServiceSpec
+from walle_deploy.service.worker import load_settings, open_table
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.trust.repository import TrustedRepository
-from walle_stream.errors import EnvelopeError, RefNotFoundError, WalleError
+from walle_stream.errors import EnvelopeError, RefNotFoundError, SpecFileError, WalleError
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
@@ -63,14 +64,10 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     known = KnownVersions(store)
     monitor = Monitor(StoredRows(store), secrets.token_hex(4), is_known=known)
     folder = Path(setup["repository"]) if setup.get("repository") else None
-    signer = None
-    if folder is not None:
-        ring = Path(setup.get("keys") or folder / "keys") / _RING
-        signer = CenSigner(read_ring(ring)) if ring.exists() else None
     return Parts(
         StoredTables(store),
         StoredDevices(store),
-        signer,
+        _signer(setup),
         (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
         _beside(
             store,
@@ -80,6 +77,54 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
             int(setup.get("lease_ms", LEASE_MS)),
         ),
     )
+
+
+def open_service(
+    store: str, files: str = "", *, repository: str = "", keys: str = "", file: Path | None = None
+) -> ReleaseService:
+    """Open a service for ``push_middleware``, which answers checks within another application.
+
+    It answers checks alone: ``walle serve`` over the same store takes devices' reports and takes
+    releases on. Blocks on the store.
+
+    Args:
+        store: Address of a release store.
+        files: Address of a server that has all files, where the YAML names none.
+        repository: Folder of the signed files; with it exclusive files are offered, by addresses
+            that its keys sign.
+        keys: Their folder, where it is another one.
+        file: YAML of ``kind: ReleaseService``; None for the defaults.
+
+    Raises:
+        SpecFileError: The YAML is wrong, or the addresses of files are missing.
+        WalleError: The store, or the keys, cannot be opened.
+    """
+    spec = load_settings(file, files)
+    need_addresses(spec, has_own_files=bool(repository))
+    opened = open_store(store, make=False)
+    signer = _signer({"repository": repository, "keys": keys})
+    parts = Parts(StoredTables(opened), StoredDevices(opened), signer)
+    return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
+
+
+def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
+    """Refuse a set-up by which devices would be told of files that they cannot pull.
+
+    Args:
+        spec: Of the service; a store's files have relative addresses.
+        has_own_files: Whether exclusive files are offered.
+
+    Raises:
+        SpecFileError: An address is missing.
+    """
+    wanted = ["cdn", "metadata", *(["cen"] if has_own_files else [])]
+    missing = [f"spec.{name}" for name in wanted if not getattr(spec, name)]
+    if missing:
+        raise SpecFileError(
+            f"devices would get no address to pull from, as there is no {', '.join(missing)}: give "
+            "--files URL of the server that has all files (such as walle repository serve), or "
+            "write them into the ReleaseService YAML"
+        )
 
 
 def check_parts(setup: Mapping[str, str]) -> None:
@@ -102,6 +147,14 @@ def check_parts(setup: Mapping[str, str]) -> None:
         )
     if setup.get("alarms"):
         load_alarms(Path(setup["alarms"]))
+
+
+def _signer(setup: Mapping[str, str]) -> CenSigner | None:
+    if not setup.get("repository"):
+        return None
+    folder = Path(setup["repository"])
+    ring = Path(setup.get("keys") or folder / "keys") / _RING
+    return CenSigner(read_ring(ring)) if ring.exists() else None
 
 
 def _taking(monitor: Monitor) -> Callable[[Request], object]:

@@ -71,14 +71,19 @@ def run_serve(options: argparse.Namespace) -> int:
         ServiceUnreachableError: The address cannot be had.
     """
     need_extra(*_PARTS)
-    from walle_deploy.assembly.serving import OPENER, check_parts  # noqa: PLC0415 - an extra
+    from walle_deploy.assembly.serving import (  # noqa: PLC0415 - an extra
+        OPENER,
+        check_parts,
+        need_addresses,
+    )
     from walle_deploy.service.worker import load_settings, serve  # noqa: PLC0415 - the same
 
     store = need_store(options)
     if options.files:
         need_url("--files", options.files, has_path=True)
     spec = load_settings(options.file, options.files)
-    _need_addresses(store, spec, has_own_files=options.repository is not None)
+    if not store.endswith(".json"):  # a table in a file may have whole addresses
+        need_addresses(spec, has_own_files=options.repository is not None)
     setup = {
         "store": store,
         "files": options.files,
@@ -120,20 +125,6 @@ def need_extra(*modules: str) -> None:
     for name in modules:
         if importlib.util.find_spec(name) is None:
             raise SpecFileError(f"{name} is not installed: pip install 'walle-stream[deploy]'")
-
-
-def _need_addresses(store: str, spec: Any, *, has_own_files: bool) -> None:
-    # a table in a file may have whole addresses, a store has relative ones
-    if store.endswith(".json"):
-        return
-    wanted = ["cdn", "metadata", *(["cen"] if has_own_files else [])]
-    missing = [f"spec.{name}" for name in wanted if not getattr(spec, name)]
-    if missing:
-        raise SpecFileError(
-            f"devices would get no address to pull from, as there is no {', '.join(missing)}: give "
-            "--files URL of the server that has all files (such as walle repository serve), or "
-            "write them into the ReleaseService YAML"
-        )
 
 
 def listen(address: str, option: str) -> socket.socket:

@@ -19,8 +19,8 @@ from walle_stream.errors import ProfileError
 PROFILE_HEADER: Final = "walle-profile"
 """Name of the request's header."""
 
-PROFILE_MAX_BYTES: Final = 8_192
-"""Longest value of the header: what servers take by default."""
+PROFILE_MAX_BYTES: Final = 8_000
+"""Longest value of the header: servers take 8 KiB for its line, with its name, by default."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=128)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]

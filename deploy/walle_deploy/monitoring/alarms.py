@@ -21,6 +21,8 @@ crashed, the 99th percentile of runs' times in milliseconds, milliseconds withou
 ALARM_VERSION: Final = 1
 """Of the JSON that a receiver gets."""
 
+type _Key = tuple[str, str, str]
+
 _US: Final = 1_000.0
 _P99: Final = 0.99
 
@@ -52,6 +54,7 @@ class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     version: str
     measure: str
+    """Empty where the rule is no more."""
     value: float | None
     """None where nothing is there to measure any more."""
     above: float
@@ -76,7 +79,7 @@ class AlarmBoard:
             rules: Their names differ.
         """
         self._rules = tuple(rules)
-        self.firing: dict[tuple[str, str, str], int] = {}
+        self.firing: dict[_Key, int] = {}
         """By rule, task and version: since when, epoch ms."""
 
     def look(
@@ -86,7 +89,7 @@ class AlarmBoard:
         now_ms: int,
         is_active: Callable[[str, str], bool] = lambda _task, _version: True,
     ) -> list[AlarmMessage]:
-        """Return what is new.
+        """Return what is new; where something raises, nothing was.
 
         Args:
             seen_ms: When each version was last reported, by task and version.
@@ -94,7 +97,8 @@ class AlarmBoard:
             now_ms: Epoch milliseconds.
             is_active: Whether a version should be on devices: others may be silent.
         """
-        messages = []
+        firing = dict(self.firing)
+        messages = [_gone(firing, key, now_ms) for key in self.firing if not self._has_rule(*key)]
         for (task, version), last_ms in seen_ms.items():
             found: VersionHealth | None = None
             for rule in self._rules:
@@ -106,40 +110,73 @@ class AlarmBoard:
                     value = now_ms - last_ms if is_active(task, version) else None
                 else:
                     value = _measured(rule, found)
-                message = self._judge(rule, found, value, now_ms)
+                message = _judge(firing, rule, found, value, now_ms)
                 if message is not None:
                     messages.append(message)
+        self.firing = firing
         return messages
 
-    def _judge(
-        self, rule: AlarmRule, health: VersionHealth, value: float | None, now_ms: int
-    ) -> AlarmMessage | None:
-        key = rule.name, health.task, health.version
-        is_firing = value is not None and value > rule.above
-        if is_firing == (key in self.firing):
-            return None
-        if is_firing:
-            since_ms = self.firing[key] = now_ms
-        else:
-            since_ms = self.firing.pop(key)
-        state: Literal["firing", "resolved"] = "firing" if is_firing else "resolved"
-        alarm = blake2b(repr((*key, since_ms)).encode(), digest_size=8).hexdigest()
-        return AlarmMessage(
-            id=f"{alarm}-{state}",
-            alarm=alarm,
-            state=state,
-            rule=rule.name,
-            task=health.task,
-            version=health.version,
-            measure=rule.measure,
-            value=value,
-            above=rule.above,
-            since_ms=since_ms,
-            at_ms=now_ms,
-            runs=health.runs,
-            devices=health.devices,
-            text=_text(rule, health, value, state),
-        )
+    def _has_rule(self, name: str, task: str, _version: str) -> bool:
+        return any(each.name == name and fnmatchcase(task, each.tasks) for each in self._rules)
+
+
+def _judge(
+    firing: dict[_Key, int],
+    rule: AlarmRule,
+    health: VersionHealth,
+    value: float | None,
+    now_ms: int,
+) -> AlarmMessage | None:
+    key = rule.name, health.task, health.version
+    is_firing = value is not None and value > rule.above
+    if is_firing == (key in firing):
+        return None
+    if is_firing:
+        since_ms = firing[key] = now_ms
+    else:
+        since_ms = firing.pop(key)
+    state: Literal["firing", "resolved"] = "firing" if is_firing else "resolved"
+    alarm = _alarm_id(key, since_ms)
+    return AlarmMessage(
+        id=f"{alarm}-{state}",
+        alarm=alarm,
+        state=state,
+        rule=rule.name,
+        task=health.task,
+        version=health.version,
+        measure=rule.measure,
+        value=value,
+        above=rule.above,
+        since_ms=since_ms,
+        at_ms=now_ms,
+        runs=health.runs,
+        devices=health.devices,
+        text=_text(rule, health, value, state),
+    )
+
+
+def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
+    """End an alarm of a former rule: its receiver would wait for the end for ever."""
+    (rule, task, version), since_ms = key, firing.pop(key)
+    alarm = _alarm_id(key, since_ms)
+    return AlarmMessage(
+        id=f"{alarm}-resolved",
+        alarm=alarm,
+        state="resolved",
+        rule=rule,
+        task=task,
+        version=version,
+        measure="",
+        value=None,
+        above=0.0,
+        since_ms=since_ms,
+        at_ms=now_ms,
+        text=f"{task}@{version}: {rule} resolved: no such rule is for it any more",
+    )
+
+
+def _alarm_id(key: _Key, since_ms: int) -> str:
+    return blake2b(repr((*key, since_ms)).encode(), digest_size=8).hexdigest()
 
 
 def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:

@@ -33,9 +33,12 @@ class FleetView:
         self._wanted = wanted
         self._now_ms = now_ms
         self._found: dict[Version, list[VersionHistory]] = {}
+        self._since_ms: dict[Version, int] = {}
 
     def versions(self) -> dict[Version, int]:
         """Look; return when the last report of each version came, epoch ms.
+
+        Of a version that nobody ever reported: when it was first asked for here.
 
         Raises:
             StoreError: The store cannot be read.
@@ -43,7 +46,9 @@ class FleetView:
         wanted = {f"{task}@{version}": (task, version) for task, version in self._wanted()}
         found = load_recent(self._store, wanted)
         self._found = {wanted[name]: histories for name, histories in found.items() if histories}
-        return {
+        now_ms, before = self._now_ms(), self._since_ms
+        self._since_ms = {version: before.get(version, now_ms) for version in wanted.values()}
+        return self._since_ms | {
             version: max(each.seen_ms for each in histories)
             for version, histories in self._found.items()
         }

@@ -22,7 +22,10 @@ class Seen(Protocol):
     """What alarms are about: a ``Monitor``, or a ``FleetView`` over all workers."""
 
     def versions(self) -> Mapping[tuple[str, str], int]:
-        """Return when the last report of each version came, epoch ms, by task and version."""
+        """Return when the last report of each version came, epoch ms, by task and version.
+
+        Of one without any: since when one is waited for.
+        """
         ...
 
     def recent(self, task: str, version: str) -> VersionHealth:
@@ -115,10 +118,15 @@ class AlarmWatch:
             # another process may have looked meanwhile
             firing = msgspec.msgpack.decode(row, type=list[tuple[str, str, str, int]])
             board.firing = {(rule, task, version): since for rule, task, version, since in firing}
+        before = board.firing
         found = board.look(
             self._seen.versions(), self._seen.recent, now_ms, self._options.is_active
         )
-        messages = [*self._options.news.look(), *found]
+        try:
+            messages = [*self._options.news.look(), *found]
+        except BaseException:
+            board.firing = before  # nobody was told: the next look finds it again
+            raise
         for message in messages:
             _log.warning("alarm %s", message.text)
             self._tell(message)

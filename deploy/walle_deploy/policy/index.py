@@ -30,7 +30,7 @@ from walle_deploy.policy.specialising import (
     static_leaves,
     test_of,
 )
-from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Static, Test
+from walle_deploy.policy.tree import Group, Guard, Node, Static, Test
 
 CLASSES_MAX: Final = 1_024
 """Classes that are kept; more are made again when they are asked for."""
@@ -111,9 +111,12 @@ class ReleaseIndex:
         self._compiler = Compiler(sources)
         self._table = table
         self._tasks = [
-            _Task(task, [*self._all_compiled(task, releases)])
+            _Task(task, [each for release in releases for each in self._compiled(release)])
             for task, releases in releases_by_task(table).items()
         ]
+        self._gone = frozenset(
+            (task, version) for task, gone in table.withdrawn.items() for version in gone
+        )
         self._unfit: dict[str, set[int]] = {}
         self._fields = self._compiler.fields
         self._outcomes: list[dict[Any, tuple[bool | None, ...]]] = [{} for _ in FIELDS]
@@ -152,15 +155,6 @@ class ReleaseIndex:
         """How many classes of devices are kept."""
         return len(self._classes)
 
-    def _all_compiled(self, task: str, releases: list[ActiveRelease]) -> Iterator[_Compiled]:
-        for each in releases:
-            yield from self._compiled(each)
-        gone = self._table.withdrawn.get(task)
-        if gone:
-            # asked last: whom nobody gives anything loses what was withdrawn
-            has = Dynamic(lambda facts: facts.profile.tasks.get(task, "") in gone)
-            yield _Compiled(ActiveRelease("", task, "", "withdrawn"), None, has, 0, MASK)
-
     def _compiled(self, release: ActiveRelease) -> Iterator[_Compiled]:
         node = self._compiler.compile(Policy.of(release.policy), release.salt)
         interpreters = self._table.interpreters(release.task, release.version)
@@ -186,7 +180,7 @@ class ReleaseIndex:
                 del self._classes[next(iter(self._classes))]
                 self._by_profile.clear()
             rows = [task.row(outcomes) for task in self._tasks]
-            found = self._classes[outcomes] = _Class(rows)
+            found = self._classes[outcomes] = _Class(rows, self._gone)
         if len(self._by_profile) >= _PROFILES_MAX:
             self._by_profile.clear()
         self._by_profile[fields] = found
@@ -261,7 +255,8 @@ class _Task:
 class _Class:
     """The devices that all policies treat alike until one asks who they are."""
 
-    def __init__(self, rows: list[_Guarded]) -> None:
+    def __init__(self, rows: list[_Guarded], gone: frozenset[tuple[str, str]]) -> None:
+        self._gone = gone
         self._rows: list[_Row] = []
         self._of_device: dict[str, list[int]] = {}
         self._of_user: dict[str, list[int]] = {}
@@ -284,6 +279,20 @@ class _Class:
     def decide(self, facts: Facts) -> list[Offer]:
         return self._decide_wide(facts) if self._is_wide else self._decide_narrow(facts)
 
+    def _with_losses(self, offers: list[Offer], facts: Facts) -> list[Offer]:
+        """Whom nobody gives anything loses what was withdrawn."""
+        has = facts.profile.tasks.items()
+        if self._gone.isdisjoint(has):
+            return offers
+        # few devices
+        gone = {task for task, _ in self._gone.intersection(has)} - {each.task for each in offers}
+        gone -= {
+            row.task
+            for row in self._rows
+            if row.task in gone and _choose(row.every, facts)[0] is not None
+        }
+        return offers + [Offer(task, "", "") for task in sorted(gone)]
+
     def _named(self, facts: Facts) -> list[int]:
         """Rows with a release that names this device or its user."""
         found = self._of_device.get(facts.profile.device, ())
@@ -305,7 +314,7 @@ class _Class:
                     if installed(task, "") != version:
                         offers.append(Offer(task, version, release_id))
                     break
-        return offers
+        return self._with_losses(offers, facts)
 
     def _lay_out(self) -> None:
         # behind its own candidates a row has ones that let everybody keep what he has
@@ -341,9 +350,9 @@ class _Class:
         for number in slow:
             wanted[number], chosen[number] = _choose(self._rows[number].every, facts)
         installed = list(map(facts.profile.tasks.get, self._names, repeat("")))
-        if wanted == installed:
-            return []
-        return [
+        if wanted == installed and len(wanted) == len(facts.profile.tasks):
+            return []  # all that it has is given to it
+        offers = [
             Offer(
                 self._names[number],
                 version,
@@ -352,6 +361,7 @@ class _Class:
             for number, (version, has) in enumerate(zip(wanted, installed, strict=True))
             if version is not None and version != has
         ]
+        return self._with_losses(offers, facts)
 
 
 def _choose(candidates: tuple[_Candidate, ...], facts: Facts) -> tuple[str | None, str]:

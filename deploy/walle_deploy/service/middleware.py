@@ -6,11 +6,12 @@ Walle, section 4.2: devices send business requests anyway, so no request is made
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 import msgspec
 
-from walle_deploy.model.profile import PROFILE_HEADER, PROFILE_MAX_BYTES
+from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_HEADER, Push
 from walle_deploy.service.asgi import App, Message, Receive, Send
 from walle_deploy.service.service import ReleaseService
@@ -18,12 +19,19 @@ from walle_stream.errors import ProfileError, ServiceUnreachableError
 
 _PROFILE: Final = PROFILE_HEADER.encode()
 _PUSH: Final = PUSH_HEADER.encode()
+PUSH_HEADER_BYTES: Final = 3_072
+"""Longest value of the header: proxies take a head of 4 KiB by default (nginx:
+``proxy_buffer_size``), and answer 502 to a longer one; the rest of it is the business's."""
+
 _CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
 
 
 def push_middleware(
-    app: App, service: ReleaseService, user_of: Callable[[Any], str] | None = None
+    app: App,
+    service: ReleaseService,
+    user_of: Callable[[Any], str] | None = None,
+    header_bytes: int = PUSH_HEADER_BYTES,
 ) -> App:
     """Return an ASGI application whose answers carry the header ``walle-push`` where it is due.
 
@@ -38,7 +46,10 @@ def push_middleware(
         service: Answers the checks.
         user_of: Says of a request's scope who is signed in, empty for nobody; without it files
             of a user's own are not offered.
+        header_bytes: Longest value of the header. Tasks that do not fit come with the next
+            answers; one that does not even fit alone never comes, and is logged.
     """
+    turns = count()
 
     async def wrapped(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -54,7 +65,16 @@ def push_middleware(
         async def send_with_push(message: Message) -> None:
             if message["type"] == "http.response.start":
                 # when the answer begins: the application has found out who is signed in by now
-                value = _push_value(service, header, scope, user_of)
+                push = _push(service, header, scope, user_of)
+                value = b""
+                if push is not None:
+                    value, too_long = encode_push(push, header_bytes, next(turns))
+                    for task in too_long:
+                        service.warn_once(
+                            f"{task}: no device is told of its new version by {PUSH_HEADER}: its "
+                            f"addresses alone are longer than {header_bytes} bytes; raise "
+                            "header_bytes, and what proxies take (nginx: proxy_buffer_size)"
+                        )
                 if value:
                     old = [each for each in message.get("headers", ()) if each[0] != _CACHE[0]]
                     message = {**message, "headers": [*old, _CACHE, (_PUSH, value)]}
@@ -65,43 +85,58 @@ def push_middleware(
     return wrapped
 
 
-def _push_value(
+def _push(
     service: ReleaseService, header: bytes, scope: Any, user_of: Callable[[Any], str] | None
-) -> bytes:
+) -> Push | None:
     if not service.is_running:
         service.warn_once(
             "no device is told of new versions: the release service was not started, as no "
             "lifespan came here; enter service.running() in that of the application in front"
         )
-        return b""
+        return None
     try:
-        push = service.check(header, user_of(scope) if user_of else "")
-        return encode_push(push) if push is not None else b""
+        return service.check(header, user_of(scope) if user_of else "")
     except (ProfileError, ServiceUnreachableError) as error:
         _log.debug("no push: %s", error)
     except Exception as error:  # noqa: BLE001 - the answer is the business's
         service.warn_once(f"no push: {type(error).__name__}: {error}")
-    return b""
+    return None
 
 
-def encode_push(push: Push) -> bytes:
-    """Return a push as a header's value; what does not fit is left for the next answer.
+def encode_push(push: Push, max_bytes: int, turn: int = 0) -> tuple[bytes, list[str]]:
+    """Return a push as a header's value; what does not fit is left for other answers.
 
     Args:
         push: Not empty.
+        max_bytes: Of the value.
+        turn: Where not all fit, the task to begin with: one that a device always refuses must
+            not keep the others away.
 
     Returns:
-        base64url of JSON; empty where not even the first task fits.
+        base64url of JSON, empty where no task fits; the tasks that would not even fit alone.
     """
-    tasks = push.tasks
-    while tasks:
-        made = msgspec.json.encode(msgspec.structs.replace(push, tasks=tasks))
-        value = urlsafe_b64encode(made).rstrip(b"=")
-        if len(value) <= PROFILE_MAX_BYTES:
-            return value
-        # in proportion, and always fewer
-        tasks = tasks[: len(tasks) * PROFILE_MAX_BYTES // len(value)]
-    return b""
+    made = msgspec.json.encode(push)
+    room = max_bytes * 3 // 4
+    if len(made) <= room:
+        return _base64(made), []
+    room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=())))
+    begin = turn % len(push.tasks)
+    fitting, too_long, left = [], [], room
+    for task in (*push.tasks[begin:], *push.tasks[:begin]):
+        length = len(msgspec.json.encode(task)) + 1  # and a comma but before the first
+        if length > room:
+            too_long.append(task.task)
+        elif length <= left:
+            fitting.append(task)
+            left -= length
+    if not fitting:
+        return b"", too_long
+    made = msgspec.json.encode(msgspec.structs.replace(push, tasks=tuple(fitting)))
+    return _base64(made), too_long
+
+
+def _base64(made: bytes) -> bytes:
+    return urlsafe_b64encode(made).rstrip(b"=")
 
 
 async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Send]) -> None:

@@ -1,4 +1,4 @@
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import SpecFileError
+from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
 TASK = "shop/ipv"
 S = 1_000
@@ -102,6 +102,44 @@ def test_what_the_controller_does_by_itself_is_told_once(store, watched):
     assert "was rolled back by itself: failures: 4 of 9" in watched.told[-1].text
     assert watched.look() == []
     assert ReleaseNews(store).look() == []
+
+
+def test_what_nobody_ever_reported_is_silent_too(store, watched):
+    assert watched.look() == []
+    assert watched.look(8) == []
+    assert watched.look() == [("silent", "v1", "firing")]
+    watched.workers[0].take([frame(1, report([("d", 5, {})], "v1"))])
+    assert watched.look() == [("silent", "v1", "resolved")]
+    offer(store, "v2")  # to all: nobody should have v1
+    assert watched.look(9) == []
+    assert watched.look(9) == [("silent", "v2", "firing")]
+
+
+def test_a_store_that_fails_amid_a_look_costs_no_message(store, watched, monkeypatch):
+    assert watched.look() == []
+    watched.workers[0].take([frame(1, report([("a", 50, {"E": 20})], "v1"))])
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteStore, "reading", _break_at_the_news(SqliteStore.reading))
+        with pytest.raises(ServiceUnreachableError):
+            watched.look()
+    assert watched.told == []
+    assert watched.look() == [("failing", "v1", "firing")]
+
+
+def _break_at_the_news(reading):
+    """Open a transaction in which the audit log cannot be read."""
+
+    @contextmanager
+    def opened(store):
+        with reading(store) as transaction:
+            transaction.audit_head = _broken
+            yield transaction
+
+    return opened
+
+
+def _broken():
+    raise ServiceUnreachableError("the disk is gone")
 
 
 def test_what_nobody_took_is_told_again_under_the_same_id(store):

@@ -1,5 +1,8 @@
+import pytest
+
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmRule
+from walle_stream.errors import StoreError
 from walle_stream.wire.reports import bucket_of
 
 KEY = ("shop/ipv", "v2")
@@ -67,3 +70,28 @@ def test_silence_is_of_versions_that_should_be_heard():
     assert look(board, 60_001, active=False) == []
     assert look(board, 60_001) == [("silent", "firing")]
     assert look(board, 60_002, seen=60_002) == [("silent", "resolved")]
+
+
+def test_an_alarm_whose_rule_went_is_over():
+    one = AlarmBoard([AlarmRule(name="failing", measure="failureRate", above=0.02)])
+    [begun] = one.look({KEY: 0}, health(**BAD), 2)
+    for rules in ([], [AlarmRule(name="failing", measure="failureRate", above=0, tasks="live/*")]):
+        other = AlarmBoard(rules)
+        other.firing = dict(one.firing)
+        [over] = other.look({KEY: 0}, health(**BAD), 3)
+        assert (over.state, over.alarm, over.since_ms) == ("resolved", begun.alarm, 2)
+        assert over.text == "shop/ipv@v2: failing resolved: no such rule is for it any more"
+        assert look(other, 4, **BAD) == []
+
+
+def test_a_look_that_fails_finds_nothing():
+    board = AlarmBoard([AlarmRule(name="failing", measure="failureRate", above=0.02)])
+
+    def breaks(task, version):
+        if version == "v3":
+            raise StoreError("not there")
+        return health(**BAD)(task, version)
+
+    with pytest.raises(StoreError):
+        board.look({KEY: 0, ("shop/ipv", "v3"): 0}, breaks, 1)
+    assert look(board, 2, **BAD) == [("failing", "firing")]

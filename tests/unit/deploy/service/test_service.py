@@ -1,80 +1,25 @@
 import asyncio
-from base64 import urlsafe_b64decode
-from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 
-from walle_deploy.model.profile import PROFILE_MAX_BYTES, DeviceProfile, encode_profile
-from walle_deploy.model.pushes import Push, PushedFile, PushedTask
-from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
+from tests.unit.deploy.service.offering import (
+    SLOW,
+    MemorySink,
+    MemoryTable,
+    PlainSigner,
+    header,
+    pushed,
+    running,
+    table,
+)
+from walle_deploy.model.pushes import PushedTask
+from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.service.admin import known_devices
 from walle_deploy.service.figures import render_figures
-from walle_deploy.service.middleware import encode_push, push_middleware
 from walle_deploy.service.ports import FileTable, write_table
-from walle_deploy.service.service import Parts, ReleaseService
+from walle_deploy.service.service import Parts
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.errors import IntegrityError, ProfileError, ServiceUnreachableError
-
-SPEC = ServiceSpec(cdn="https://cdn/x/", cen="https://cen/", metadata="https://cdn/m/")
-SLOW = ServiceSpec.model_validate({"poll": "60s", "knownDevices": {"flush": "20s"}})
-
-
-class MemoryTable:
-    def __init__(self, table):
-        self.table = table
-        self.is_away = False
-
-    def generation(self):
-        if self.is_away:
-            raise ServiceUnreachableError("the database does not answer")
-        return self.table.generation
-
-    def load(self):
-        return self.table
-
-
-class MemorySink:
-    def __init__(self):
-        self.batches = []
-        self.is_away = False
-
-    def write(self, batch):
-        if self.is_away:
-            raise ServiceUnreachableError("the database does not answer")
-        self.batches.append(batch)
-
-
-class PlainSigner:
-    def sign(self, url, device):
-        return f"{url}?for={device}"
-
-
-def pushed(name):
-    return PushedFile(name, f"targets/{name}", "0" * 64, 10)
-
-
-def table(generation=1, **more):
-    release = ActiveRelease("r1", "s/t", "v2", "gray", {"app": "shop"}, percent=100.0, salt="r1")
-    own = {"d-1": (pushed("own-1"),), "user:u-1": (pushed("own-u1"),)}
-    return ReleaseTable(
-        generation,
-        (release,),
-        {"s/t": "v1"},
-        {"s/t@v2": VersionFiles((pushed("t-v2"),), own), "s/t@v1": VersionFiles((pushed("t-v1"),))},
-        **more,
-    )
-
-
-def header(device="d-1", app="shop", **more):
-    return encode_profile(DeviceProfile(device, app, **more)).encode()
-
-
-@asynccontextmanager
-async def running(parts, spec=SPEC):
-    service = ReleaseService(spec, parts)
-    async with service.running():
-        yield service
 
 
 def checked(*headers, vouched="", parts=None):
@@ -250,137 +195,6 @@ def test_figures_say_what_became_of_checks():
             assert 'answer="bad_profile"} 1' in text
             assert 'release="r1"} 1' in text
             assert known_devices(service)["classes"][0]["app"] == "shop"
-
-    asyncio.run(run())
-
-
-async def call(app, headers, kind="http"):
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    await app({"type": kind, "path": "/buy", "headers": headers}, None, send)
-    return sent
-
-
-async def business(scope, receive, send):
-    if scope["type"] == "lifespan":
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-        return
-    scope["user"] = "u-1"
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"y")]})
-    await send({"type": "http.response.body", "body": b"bought"})
-
-
-def test_a_business_answer_carries_what_is_new():
-    async def run():
-        async with running(Parts(MemoryTable(table()), None, PlainSigner()), SLOW) as service:
-            app = push_middleware(business, service, lambda scope: scope["user"])
-            profile = header("d-5", user="u-1")
-            start, body = await call(app, [(b"walle-profile", profile)])
-            assert body["body"] == b"bought"
-            value = dict(start["headers"])[b"walle-push"]
-            push = msgspec.json.decode(urlsafe_b64decode(value + b"=="), type=Push)
-            assert [each.target for each in push.tasks[0].files] == ["t-v2", "own-u1"]
-            for headers in (
-                [],
-                [(b"walle-profile", b"bad")],
-                [(b"walle-profile", header(tasks={"s/t": "v2"}))],
-            ):
-                start, _ = await call(app, headers)
-                assert start["headers"] == [(b"x", b"y")]
-
-    asyncio.run(run())
-
-
-def test_the_service_lives_as_long_as_the_business_application():
-    async def run():
-        service = ReleaseService(SLOW, Parts(MemoryTable(table())))
-        asked = asyncio.Queue()
-        answers = asyncio.Queue()
-        app = push_middleware(business, service)
-        running = asyncio.create_task(app({"type": "lifespan"}, asked.get, answers.put))
-        assert not service.is_ready
-        await asked.put({"type": "lifespan.startup"})
-        assert await answers.get() == {"type": "lifespan.startup.complete"}
-        assert service.is_ready
-        await asked.put({"type": "lifespan.shutdown"})
-        assert await answers.get() == {"type": "lifespan.shutdown.complete"}
-        await running
-
-    asyncio.run(run())
-
-
-def test_a_push_that_no_header_holds_is_sent_in_parts():
-    tasks = tuple(
-        PushedTask(f"s/t{number}", "v1", "r", (pushed(f"f{number}"),)) for number in range(200)
-    )
-    value = encode_push(Push(tasks))
-    assert len(value) <= PROFILE_MAX_BYTES
-    sent = msgspec.json.decode(urlsafe_b64decode(value + b"=="), type=Push).tasks
-    assert sent == tasks[: len(sent)]
-    assert len(sent) > 15
-    assert encode_push(Push((PushedTask("s/t", "v", "r" * 9_000),))) == b""
-
-
-def test_whatever_fails_of_a_check_the_business_answer_is_as_it_was(caplog):
-    async def run():
-        profile = [(b"walle-profile", header("d-5"))]
-        async with running(Parts(MemoryTable(table())), SLOW) as service:
-            for _ in range(3):
-                app = push_middleware(business, service, lambda scope: scope["session"]["user"])
-                start, _ = await call(app, profile)
-                assert start["headers"] == [(b"x", b"y")]
-        start, _ = await call(push_middleware(business, service), profile)
-        assert start["headers"] == [(b"x", b"y")]
-
-    asyncio.run(run())
-    said = [each.message for each in caplog.records]
-    assert said[0] == "no push: KeyError: 'session'"
-    assert "service was not started" in said[1]
-    assert len(said) == 2  # each once
-
-
-def test_an_answer_with_a_push_is_kept_by_no_cache():
-    async def cached(scope, receive, send):
-        headers = [(b"cache-control", b"public, max-age=600"), (b"x", b"y")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"bought"})
-
-    async def run():
-        async with running(Parts(MemoryTable(table())), SLOW) as service:
-            app = push_middleware(cached, service)
-            start, _ = await call(app, [(b"walle-profile", header("d-5"))])
-            assert [value for name, value in start["headers"] if name == b"cache-control"] == [
-                b"no-store"
-            ]
-            up_to_date = header("d-5", tasks={"s/t": "v2"})
-            start, _ = await call(app, [(b"walle-profile", up_to_date)])
-            assert (b"cache-control", b"public, max-age=600") in start["headers"]
-
-    asyncio.run(run())
-
-
-def test_the_service_lives_also_where_the_application_knows_no_lifespan():
-    async def plain(scope, receive, send):
-        assert scope["type"] == "http", "no lifespan here"
-
-    async def run():
-        service = ReleaseService(SLOW, Parts(MemoryTable(table())))
-        asked, answers = asyncio.Queue(), asyncio.Queue()
-        app = push_middleware(plain, service)
-        running = asyncio.create_task(app({"type": "lifespan"}, asked.get, answers.put))
-        await asked.put({"type": "lifespan.startup"})
-        assert await answers.get() == {"type": "lifespan.startup.complete"}
-        assert service.is_running
-        await asked.put({"type": "lifespan.shutdown"})
-        assert await answers.get() == {"type": "lifespan.shutdown.complete"}
-        await running
-        assert not service.is_running
 
     asyncio.run(run())
 

@@ -1,0 +1,61 @@
+import asyncio
+from base64 import urlsafe_b64decode
+from contextlib import closing
+
+import msgspec
+import pytest
+
+from walle_deploy.assembly.serving import open_service
+from walle_deploy.model.profile import DeviceProfile, encode_profile
+from walle_deploy.model.pushes import Push, PushedFile
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.service.middleware import push_middleware
+from walle_deploy.store.sqlite import SqliteStore
+from walle_stream.errors import ServiceUnreachableError, SpecFileError
+
+FILES = "https://files.example/"
+
+
+@pytest.fixture
+def store(tmp_path):
+    path = tmp_path / "releases.db"
+    with closing(SqliteStore(path)) as store:
+        desk = ReleaseDesk(store, "ann")
+        package = PushedFile("s/t/v1/t-v1.walle", "s/t/v1/t-v1.walle", "0" * 64, 5)
+        desk.publish("s/t", "v1", VersionFiles((package,)))
+        desk.adopt("s/t", "v1")
+    return str(path)
+
+
+async def business(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"bought"})
+
+
+def test_another_application_tells_devices_what_a_store_has(store):
+    service = open_service(store, FILES)
+    profile = encode_profile(DeviceProfile("d-1")).encode()
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def ask():
+        async with service.running():
+            app = push_middleware(business, service)
+            scope = {"type": "http", "headers": [(b"walle-profile", profile)]}
+            await app(scope, None, send)
+
+    asyncio.run(ask())
+    value = dict(sent[0]["headers"])[b"walle-push"]
+    push = msgspec.json.decode(urlsafe_b64decode(value + b"=="), type=Push)
+    assert push.metadata_url == f"{FILES}metadata/"
+    assert [each.url for each in push.tasks[0].files] == [f"{FILES}s/t/v1/t-v1.walle"]
+
+
+def test_without_addresses_or_releases_it_does_not_start(store, tmp_path):
+    with pytest.raises(SpecFileError, match=r"no spec\.cdn, spec\.metadata"):
+        open_service(store)
+    with pytest.raises(ServiceUnreachableError, match="no release store"):
+        open_service(str(tmp_path / "none.db"), FILES)
