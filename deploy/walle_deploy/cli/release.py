@@ -1,4 +1,4 @@
-"""``walle release``: create, status, watch, pause, resume, advance, rollback, audit."""
+"""``walle release``: create, adopt, status, watch, pause, resume, advance, rollback, audit."""
 
 import argparse
 from importlib import import_module
@@ -8,7 +8,7 @@ from typing import Any, Final
 from walle_deploy.cli import dry_run, publish, simulate
 from walle_deploy.cli.store_option import add_store
 
-_CHANGING: Final = frozenset({"create", "pause", "resume", "advance", "rollback"})
+_CHANGING: Final = frozenset({"create", "adopt", "pause", "resume", "advance", "rollback"})
 
 
 def add(commands: Any) -> None:
@@ -36,6 +36,12 @@ def add_verbs(verbs: Any) -> None:
     create.add_argument(
         "--supersede", action="store_true", help="end the one that is in progress for the task"
     )
+    adopt = verbs.add_parser(
+        "adopt",
+        help="make a published version the stable one of a task that no release brought: that "
+        "which devices have already",
+    )
+    adopt.add_argument("ref", metavar="SCENARIO/TASK@VERSION")
     status = verbs.add_parser("status", help="where releases stand, what their gates say")
     status.add_argument("release", nargs="?", metavar="RELEASE", help="only this one, in full")
     watch = verbs.add_parser("watch", help="follow a release until it ends")

@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 from walle_deploy.cli.release_file import load_whole_release
 from walle_deploy.cli.release_options import given_store, look, say, say_json, who
+from walle_deploy.model.names import TaskRef
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.store.rows import StoredRelease
+from walle_stream.errors import RefNotFoundError
 
 
 def run_create(options: argparse.Namespace) -> int:
@@ -19,6 +21,28 @@ def run_create(options: argparse.Namespace) -> int:
     return _change(
         options, lambda desk: desk.create(release, options.why, supersede=options.supersede)
     )
+
+
+def run_adopt(options: argparse.Namespace) -> int:
+    """Say which version devices have already.
+
+    Args:
+        options: As parsed.
+
+    Raises:
+        RefNotFoundError: It is none, or was not published.
+        ConflictError: The task has a stable version, or a release.
+    """
+    ref = TaskRef.parse(options.ref)
+    if not ref.version:
+        raise RefNotFoundError(f"{options.ref}: names no version: expected SCENARIO/TASK@VERSION")
+    with given_store(options) as store:
+        ReleaseDesk(store, who(options)).adopt(ref.name, ref.version, options.why)
+    if options.json:
+        say_json({"task": ref.name, "stable": ref.version})
+    else:
+        say(f"{ref.name}: {ref.version} is stable: devices that no release takes in get it")
+    return 0
 
 
 def run_pause(options: argparse.Namespace) -> int:

@@ -105,7 +105,7 @@ class HttpReportSink:
             self._changed.notify()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what waits, for so long at most; then what is left is dropped.
+        """Send what waits, for so long at most; then what is left is dropped, and counted.
 
         Args:
             timeout_s: Longest wait.
@@ -116,6 +116,10 @@ class HttpReportSink:
         self._thread.join(timeout_s)
         self._ends.set()
         self._thread.join()
+        with self._changed:
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            self._waiting_bytes = 0
 
     def _live(self) -> None:
         import urllib3  # noqa: PLC0415 - of the extra `deploy`

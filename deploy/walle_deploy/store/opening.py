@@ -18,6 +18,7 @@ def open_store(address: str, *, make: bool = True) -> ReleaseStore:
         make: Make the file where it is missing.
 
     Raises:
+        SpecFileError: The address is none.
         ServiceUnreachableError: It cannot be reached, or psycopg is not installed.
         IntegrityError: It is no release store, or one of a later version.
     """

@@ -16,7 +16,7 @@ from walle_deploy.store.port import ReadTransaction, WriteTransaction
 from walle_deploy.store.reader import SqlReader
 from walle_deploy.store.schema import Cursor, Dialect, prepare
 from walle_deploy.store.writer import SqlWriter
-from walle_stream.errors import DeployError, ServiceUnreachableError
+from walle_stream.errors import DeployError, ServiceUnreachableError, SpecFileError
 
 _DIALECT: Final = Dialect(
     now="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
@@ -38,10 +38,12 @@ class PostgresStore:
             url: ``postgresql://...``, as libpq takes it.
 
         Raises:
+            SpecFileError: That is no such address.
             ServiceUnreachableError: The database does not answer.
             IntegrityError: Its tables are of a later version.
         """
         self._url = url
+        self._shown = _shown(url)
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         with self._lock, self._transaction():
@@ -106,11 +108,11 @@ class PostgresStore:
             if self._connection is not None:
                 self._connection.close()
             raise ServiceUnreachableError(
-                f"release store {_shown(self._url)}: {_line(error)}; is the database running, and "
+                f"release store {self._shown}: {_line(error)}; is the database running, and "
                 "is its address right?"
             ) from error
         except psycopg.Error as error:
-            raise DeployError(f"release store {_shown(self._url)}: {_line(error)}") from error
+            raise DeployError(f"release store {self._shown}: {_line(error)}") from error
 
 
 def _line(error: Exception) -> str:
@@ -118,7 +120,20 @@ def _line(error: Exception) -> str:
 
 
 def _shown(url: str) -> str:
-    """Return an address without its password."""
-    fields = psycopg.conninfo.conninfo_to_dict(url)
+    """Return an address without its password.
+
+    Raises:
+        SpecFileError: It is none.
+    """
+    try:
+        fields = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        # what libpq quotes behind the colon may be the password
+        problem = _line(error).partition(": ")[0]
+        raise SpecFileError(
+            f"the address of the release store is none of PostgreSQL: {problem}: "
+            "expected postgresql://USER:PASSWORD@HOST/DATABASE, "
+            "with %XX for what has a meaning in addresses"
+        ) from None
     names = ("host", "port", "dbname")
     return " ".join(f"{name}={fields[name]}" for name in names if fields.get(name))

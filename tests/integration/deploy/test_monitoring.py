@@ -352,6 +352,7 @@ def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
     sink.take([frame(n, report([("d", 1, {})])) for n in range(30)])
     assert sink.dropped == 20
     sink.close(0.0)
+    assert sink.dropped == 30
 
 
 @pytest.mark.parametrize("status", [400, 413])

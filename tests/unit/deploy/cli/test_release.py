@@ -15,6 +15,7 @@ from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
     IntegrityError,
+    RefNotFoundError,
     ReleaseStateError,
     ServiceUnreachableError,
     SpecFileError,
@@ -73,6 +74,17 @@ def test_a_release_is_created_paused_resumed_and_rolled_back(release):
     assert "gray, paused" in release("pause", "ipv-v2", "--by", "bob", "--why", "lunch")
     assert release.json("resume", "ipv-v2")[0]["can"] == ["pause", "advance", "rollback"]
     assert "rolled back (revision 5)" in release("rollback", "ipv-v2")
+
+
+def test_what_devices_have_from_before_is_adopted(release):
+    release.desk.publish("shop/cart", "v7", VersionFiles(()))
+    for wrong, problem in (("shop/cart", "no version"), ("shop/cart@v8", "not published")):
+        with pytest.raises(RefNotFoundError, match=problem):
+            release("adopt", wrong)
+    assert release("adopt", "shop/cart@v7", "--by", "bob").startswith("shop/cart: v7 is stable")
+    assert json.loads(release("audit", "--json").splitlines()[-1])["action"] == "adopt"
+    with pytest.raises(ConflictError, match="stable version already"):
+        release.json("adopt", "shop/cart@v7")
 
 
 def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
