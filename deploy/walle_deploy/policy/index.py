@@ -84,13 +84,32 @@ class _Row(NamedTuple):
 
 
 class _Guarded(NamedTuple):
-    """A row, and who has to be asked about all of it."""
+    """A row, and what became of the rest."""
 
     row: _Row | None
     """None where no device of the class gets anything."""
-    guards: tuple[Guard, ...]
     unfit: tuple[str, ...]
     """Releases that take such devices in, but have no code for them."""
+
+
+class _Names:
+    """Who has to be asked about all of a task's row, whatever the class: one for all classes.
+
+    Held once, as names by class would be hundreds of thousands of objects for the garbage
+    collector to look at, with all checks waiting.
+    """
+
+    def __init__(self) -> None:
+        self.of_device: dict[str, tuple[str, ...]] = {}
+        """Tasks by a device's id."""
+        self.of_user: dict[str, tuple[str, ...]] = {}
+
+    def add(self, task: str, guard: Guard) -> None:
+        names = self.of_user if guard.is_user else self.of_device
+        for name in guard.ids:
+            known = names.get(name, ())
+            if task not in known:
+                names[name] = (*known, task)
 
 
 class ReleaseIndex:
@@ -110,8 +129,9 @@ class ReleaseIndex:
         self._sources = sources
         self._compiler = Compiler(sources)
         self._table = table
+        self._names = _Names()
         self._tasks = [
-            _Task(task, [each for release in releases for each in self._compiled(release)])
+            _Task(task, [each for one in releases for each in self._compiled(one)], self._names)
             for task, releases in releases_by_task(table).items()
         ]
         self._gone = frozenset(
@@ -180,7 +200,7 @@ class ReleaseIndex:
                 del self._classes[next(iter(self._classes))]
                 self._by_profile.clear()
             rows = [task.row(outcomes) for task in self._tasks]
-            found = self._classes[outcomes] = _Class(rows, self._gone)
+            found = self._classes[outcomes] = _Class(rows, self._gone, self._names)
         if len(self._by_profile) >= _PROFILES_MAX:
             self._by_profile.clear()
         self._by_profile[fields] = found
@@ -208,8 +228,9 @@ class ReleaseIndex:
 class _Task:
     """The releases of one task, and its rows by what its policies ask of a class."""
 
-    def __init__(self, name: str, compiled: list[_Compiled]) -> None:
+    def __init__(self, name: str, compiled: list[_Compiled], names: _Names) -> None:
         self._name = name
+        self._names = names
         self._compiled = compiled
         found = {leaf: None for each in compiled for leaf in static_leaves(each.node)}
         found |= {each.code: None for each in compiled if each.code is not None}
@@ -228,7 +249,7 @@ class _Task:
             return found
 
     def _made(self, outcomes: Outcomes) -> _Guarded:
-        opened, every, guards = [], [], []
+        opened, every = [], []
         unfit: dict[str, None] = {}
         for each in self._compiled:
             node = specialise(each.node, outcomes)
@@ -243,33 +264,26 @@ class _Task:
             candidate = _Candidate(each.key, each.limit, test, release.version, release.release_id)
             every.append(candidate)
             if guard is not None:
-                guards.append(guard)
+                self._names.add(self._name, guard)
                 continue
             opened.append(candidate)
             if test is None and each.limit == MASK:
                 break  # takes everybody: nobody behind it is asked
         row = _Row(self._name, tuple(opened), tuple(every)) if every else None
-        return _Guarded(row, tuple(guards), tuple(unfit))
+        return _Guarded(row, tuple(unfit))
 
 
 class _Class:
     """The devices that all policies treat alike until one asks who they are."""
 
-    def __init__(self, rows: list[_Guarded], gone: frozenset[tuple[str, str]]) -> None:
+    def __init__(
+        self, rows: list[_Guarded], gone: frozenset[tuple[str, str]], names: _Names
+    ) -> None:
         self._gone = gone
-        self._rows: list[_Row] = []
-        self._of_device: dict[str, list[int]] = {}
-        self._of_user: dict[str, list[int]] = {}
+        self._names = names
+        self._rows = [each.row for each in rows if each.row is not None]
+        self._numbers: dict[str, int] = {}
         self.unfit = tuple({each: None for row in rows for each in row.unfit})
-        for row, guards, _ in rows:
-            if row is None:
-                continue
-            number = len(self._rows)
-            self._rows.append(row)
-            for guard in guards:
-                names = self._of_user if guard.is_user else self._of_device
-                for name in guard.ids:
-                    names.setdefault(name, []).append(number)
         self._plain = [(number, row.task, row.open) for number, row in enumerate(self._rows)]
         count = sum(len(row.open) for row in self._rows)
         self._is_wide = count >= _WIDE
@@ -294,11 +308,16 @@ class _Class:
         return offers + [Offer(task, "", "") for task in sorted(gone)]
 
     def _named(self, facts: Facts) -> list[int]:
-        """Rows with a release that names this device or its user."""
-        found = self._of_device.get(facts.profile.device, ())
-        if self._of_user and facts.profile.user:
-            found = (*found, *self._of_user.get(facts.profile.user, ()))
-        return list(found)
+        """Rows with a release that may name this device or its user."""
+        names = self._names
+        found = names.of_device.get(facts.profile.device, ())
+        if names.of_user and facts.profile.user:
+            found = (*found, *names.of_user.get(facts.profile.user, ()))
+        if not found:
+            return []
+        if not self._numbers:
+            self._numbers = {row.task: number for number, row in enumerate(self._rows)}
+        return [self._numbers[task] for task in found if task in self._numbers]
 
     def _decide_narrow(self, facts: Facts) -> list[Offer]:
         named = self._named(facts)
@@ -334,9 +353,11 @@ class _Class:
             versions += [*(each.version for each in row.open), *[None] * (width - count)]
             self._releases += [*(each.release_id for each in row.open), *[""] * (width - count)]
         self._versions = np.array(versions, object)
+        # "" is wanted of who has nothing
+        self._is_whole = "" not in {each.version for row in rows for each in row.every}
         self._has_test = has_test.reshape(-1)
         self._has_tests = bool(has_test.any())
-        self._names = [row.task for row in rows]
+        self._task_names = [row.task for row in rows]
 
     def _decide_wide(self, facts: Facts) -> list[Offer]:
         is_in = (self._keys * np.uint64(facts.device_hash)) <= self._limits
@@ -349,12 +370,12 @@ class _Class:
         chosen: dict[int, str] = {}
         for number in slow:
             wanted[number], chosen[number] = _choose(self._rows[number].every, facts)
-        installed = list(map(facts.profile.tasks.get, self._names, repeat("")))
-        if wanted == installed and len(wanted) == len(facts.profile.tasks):
-            return []  # all that it has is given to it
+        installed = list(map(facts.profile.tasks.get, self._task_names, repeat("")))
+        if wanted == installed and self._is_whole and len(wanted) == len(facts.profile.tasks):
+            return []  # all that it has is given to it: nothing can be lost
         offers = [
             Offer(
-                self._names[number],
+                self._task_names[number],
                 version,
                 chosen[number] if number in chosen else self._releases[int(first[number])],
             )

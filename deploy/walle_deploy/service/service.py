@@ -11,7 +11,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +44,8 @@ class Parts(NamedTuple):
     """Starlette routes beside those of the service."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
     """Entered in a thread before the first check, left after the last one."""
+    making: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered while a table is made, in a thread beside the checks."""
     figures: Path | None = None
     """Folder of the figures of all workers; None: there is one."""
 
@@ -217,14 +219,15 @@ class ReleaseService:
         self.sources.refresh()
         if self._parts.table.generation() == generation:
             return None
-        table = self._parts.table.load()
-        index = ReleaseIndex(table, self.sources)
-        self.sources.drop_unasked()
-        if self._current is not None:
-            # or the first device of each class would wait, all of them at once
-            index.warm(self._current.releases)
-        builder = PushBuilder(table, self.spec, self._parts.signer)
-        return _Current(index, builder)
+        with self._parts.making():
+            table = self._parts.table.load()
+            index = ReleaseIndex(table, self.sources)
+            self.sources.drop_unasked()
+            if self._current is not None:
+                # or the first device of each class would wait, all of them at once
+                index.warm(self._current.releases)
+            builder = PushBuilder(table, self.spec, self._parts.signer)
+            return _Current(index, builder)
 
     async def _tell(self) -> None:
         if self._shared is not None:

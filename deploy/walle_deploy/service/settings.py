@@ -36,7 +36,7 @@ class LimitsSpec(Strict):
         default=75_000, alias="keepAlive", ge=1_000, description="An idle connection is kept."
     )
     pending: StrictInt = Field(
-        default=256,
+        default=512,
         ge=1,
         le=100_000,
         description="Requests that wait in a worker; further ones get 503 at once.",

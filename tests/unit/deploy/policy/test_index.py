@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import pytest
 
 from walle_deploy.model.profile import DeviceProfile
@@ -140,3 +143,26 @@ def test_a_policys_own_share_is_not_that_of_the_steps():
     index = made(release("r", "v1", "gray", {"percent": 50}, percent=50.0))
     taken = sum(bool(index.decide(DeviceProfile(f"d-{n}"))) for n in range(2_000))
     assert 400 < taken < 600  # a half of the half, not all of it
+
+
+@pytest.mark.parametrize("wide", [1, 1_000], ids=["arrays", "loop"])
+def test_an_index_goes_when_nobody_has_it_any_more(wide, monkeypatch):
+    monkeypatch.setattr(index_module, "_WIDE", wide)
+    # services keep what they make of a table from the garbage collector
+    index = made(
+        release("r", "v1", "gray", {"any": [{"devices": ["d"]}, {"percent": 5}]}, percent=50.0),
+        release("b", "v2", "beta", devices=frozenset({"d"})),
+        stable={"s/t": "v0"},
+        withdrawn={"s/t": frozenset({"v9"})},
+    )
+    for name in "de":
+        index.decide(DeviceProfile(name, app="shop", tasks={"s/t": "v9"}))
+    gone = weakref.ref(index)
+    gc.collect()
+    gc.disable()
+    try:
+        del index
+        assert gone() is None
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

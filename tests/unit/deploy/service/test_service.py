@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import contextmanager
 
 import pytest
 
@@ -153,6 +154,25 @@ def test_a_store_that_fails_in_an_unforeseen_way_is_asked_again(caplog):
 
     asyncio.run(run())
     assert "_look failed, it is tried again" in caplog.text
+
+
+def test_whoever_runs_it_knows_when_a_table_is_made():
+    made = []
+
+    @contextmanager
+    def making():
+        made.append("begin")
+        yield
+        made.append("end")
+
+    async def run():
+        source = MemoryTable(table())
+        async with running(Parts(source, making=making), SLOW) as service:
+            assert made == ["begin", "end"]
+            await service._look()  # nothing is new
+            assert made == ["begin", "end"]
+
+    asyncio.run(run())
 
 
 def test_before_there_is_a_table_a_check_is_told_to_come_again():
