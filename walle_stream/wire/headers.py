@@ -3,6 +3,7 @@
 ``wire.record`` (up) and ``wire.message`` (down) say which headers there are.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -12,6 +13,7 @@ from walle_stream.types import device_id_problem
 type Headers = list[tuple[str, bytes]]
 """As clients of Kafka take them."""
 
+_INCARNATION: Final = re.compile("[0-9a-f]{16}")
 _DIGITS_MAX: Final = 19
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -54,12 +56,29 @@ class FoundHeaders:
         except UnicodeDecodeError as error:
             raise EnvelopeError(f"a {self._what}'s header {name!r} is no text: {error}") from error
 
-    def number(self, name: str, *, is_signed: bool = True) -> int:
+    def incarnation(self, name: str) -> str:
+        """Return a header as an incarnation, 16 hexadecimal digits.
+
+        Args:
+            name: The header.
+
+        Raises:
+            EnvelopeError: It is missing, or none.
+        """
+        text = self.text(name)
+        if _INCARNATION.fullmatch(text) is None:
+            raise EnvelopeError(
+                f"a {self._what}'s header {name!r} is not 16 hexadecimal digits: {text[:40]!r}"
+            )
+        return text
+
+    def number(self, name: str, *, is_signed: bool = True, at_most: int = _INT64_MAX) -> int:
         """Return a header as an integer of 64 bits.
 
         Args:
             name: The header.
             is_signed: Whether it may be below 0.
+            at_most: The largest one.
 
         Raises:
             EnvelopeError: It is missing, or no such number.
@@ -68,7 +87,7 @@ class FoundHeaders:
         digits = text.removeprefix("-") if is_signed else text
         if (
             not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX)
-            or not _INT64_MIN <= int(text) <= _INT64_MAX
+            or not _INT64_MIN <= int(text) <= at_most
         ):
             raise EnvelopeError(f"a {self._what}'s header {name!r} is no number: {text[:40]!r}")
         return int(text)

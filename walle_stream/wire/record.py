@@ -33,6 +33,8 @@ from walle_stream.wire.headers import Headers, read_headers
 RECORD_VERSION: Final = 1
 """Version of the envelope."""
 
+_PARTITION_MAX: Final = 2**32 - 1
+
 type ValueFormat = Literal["json", "msgpack", "compact"]
 """How a record's value is written."""
 
@@ -113,15 +115,16 @@ def decode_record(
         The envelope, and the value as JSON.
 
     Raises:
-        EnvelopeError: Something is missing, altered or of another version.
+        EnvelopeError: Something is missing, altered or of another version, or what no frame can
+            have.
     """
     device, value, found = read_headers("record", RECORD_VERSION, key, value, headers)
     envelope = RecordEnvelope(
         device_id=device,
-        incarnation=found.text("inc"),
-        partition=found.number("p"),
-        epoch=found.number("ep"),
-        sequence_number=found.number("n"),
+        incarnation=found.incarnation("inc"),
+        partition=found.number("p", is_signed=False, at_most=_PARTITION_MAX),
+        epoch=found.number("ep", is_signed=False),
+        sequence_number=found.number("n", is_signed=False),
         task=found.text("task"),
         task_version=found.text("tv"),
         event_time_ms=found.number("t"),

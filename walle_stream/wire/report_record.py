@@ -13,7 +13,6 @@ order. Headers, as text::
              that is delivered twice has the same
 """
 
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -25,7 +24,6 @@ REPORT_RECORD_VERSION: Final = 2
 """Version of the envelope."""
 
 _KIND: Final = ("kind", b"reports")
-_INCARNATION: Final = re.compile("[0-9a-f]{16}")
 _PARTITION_MAX: Final = 2**31
 _NUMBER_MAX: Final = 2**62
 
@@ -86,10 +84,10 @@ def decode_report_record(
     """
     given, body, found = read_headers("report", REPORT_RECORD_VERSION, key, value, headers)
     record = ReportRecord(
-        incarnation=found.text("inc"),
-        partition=found.number("p", is_signed=False),
+        incarnation=found.incarnation("inc"),
+        partition=found.number("p", is_signed=False, at_most=_PARTITION_MAX),
         epoch=found.number("ep", is_signed=False),
-        number=found.number("n", is_signed=False),
+        number=found.number("n", is_signed=False, at_most=_NUMBER_MAX),
         body=body,
     )
     name = f"a report's key {given[:64]!r}"
@@ -98,10 +96,6 @@ def decode_report_record(
             f"{name} is not that of incarnation {record.incarnation[:32]!r}, partition "
             f"{record.partition}"
         )
-    if _INCARNATION.fullmatch(record.incarnation) is None or record.partition > _PARTITION_MAX:
-        raise EnvelopeError(f"{name} is not 16 hexadecimal digits and a partition")
-    if record.number > _NUMBER_MAX:
-        raise EnvelopeError(f"{name}: no frame has the number {record.number}")
     if not is_reports(body):
         raise EnvelopeError(f"{name}: its {len(body)} bytes are no reports of this version")
     return record

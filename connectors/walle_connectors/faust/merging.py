@@ -11,7 +11,6 @@ a new owner's records were seen behind it. The row of epochs has a changelog of 
 may be ahead of the rows that such records bring.
 """
 
-import re
 from collections.abc import Iterable, MutableMapping
 from typing import Final
 
@@ -33,9 +32,7 @@ type Table = MutableMapping[bytes, bytes]
 KEEP_DEFAULT: Final = 50
 """Latest features of a device and task that are kept as they are."""
 
-
 _EPOCHS_KEPT: Final = 32
-_INCARNATION: Final = re.compile("[0-9a-f]{16}")
 
 
 class RecordCounts(msgspec.Struct):
@@ -209,11 +206,6 @@ def _check(partition: int, envelope: RecordEnvelope, feature: bytes) -> str:
         raise EnvelopeError(f"a record's key is no device: {problem}")
     name = f"device {envelope.device_id!r}, number {number}"
     _check_place(partition, envelope.partition, name)
-    if _INCARNATION.fullmatch(envelope.incarnation) is None:
-        # it stays in the device's row for ever, and names a row of epochs
-        raise EnvelopeError(
-            f"{name}: incarnation {envelope.incarnation[:32]!r} is not 16 hexadecimal digits"
-        )
     if number < 1:
         raise EnvelopeError(f"{name}: numbers begin at 1")
     try:

@@ -103,7 +103,7 @@ def test_numbers_of_64_bits_are_kept_as_they_are(merger, time_ms):
 
 @pytest.mark.parametrize("incarnation", ["", "ab" * 7, "AB" * 8, "ab" * 45_000])
 def test_an_incarnation_is_16_hexadecimal_digits(merger, incarnation):
-    refused(merger, 1, "is not 16 hexadecimal digits$", incarnation=incarnation)
+    refused(merger, 1, "is not 16 hexadecimal digits", incarnation=incarnation)
 
 
 def test_a_device_has_so_many_incarnations(merger):

@@ -121,6 +121,49 @@ def test_reports_that_cannot_be_are_a_frame_that_is_refused(changed):
     assert list(records_to_frames(topic)) == [(1, b""), (2, reports(8))]
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"inc": b"zz"},
+        {"inc": b"ab" * 9},
+        {"p": b"-1"},
+        {"p": b"4294967296"},
+        {"ep": b"-1"},
+        {"n": b"-1"},
+        {"n": b"9223372036854775808"},
+    ],
+)
+def test_features_that_no_frame_can_have_are_one_that_is_refused(changed):
+    topic = topic_of([frame([feature(1), feature(2), feature(3)])])
+    topic[0].headers = list({**dict(topic[0].headers), **changed}.items())
+    (position, refused), rest = records_to_frames(topic)
+    assert (position, refused) == (1, b"")
+    assert decoded([rest]) == [(1, [feature(2), feature(3)])]
+
+
+NAMES = ["v", "inc", "p", "ep", "n", "task", "tv", "t", "ct", "enc", "svc", "kind", "traceparent"]
+PARTS = st.sampled_from([b"", b"0", b"-1", b"4294967296", b"msgpack", b"reports", b"\xff", b"zz"])
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(NAMES), PARTS | st.binary(max_size=20)), max_size=4),
+    st.none() | st.binary(max_size=4),
+    st.none() | st.binary(max_size=20),
+)
+def test_whatever_is_in_the_topic_every_record_is_of_a_frame(changes, key, value):
+    topic = topic_of([frame([feature(number) for number in range(1, 5)])])
+    for record, changed in zip(topic, changes, strict=False):
+        record.headers = list({**dict(record.headers), **changed}.items())
+    topic[-1].key, topic[-1].value = key, value
+    positions = []
+    for position, data in records_to_frames(topic):
+        positions.append(position)
+        if data:
+            decode_uplink(data)
+    assert positions == sorted(set(positions))
+    assert positions[-1] == len(topic)
+
+
 def test_records_have_names_for_messages():
     [of_feature] = frame_to_records(frame([feature(3)]))
     [of_reports] = frame_to_records(reports(7))
