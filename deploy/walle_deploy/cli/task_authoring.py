@@ -25,9 +25,12 @@ def run_init(options: argparse.Namespace) -> int:
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
     made = init_task(group, ref, options.folder or Path(ref.task))
     facts = {"ref": str(ref), "folder": str(made.folder), "commit": made.commit}
+    facts |= {"is_found": made.is_found}
     if not print_json(options, facts):
         shown = shlex.quote(str(made.folder))
-        print_line(f"made {ref} in {group.url(ref.scenario)}, its files in {shown}")
+        where = f"{ref} in {group.url(ref.scenario)}"
+        begun = f"you began {where} before" if made.is_found else f"made {where}"
+        print_line(f"{begun}, its files in {shown}")
         print_line(f"test it:   walle task test {shown}")
         print_line(f"commit:    walle task commit -m 'What changed' {shown}")
         print_line(f"a version: walle task tag v1 {shown}")

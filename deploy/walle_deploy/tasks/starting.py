@@ -37,6 +37,8 @@ class Started(msgspec.Struct, frozen=True):
     folder: Path
     commit: str
     """That its files are of."""
+    is_found: bool = False
+    """The group had the task already, as this person began it and nobody went on."""
 
 
 def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
@@ -75,7 +77,7 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
             else:
                 push_commit(work, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
-    return Started(ref, folder, commit)
+    return Started(ref, folder, commit, is_found=bool(there))
 
 
 def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None = None) -> Started:

@@ -227,6 +227,13 @@ def test_a_task_that_is_there_is_not_begun_again(bench, somebody):
     assert not [path for path in bench.root.iterdir() if path.name.startswith(".")]
 
 
+def test_a_task_that_nobody_went_on_with_is_found_and_not_made_again(bench):
+    made = init_task(bench.group, IPV, bench.root / "one")
+    found = init_task(bench.group, IPV, bench.root / "two")
+    assert (made.is_found, found.is_found) == (False, True)
+    assert made.commit == found.commit
+
+
 def test_a_version_is_made_once_of_what_is_committed(bench):
     folder = bench.begin()
     (folder / "new.txt").write_text("new")
