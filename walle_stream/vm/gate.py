@@ -30,12 +30,15 @@ from walle_stream.vm.guest.rules import (
 from walle_stream.vm.suspension import suspension_findings
 
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
-_PARAMETERS: Final = 2
 _MATCH_ARGS: Final = "__match_args__"
 _MATCH_ARGS_REFUSED: Final = (
     "uses '__match_args__' otherwise than to give a class a tuple of plain names"
 )
-_HOW: Final = "define def migrate(old), which returns the new state as a dict"
+_RUN: Final = "define def run(ctx, page) at the top level"
+_MIGRATE: Final = (
+    "its stateVersion asks for def migrate(old) at the top level, which returns the new state as "
+    "a dict"
+)
 # text in nodes that is no identifier: values of constants, names of modules
 # (checked by themselves), comments, the source of a template's expression
 _TEXT_FIELDS: Final = frozenset({"kind", "module", "str", "type_comment", "value"})
@@ -66,11 +69,9 @@ def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
     bound: set[str] = set()
     for node in ast.walk(tree):
         bound.update(_bound_names(node))
-    findings = list(_run_findings(tree))
-    if needs_migrate and not any(
-        isinstance(node, ast.FunctionDef) and node.name == "migrate" for node in tree.body
-    ):
-        findings.append((0, "has no function 'migrate', which its stateVersion asks for: " + _HOW))
+    findings = list(_entry_findings(tree, "run", ("ctx", "page"), _RUN))
+    if needs_migrate:
+        findings += _entry_findings(tree, "migrate", ("old",), _MIGRATE)
     named = set(_fixed_match_args(tree))
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
@@ -226,24 +227,26 @@ def _import_refused(module: str) -> str:
     )
 
 
-def _run_findings(tree: ast.Module) -> Iterator[Finding]:
+def _entry_findings(
+    tree: ast.Module, name: str, given: tuple[str, ...], how: str
+) -> Iterator[Finding]:
     found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == "run":
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
             found = node
     if found is None:
-        yield 0, "has no function 'run': define def run(ctx, page) at the top level"
+        yield 0, f"has no function {name!r}: {how}"
         return
-    given = found.args
-    positional = [*given.posonlyargs, *given.args]
-    required = len(positional) - len(given.defaults)
-    accepts = required <= _PARAMETERS and (len(positional) >= _PARAMETERS or given.vararg)
-    if not accepts or None in given.kw_defaults:
-        yield found.lineno, "'run' does not take (ctx, page): define def run(ctx, page)"
+    has, count = found.args, len(given)
+    positional = [*has.posonlyargs, *has.args]
+    required = len(positional) - len(has.defaults)
+    accepts = required <= count and (len(positional) >= count or has.vararg)
+    if not accepts or None in has.kw_defaults:
+        yield found.lineno, f"{name!r} does not take ({', '.join(given)}): {how}"
     if isinstance(found, ast.AsyncFunctionDef) or _is_generator(found):
         yield (
             found.lineno,
-            "'run' is called, not awaited nor iterated: no async def, no yield in it",
+            f"{name!r} is called, not awaited nor iterated: no async def, no yield in it",
         )
 
 

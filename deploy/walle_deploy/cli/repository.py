@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from walle_deploy.trust.repository import TrustedRepository
 
 _RING: Final = "cen.json"
+_ROLES: Final = ("root", "targets", "packages", "snapshot", "timestamp")
+_RINGS: Final = ("urls", "devices")
 _ROOT_KEYS_MAX: Final = 16
 _DIGITS: Final = 2
+_ROTATE: Final = f"{', '.join(_ROLES)}; {', '.join(_RINGS)}"
 
 
 def add(commands: Any) -> None:
@@ -55,7 +58,7 @@ def add(commands: Any) -> None:
     retire.add_argument("targets", nargs="+", metavar="TARGET", help="its signed name")
     action("refresh", _run_refresh, "sign anew what expires soon; run it every hour")
     rotate = action("rotate", _run_rotate, "give a role a new key")
-    rotate.add_argument("role", help="root, targets, packages, snapshot, timestamp; urls, devices")
+    rotate.add_argument("role", choices=(*_ROLES, *_RINGS), metavar="ROLE", help=_ROTATE)
     rotate.add_argument("--key", default="", help="begin of the old key's id, of several")
     rotate.add_argument("--lost", action="store_true", help="the old key is gone, or stolen")
     action("status", _run_status, "say where every role stands")
@@ -145,7 +148,7 @@ def _run_rotate(options: argparse.Namespace) -> int:
         options: As parsed.
     """
     repository = _open(options)
-    if options.role in {"urls", "devices"}:
+    if options.role in _RINGS:
         from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
         from walle_deploy.trust.layout import put_file  # noqa: PLC0415 - beside it
 

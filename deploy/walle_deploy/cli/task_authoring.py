@@ -24,8 +24,8 @@ def run_init(options: argparse.Namespace) -> int:
     """Make a task and say where its files are."""
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
     made = init_task(group, ref, options.folder or Path(ref.task))
-    facts = {"ref": str(ref), "folder": str(made.folder), "commit": made.commit}
-    facts |= {"is_found": made.is_found}
+    facts: dict[str, object] = {"ref": str(ref), "folder": str(made.folder)}
+    facts |= {"commit": made.commit, "is_found": made.is_found}
     if not print_json(options, facts):
         shown = shlex.quote(str(made.folder))
         where = f"{ref} in {group.url(ref.scenario)}"

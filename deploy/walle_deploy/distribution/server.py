@@ -42,7 +42,7 @@ def build_app(
     """
 
     async def get_public(request: Request) -> Response:
-        name = request.path_params["name"]
+        name = _name(request)
         if not _PUBLIC.fullmatch(name):
             return _not_found()
         media = "application/json" if name.endswith(".json") else "application/octet-stream"
@@ -50,7 +50,7 @@ def build_app(
         return _file(public / name, media, cached)
 
     async def get_exclusive(request: Request) -> Response:
-        name = f"exclusive/{request.path_params['name']}"
+        name = _name(request)
         if private is None or not _EXCLUSIVE.fullmatch(name):
             return _not_found()
         if not _may(signer, request, _asked(request)):
@@ -80,6 +80,12 @@ def _may(signer: UrlSigner | None, request: Request, url: str) -> bool:
         _log.warning("refused: %s", error)
         return False
     return True
+
+
+def _name(request: Request) -> str:
+    # a route's parameter would have lost a line feed at its end
+    path: str = request.scope["path"]
+    return path.removeprefix("/")
 
 
 def _asked(request: Request) -> str:

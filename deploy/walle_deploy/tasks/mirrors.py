@@ -192,6 +192,11 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
                     "are made there; make an empty one, or look whether you may read it"
                 )
             there = group.scenarios()
+            if scenario in there:
+                raise GitError(
+                    f"git looked for {url} elsewhere: an insteadOf of your git configuration "
+                    "matches it: git config --show-origin --get-regexp insteadof"
+                )
             raise RefNotFoundError(
                 f"there is no scenario {scenario!r} in {group.address}"
                 f"{_near(scenario, there)}; {_named('it has', there)}"

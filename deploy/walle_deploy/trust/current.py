@@ -12,9 +12,11 @@ from typing import Any, Final, Never
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
 
+from walle_deploy.trust.layout import PRIVATE
 from walle_deploy.trust.roles import BINS
 from walle_stream.errors import IntegrityError, RefNotFoundError
 
+_FIRST: Final = frozenset({"root", "targets", "snapshot"})
 _VERSIONED: Final = re.compile(r"([1-9][0-9]*)\.([a-z0-9-]+)\.json")
 
 
@@ -33,11 +35,12 @@ class CurrentMetadata:
             folder: Of the metadata.
 
         Raises:
-            RefNotFoundError: There is no repository.
+            RefNotFoundError: There is no repository, or one whose making was cut off.
             IntegrityError: What lies there is not what was signed.
         """
         self.folder = folder
         if not (folder / "timestamp.json").is_file():
+            refuse_remains(folder)
             raise RefNotFoundError(
                 f"{folder.parent.parent}: there is no repository, or its making was cut off: "
                 "make it with walle repository init"
@@ -147,6 +150,26 @@ def written_files(folder: Path) -> Iterator[tuple[str, int, Path]]:
     for path in folder.iterdir():
         if match := _VERSIONED.fullmatch(path.name):
             yield match[2], int(match[1]), path
+
+
+def refuse_remains(folder: Path) -> None:
+    """Refuse what a repository has left that lost its timestamp.
+
+    Versions would be counted from 1 again, and devices refuse what is older than what they saw.
+
+    Args:
+        folder: Of the metadata; one that was never whole is let pass.
+
+    Raises:
+        IntegrityError: There is more than a first ``init`` that was cut off leaves.
+    """
+    private = folder.parent.parent / PRIVATE
+    found = next(private.iterdir(), None) if private.is_dir() else None
+    for name, version, path in written_files(folder) if folder.is_dir() else ():
+        if version > 1 or name not in _FIRST:
+            found = path
+    if found is not None:
+        _refuse(folder, "timestamp", f"it is gone, and {found.name} is there")
 
 
 def newest_root_version(folder: Path) -> int:

@@ -31,9 +31,10 @@ from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
 METADATA: Final = "public/metadata"
 TARGETS: Final = "public/targets"
 TREE: Final = "public/metadata/tree"
-EXCLUSIVE: Final = "private/exclusive"
-VERSIONS: Final = "private/versions"
-RETIRED: Final = "private/retired"
+PRIVATE: Final = "private"
+EXCLUSIVE: Final = f"{PRIVATE}/exclusive"
+VERSIONS: Final = f"{PRIVATE}/versions"
+RETIRED: Final = f"{PRIVATE}/retired"
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

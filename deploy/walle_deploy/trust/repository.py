@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import msgspec
 from tuf.api.metadata import TargetFile, Targets
 
-from walle_deploy.trust.current import CurrentMetadata
+from walle_deploy.trust.current import CurrentMetadata, refuse_remains
 from walle_deploy.trust.keys import KeyFolder
 from walle_deploy.trust.layout import (
     METADATA,
@@ -92,12 +92,14 @@ class TrustedRepository:
 
         Raises:
             ConflictError: There is one already.
+            IntegrityError: There was one, and its timestamp is gone.
             StoreFullError: The disk is full.
         """
         made = cls(folder, keys, clock)
         with sole_writer(folder):
             if (made.metadata / "timestamp.json").exists():
                 raise ConflictError(f"{folder}: there is a repository already: give another folder")
+            refuse_remains(made.metadata)
             made._signing.create(root_keys, bin_bits)
         return made
 

@@ -106,8 +106,27 @@ def test_a_state_of_a_later_layout_is_refused_as_it_is(run_all: Any) -> None:
 
 
 def test_a_later_layout_needs_a_way_to_it() -> None:
-    with pytest.raises(ScriptError, match=r"no function 'migrate', which its stateVersion asks"):
+    with pytest.raises(ScriptError, match=r"no function 'migrate': its stateVersion asks for"):
         compile_program(TaskProgram("t", "v", RUN, "t.py", state_version=2))
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [
+        *((f"def migrate({each}):", "does not take") for each in ("", "state, old", "*, old")),
+        ("async def migrate(old):", "not awaited"),
+    ],
+)
+def test_what_cannot_be_called_is_no_way_to_it(head: str, problem: str) -> None:
+    program = TaskProgram("t", "v", f"{RUN}\n{head}\n    return {{}}\n", "t.py", state_version=2)
+    with pytest.raises(ScriptError, match=rf"t\.py:\d+: task 't': 'migrate' .*{problem}"):
+        compile_program(program)
+
+
+@pytest.mark.parametrize("parameters", ["old", "*old", "old, more=1", "old=None, /"])
+def test_any_way_to_take_one_argument_will_do(parameters: str) -> None:
+    source = f"{RUN}\ndef migrate({parameters}):\n    return {{}}\n"
+    compile_program(TaskProgram("t", "v", source, "t.py", state_version=2))
 
 
 def test_a_task_reads_its_own_files(page: Any) -> None:

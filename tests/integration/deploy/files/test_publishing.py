@@ -201,6 +201,19 @@ def test_a_making_that_was_cut_off_is_made_anew(world):
     assert first.status().expired == ()
 
 
+def test_what_lost_its_timestamp_is_not_made_anew(world):
+    status, timestamp = world.repository.status(), world.repository.metadata / "timestamp.json"
+    kept = timestamp.read_bytes()
+    timestamp.unlink()
+    before = world.saved()
+    for use in (world.repository.status, lambda: TrustedRepository.create(world.repository.folder)):
+        with pytest.raises(IntegrityError, match=r"timestamp: .*it is gone.*from a copy"):
+            use()
+    assert world.saved() == before
+    timestamp.write_bytes(kept)
+    assert world.repository.status() == status
+
+
 def test_keys_are_for_their_owner_alone(world):
     keys = world.folder / "repository" / "keys"
     assert keys.stat().st_mode & 0o777 == 0o700

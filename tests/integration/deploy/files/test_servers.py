@@ -240,6 +240,7 @@ def test_a_part_is_sent_where_it_is_asked_for(served, url, packages):
         *(".git/config", "metadata/.part", "targets/ab/.part", "../keys/cen.json", "%2e%2e/keys"),
         *("metadata/../../keys/cen.json", "metadata/%2e%2e/%2e%2e/LOCK", "private/exclusive/ab/x"),
         *("metadata//timestamp.json%00", "metadata/timestamp.json.bak", "LOCK"),
+        *("metadata/timestamp.json%0a", f"exclusive/ab/{64 * chr(97)}%0a?device=d-1"),
     ],
 )
 def test_nothing_else_is_served(served, url, path):

@@ -147,3 +147,11 @@ def test_a_hook_of_the_group_that_refuses_is_heard(bench):
         bench.commit(folder, {"a.txt": "a"})
     hook.unlink()
     assert commit_folder(folder).files == ("a.txt",)
+
+
+def test_an_author_who_has_git_look_elsewhere_is_told_so(bench):
+    folder = bench.begin()
+    with (bench.root / "gitconfig").open("a") as settings:
+        settings.write(f'[url "/nowhere/"]\n insteadOf = {bench.root}/\n')
+    with pytest.raises(GitError, match=r"looked for .*group/shop\.git elsewhere: an insteadOf"):
+        bench.commit(folder, {"a.txt": "a"})
