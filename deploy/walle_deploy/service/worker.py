@@ -6,12 +6,16 @@ new process, and has a loop, a table and known devices of its own. They share th
 
 import gc
 import json
+import multiprocessing
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -154,7 +158,15 @@ def create_app() -> App:
     """Return this process's application; uvicorn calls it."""
     # requests leave no cycles, yet a look at what a thousand connections have takes 5 ms
     gc.set_threshold(_GC_THRESHOLD, 20, 100)
+    if starter := multiprocessing.parent_process():
+        threading.Thread(target=_stop_with, args=(starter,), daemon=True).start()
     return service_app(_service())
+
+
+def _stop_with(starter: BaseProcess) -> None:
+    # killed, it has told nobody, and workers without it would hold its address for ever
+    starter.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.vm.memory import limit_data, resident_bytes
 from walle_stream.vm.package.reader import PackagedTask, TaskPackage
 from walle_stream.vm.pool import PoolLimits, VmPool
+from walle_stream.vm.process.guard import tie_to_host
 from walle_stream.vm.results import RunResult
 from walle_stream.vm.services import HostServices
 from walle_stream.vm.shelf import STOPPED
@@ -139,6 +140,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # nobody else may write among them
     job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Job)
+    tie_to_host(job.host_pid)
     lines = [line for line in job.events.splitlines() if line.strip()]
     limit_data(2 * job.memory_bytes)
     with open(out, "wb") as stream:  # noqa: PTH123 - a descriptor

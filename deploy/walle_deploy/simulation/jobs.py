@@ -39,6 +39,8 @@ class Job(msgspec.Struct, kw_only=True):
     out_of_order_ms: int
     page_max_events: int
     progress_fd: int
+    host_pid: int
+    """Of the process that waits for it, and which it does not outlive."""
 
 
 class VersionResult(msgspec.Struct):

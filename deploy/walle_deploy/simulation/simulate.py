@@ -170,6 +170,7 @@ class _Kind:
             out_of_order_ms=sequence.out_of_order_ms,
             page_max_events=sequence.page_max_events,
             progress_fd=progress_fd,
+            host_pid=os.getpid(),
         )
 
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:

@@ -170,3 +170,13 @@ def test_it_stops_on_a_signal_and_a_killed_worker_is_started_anew(tmp_path):
             pass
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+def test_workers_end_with_the_process_that_started_them_also_when_it_is_killed(tmp_path):
+    with served(tmp_path, "--workers", "2") as (process, port):
+        while len(re.findall(rb'known_devices{worker="(.*)"', asked(port, "/metrics")[1])) < 2:
+            pass
+        process.kill()
+        process.communicate(timeout=60)  # at an end when the last of them has closed its output
+        with socket.create_server(("127.0.0.1", port), reuse_port=False) as again:
+            assert again.getsockname()[1] == port

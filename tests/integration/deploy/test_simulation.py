@@ -2,8 +2,13 @@
 
 import argparse
 import json
+import os
+import select
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +70,17 @@ def run(ctx, page):
     for number in range(ctx.config.get("mib", 1)):
         kept.append(bytes(1 << 20))
     ctx.emit({"kept": len(kept)})
+"""
+
+
+HEAD = "apiVersion: walle/v1\nkind: DeviceKinds\nmetadata: {name: fleet}\n"
+COMMAND = """
+import argparse
+from walle_deploy.cli import simulate
+parser = argparse.ArgumentParser()
+simulate.add(parser.add_subparsers())
+options = parser.parse_args()
+raise SystemExit(options.run(options))
 """
 
 
@@ -232,6 +248,24 @@ def test_what_never_ends_is_ended(tmp_path):
     )
 
 
+def test_a_simulation_ends_with_the_process_that_waits_for_it(tmp_path):
+    package, kind, recorded = tmp_path / "p.walle", tmp_path / "kinds.yaml", tmp_path / "e.jsonl"
+    package.write_bytes(build(tmp_path / "1", GOOD + "    sum(range(10**12))\n", "1"))
+    recorded.write_bytes(events(2, 1))
+    kind.write_text(f"{HEAD}spec: {{timeLimit: 1h, kinds: {json.dumps([{**IOS, 'speed': 100}])}}}")
+    given = ["simulate", str(package), "--kinds", str(kind), "--events", str(recorded)]
+    with subprocess.Popen([sys.executable, "-c", COMMAND, *given]) as process:
+        children = []
+        while not children and process.poll() is None:
+            found = Path(f"/proc/{process.pid}/task").glob("*/children")
+            children = [int(each) for path in found for each in path.read_text().split()]
+        ended = select.poll()
+        for each in map(os.pidfd_open, children):
+            ended.register(each, select.POLLIN)
+        process.kill()
+        assert ended.poll(60_000)
+
+
 def test_an_interpreter_that_is_not_there_is_no_pass(tmp_path, monkeypatch):
     package = build(tmp_path / "1", GOOD, "1")
     monkeypatch.setattr(interpreters, "CURRENT_TAG", "cpython-300")  # so that ours is another one
@@ -265,8 +299,7 @@ def test_the_command_says_what_was_found(tmp_path, capsys):
     bad.write_bytes(build(tmp_path / "2", ON_IOS, "2"))
     recorded, fleet = tmp_path / "events.jsonl", tmp_path / "kinds.yaml"
     recorded.write_bytes(events())
-    head = "apiVersion: walle/v1\nkind: DeviceKinds\nmetadata: {name: fleet}\n"
-    fleet.write_text(head + f"spec: {{kinds: {json.dumps([ANDROID, IOS])}}}\n")
+    fleet.write_text(HEAD + f"spec: {{kinds: {json.dumps([ANDROID, IOS])}}}\n")
     given = ["--kinds", fleet, "--events", recorded]
     assert run_command(good, *given) == 0
     header, android, _ = capsys.readouterr().out.splitlines()
