@@ -6,7 +6,7 @@ Walle, section 4.2: devices send business requests anyway, so no request is made
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from itertools import count
+from secrets import randbelow
 from typing import Any, Final
 
 import msgspec
@@ -47,9 +47,9 @@ def push_middleware(
         user_of: Says of a request's scope who is signed in, empty for nobody; without it files
             of a user's own are not offered.
         header_bytes: Longest value of the header. Tasks that do not fit come with the next
-            answers; one that does not even fit alone never comes, and is logged.
+            answers, which begin with any of them; one that does not even fit alone never comes,
+            and is logged.
     """
-    turns = count()
 
     async def wrapped(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -68,7 +68,7 @@ def push_middleware(
                 push = _push(service, header, scope, user_of)
                 value = b""
                 if push is not None:
-                    value, too_long = encode_push(push, header_bytes, next(turns))
+                    value, too_long = encode_push(push, header_bytes, randbelow(len(push.tasks)))
                     for task in too_long:
                         service.warn_once(
                             f"{task}: no device is told of its new version by {PUSH_HEADER}: its "
@@ -103,14 +103,14 @@ def _push(
     return None
 
 
-def encode_push(push: Push, max_bytes: int, turn: int = 0) -> tuple[bytes, list[str]]:
+def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list[str]]:
     """Return a push as a header's value; what does not fit is left for other answers.
 
     Args:
         push: Not empty.
         max_bytes: Of the value.
-        turn: Where not all fit, the task to begin with: one that a device always refuses must
-            not keep the others away.
+        begin: Where not all fit, the task to begin with, another one each time: one that a device
+            always refuses must not keep the others away.
 
     Returns:
         base64url of JSON, empty where no task fits; the tasks that would not even fit alone.
@@ -120,7 +120,6 @@ def encode_push(push: Push, max_bytes: int, turn: int = 0) -> tuple[bytes, list[
     if len(made) <= room:
         return _base64(made), []
     room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=())))
-    begin = turn % len(push.tasks)
     fitting, too_long, left = [], [], room
     for task in (*push.tasks[begin:], *push.tasks[:begin]):
         length = len(msgspec.json.encode(task)) + 1  # and a comma but before the first

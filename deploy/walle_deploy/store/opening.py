@@ -1,13 +1,15 @@
 """Opens the store that an address names."""
 
+import re
 from pathlib import Path
 from typing import Final
 
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import ServiceUnreachableError
+from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
+_ADDRESS: Final = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def open_store(address: str, *, make: bool = True) -> ReleaseStore:
@@ -23,6 +25,12 @@ def open_store(address: str, *, make: bool = True) -> ReleaseStore:
         IntegrityError: It is no release store, or one of a later version.
     """
     if not address.startswith(_POSTGRES):
+        if scheme := _ADDRESS.match(address):
+            # what follows may hold a password
+            raise SpecFileError(
+                f"the address of the release store is none: it begins with '{scheme[1]}:', "
+                "expected postgresql://USER:PASSWORD@HOST/DATABASE, or the path of a file"
+            )
         if not (make or Path(address).exists()):
             raise ServiceUnreachableError(
                 f"there is no release store {address}: it is made when the first version is "

@@ -5,6 +5,7 @@ The schema is the one that the connection's ``search_path`` names; the tables be
 broke is not repeated, as it may have been kept.
 """
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -128,12 +129,18 @@ def _shown(url: str) -> str:
     try:
         fields = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
-        # what libpq quotes behind the colon may be the password
-        problem = _line(error).partition(": ")[0]
-        raise SpecFileError(
-            f"the address of the release store is none of PostgreSQL: {problem}: "
-            "expected postgresql://USER:PASSWORD@HOST/DATABASE, "
-            "with %XX for what has a meaning in addresses"
-        ) from None
-    names = ("host", "port", "dbname")
-    return " ".join(f"{name}={fields[name]}" for name in names if fields.get(name))
+        # what libpq quotes, or has behind a colon, may be of the password
+        none: SpecFileError = _none(re.split('[:"]', _line(error), maxsplit=1)[0].rstrip())
+        raise none from None
+    found = {name: str(fields.get(name) or "") for name in ("host", "port", "dbname")}
+    if not re.fullmatch("[0-9,]*", found["port"]) or "@" in "".join(found.values()):
+        wrong: SpecFileError = _none("a password with @ or / in it ends at that character")
+        raise wrong
+    return " ".join(f"{name}={text}" for name, text in found.items() if text)
+
+
+def _none(problem: str) -> SpecFileError:
+    return SpecFileError(
+        f"the address of the release store is none of PostgreSQL: {problem}: expected "
+        "postgresql://USER:PASSWORD@HOST/DATABASE, with %XX for what has a meaning in addresses"
+    )

@@ -8,8 +8,7 @@ import msgspec
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
-from walle_deploy.store.schema import Dialect, Execute
-from walle_stream.errors import IntegrityError
+from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
 TOLD_MS: Final = 60_000
 """How long what a reporter said is counted."""
@@ -39,7 +38,7 @@ class SqlReader:
 
     def generation(self) -> int:
         """Return a number that grows whenever ``table`` gives something else."""
-        return int(self._execute("SELECT generation FROM walle_head", ()).fetchone()[0])
+        return _converted(int, self._head("generation")[0], "the table's number")
 
     def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
         """Return all that a check of a device needs."""
@@ -72,7 +71,7 @@ class SqlReader:
     def tasks(self) -> Sequence[str]:
         """Return the tasks of which a version was published, sorted."""
         rows = self._execute("SELECT DISTINCT task FROM walle_versions", ()).fetchall()
-        return sorted(task for (task,) in rows)
+        return sorted(_converted(str, task, "a version's task") for (task,) in rows)
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
         """Return the published versions of a task, the oldest first."""
@@ -82,7 +81,8 @@ class SqlReader:
             (task,),
         ).fetchall()
         return {
-            version: _decoded(VersionFiles, files, f"{task}@{version}") for version, files in rows
+            _converted(str, version, task): _decoded(VersionFiles, files, f"{task}@{version}")
+            for version, files in rows
         }
 
     def has_version(self, task: str, version: str) -> bool:
@@ -111,12 +111,13 @@ class SqlReader:
 
     def stable(self) -> Mapping[str, str]:
         """Return by task the version of devices that no release takes in."""
-        return dict(self._execute("SELECT task, version FROM walle_stable", ()).fetchall())
+        rows = self._execute("SELECT task, version FROM walle_stable", ()).fetchall()
+        return _converted(dict[str, str], dict(rows), "the stable versions")
 
     def audit_head(self) -> AuditHead:
         """Return the end of the audit log, as it is kept beside the entries."""
-        row = self._execute("SELECT audit_number, audit_hash FROM walle_head", ()).fetchone()
-        return AuditHead(*row)
+        number, found = self._head("audit_number, audit_hash")
+        return _converted(AuditHead, {"number": number, "hash": found}, "the audit log's end")
 
     def audit(self, release_id: str = "", after: int = 0) -> Sequence[SealedEntry]:
         """Return entries of the audit log, the oldest first."""
@@ -125,7 +126,14 @@ class SqlReader:
             " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number",
             (after, release_id, release_id),
         ).fetchall()
-        return [SealedEntry(*row) for row in rows]
+        return [
+            _converted(
+                SealedEntry,
+                {"number": number, "release_id": release_id, "text": text, "hash": found},
+                f"audit log: entry {number}",
+            )
+            for number, release_id, text, found in rows
+        ]
 
     def snapshots(self, kind: str, prefix: str = "") -> Mapping[str, bytes]:
         """Return by name what was put with ``put_snapshot``."""
@@ -165,6 +173,11 @@ class SqlReader:
         ).fetchone()
         return 0 if row is None else int(row[0])
 
+    def _head(self, columns: str) -> Sequence[Any]:
+        query = f"SELECT {columns} FROM walle_head"  # noqa: S608 - ours
+        row: Sequence[Any] | None = self._execute(query, ()).fetchone()
+        return row or no_head()
+
 
 def marks(values: Sequence[object]) -> str:
     """Return the places of so many values in a statement.
@@ -176,24 +189,24 @@ def marks(values: Sequence[object]) -> str:
 
 
 def _release(row: Sequence[Any]) -> StoredRelease:
-    release_id, task, version, revision, is_open, created_ms, state, offer = row
-    return StoredRelease(
-        release_id=release_id,
-        task=task,
-        version=version,
-        revision=revision,
-        is_open=bool(is_open),
-        created_ms=created_ms,
-        state=state,
-        offer=None if offer is None else _decoded(ActiveRelease, offer, f"release {release_id!r}"),
-    )
+    fields = dict(zip(_RELEASE.split(", "), row, strict=True))
+    what, offer = f"release {row[0]!r}", fields.pop("offer")
+    found = _converted(StoredRelease, {**fields, "is_open": bool(fields["is_open"])}, what)
+    if offer is None:
+        return found
+    return msgspec.structs.replace(found, offer=_decoded(ActiveRelease, offer, what))
+
+
+def _converted[T](kind: type[T], value: object, what: str) -> T:
+    # a file of SQLite takes any value in any column
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.MsgspecError as error:
+        raise altered(what, error) from error
 
 
 def _decoded[T](kind: type[T], text: str, what: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
-        raise IntegrityError(
-            f"{what}: what the release store has of it was altered: {error}; put the database's "
-            "last backup in its place"
-        ) from error
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as error:
+        raise altered(what, error) from error

@@ -6,7 +6,7 @@ they come one after the other, and the audit log has one order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Never, Protocol
 
 import msgspec
 
@@ -96,14 +96,17 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
         dialect: The database's.
 
     Raises:
-        IntegrityError: The tables are of a later version.
+        IntegrityError: The tables are of a later version, or were altered.
     """
     if execute(dialect.has_table, ("walle_head",)).fetchone() is None:
         for statement in _TABLES:
             execute(statement.replace(" BLOB ", f" {dialect.blob} "), ())
         execute("INSERT INTO walle_head VALUES (1, ?, 0, 0, '')", (SCHEMA_VERSION,))
         return
-    (found,) = execute("SELECT schema_version FROM walle_head", ()).fetchone()
+    (found,) = execute("SELECT schema_version FROM walle_head", ()).fetchone() or no_head()
+    if not isinstance(found, int):
+        wrong: IntegrityError = altered("its tables' version", found)
+        raise wrong
     if found > SCHEMA_VERSION:
         raise IntegrityError(
             f"the release store has tables of version {found}, this walle knows up to "
@@ -114,3 +117,26 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
             execute(statement, ())
     if found < SCHEMA_VERSION:
         execute("UPDATE walle_head SET schema_version = ?", (SCHEMA_VERSION,))
+
+
+def no_head() -> Never:
+    """Refuse a store without the row of ``walle_head``.
+
+    Raises:
+        IntegrityError: Always.
+    """
+    gone: IntegrityError = altered("walle_head", "its row is gone")
+    raise gone
+
+
+def altered(what: str, problem: object) -> IntegrityError:
+    """Return what is raised where a store holds what none of ours wrote.
+
+    Args:
+        what: The part of it.
+        problem: What is wrong there.
+    """
+    return IntegrityError(
+        f"{what}: what the release store has of it was altered: {problem}; put the database's "
+        "last backup in its place"
+    )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from walle_deploy.store.port import ReadTransaction, WriteTransaction
 from walle_deploy.store.reader import SqlReader
-from walle_deploy.store.schema import Dialect, Execute, prepare
+from walle_deploy.store.schema import Dialect, Execute, altered, prepare
 from walle_deploy.store.writer import SqlWriter
 from walle_stream.errors import (
     DeployError,
@@ -25,6 +25,7 @@ _DIALECT: Final = Dialect(
     blob="BLOB",
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
 )
+_NO_TEXT: Final = "Could not decode to UTF-8"
 _BUSY_S: Final = 10.0
 _PRIMARY: Final = 0xFF
 _FULL_BYTES: Final = 65_536  # what it writes at once
@@ -123,6 +124,8 @@ class SqliteStore:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if _NO_TEXT in str(error):
+                raise altered(f"release store {self._path}", error) from error
             if self._is_full(error):
                 raise StoreFullError(
                     f"release store {self._path}: the disk is full: free some space, and do the "

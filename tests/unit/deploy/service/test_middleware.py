@@ -86,16 +86,33 @@ def test_a_push_that_no_header_holds_is_sent_in_parts():
     )
     push, whole = Push(tasks, "https://cdn/metadata/"), {each.task for each in tasks}
     told = set()
-    for turn in range(0, 200, 5):
-        value, too_long = encode_push(push, PUSH_HEADER_BYTES, turn)
+    for begin in range(0, 200, 5):
+        value, too_long = encode_push(push, PUSH_HEADER_BYTES, begin)
         assert len(value) <= PUSH_HEADER_BYTES
         assert too_long == []
         sent = unpacked(value)
         assert sent.metadata_url == push.metadata_url
-        assert sent.tasks[0] == tasks[turn]
+        assert sent.tasks[0] == tasks[begin]
         assert len(sent.tasks) > 5
         told |= {each.task for each in sent.tasks}
     assert told == whole  # whichever of them a device refuses
+
+
+def test_every_device_is_told_of_all_whoever_asks_between(monkeypatch):
+    tasks = tuple(PushedTask(f"s/{name}", "v", "r" * 900) for name in "abc")
+
+    async def run():
+        async with running(Parts(MemoryTable(table())), SLOW) as service:
+            monkeypatch.setattr(service, "check", lambda *_: Push(tasks))
+            app = push_middleware(business, service, header_bytes=2_000)
+            told = {"d-1": set(), "d-2": set(), "d-3": set()}
+            while min(map(len, told.values())) < 3:
+                for device, known in told.items():
+                    start, _ = await call(app, [(b"walle-profile", header(device))])
+                    [task] = unpacked(dict(start["headers"])[b"walle-push"]).tasks
+                    known.add(task.task)
+
+    asyncio.run(run())
 
 
 def test_a_task_that_no_header_holds_keeps_no_other_away(caplog):
@@ -119,9 +136,9 @@ def test_a_task_that_no_header_holds_keeps_no_other_away(caplog):
     st.integers(50, 3_000),
     st.integers(0, 100),
 )
-def test_the_most_that_fits_is_sent(sizes, room, turn):
+def test_the_most_that_fits_is_sent(sizes, room, begin):
     tasks = [PushedTask(f"s/t{number}", "v", "r" * size) for number, size in enumerate(sizes)]
-    value, too_long = encode_push(Push(tuple(tasks)), room, turn)
+    value, too_long = encode_push(Push(tuple(tasks)), room, begin % len(tasks))
     assert len(value) <= room
     sent = unpacked(value).tasks if value else ()
     assert not {each.task for each in sent} & set(too_long)
