@@ -2,13 +2,20 @@
 
 import argparse
 from collections.abc import Callable
+from typing import Final
 
 from walle_deploy.cli.release_file import load_whole_release
 from walle_deploy.cli.release_options import given_store, look, say, say_json, who
 from walle_deploy.model.names import TaskRef
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.audit import read_entry
+from walle_deploy.release.desk import ReleaseDesk, find_release
+from walle_deploy.release.progress import Progress
+from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import StoredRelease
-from walle_stream.errors import RefNotFoundError
+from walle_stream.errors import ConflictError, RefNotFoundError
+
+_UNSEEN_MS: Final = 10_000
+"""Who advances so soon after somebody else may not have seen that one."""
 
 
 def run_create(options: argparse.Namespace) -> int:
@@ -70,10 +77,17 @@ def run_advance(options: argparse.Namespace) -> int:
 
     Args:
         options: As parsed.
+
+    Raises:
+        ConflictError: Somebody else began a step just now, or changes it at this moment.
     """
-    return _change(
-        options, lambda desk: desk.advance(options.release, options.why, options.revision)
-    )
+    with given_store(options) as store:
+        seen = options.revision
+        if seen is None:
+            seen = _seen_revision(store, options.release)
+        stored = ReleaseDesk(store, who(options)).advance(options.release, options.why, seen)
+        progress = look(store, stored.release_id)
+    return _say_where(options, progress)
 
 
 def run_rollback(options: argparse.Namespace) -> int:
@@ -87,10 +101,28 @@ def run_rollback(options: argparse.Namespace) -> int:
     )
 
 
+def _seen_revision(store: ReleaseStore, release: str) -> int:
+    # of two who advance at once each means one step
+    with store.reading() as reading:
+        stored, now_ms = find_release(reading, release), reading.now_ms()
+        last = next(map(read_entry, reversed(reading.audit(release))), None)
+    if last and last.action == "advance" and now_ms - last.at_ms < _UNSEEN_MS:
+        raise ConflictError(
+            f"{last.by} advanced release {release!r} {(now_ms - last.at_ms) / 1_000:.1f} s ago "
+            f"({last.stage}, {last.percent:g} %): once more with --revision {stored.revision}, if "
+            "you mean the step after that"
+        )
+    return stored.revision
+
+
 def _change(options: argparse.Namespace, change: Callable[[ReleaseDesk], StoredRelease]) -> int:
     with given_store(options) as store:
         stored = change(ReleaseDesk(store, who(options)))
         progress = look(store, stored.release_id)
+    return _say_where(options, progress)
+
+
+def _say_where(options: argparse.Namespace, progress: Progress) -> int:
     if options.json:
         say_json(progress)
         return 0

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from walle_deploy.model.addresses import is_url
 from walle_deploy.monitoring.alarms import AlarmRule, Measure
 from walle_deploy.monitoring.webhook import WebhookOptions
 from walle_stream.spec.models import Metadata
@@ -70,10 +71,18 @@ class RuleSpec(Strict):
         )
 
 
+def _checked_url(text: str) -> str:
+    if not is_url(text, is_bare=False):
+        raise ValueError("expected https://HOST[:PORT]/ and maybe a path")
+    return text
+
+
 class WebhookSpec(Strict):
     """Where messages go."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=2_000)]
+    url: Annotated[
+        str, Field(pattern=r"^https?://[^\s]+$", max_length=2_000), AfterValidator(_checked_url)
+    ]
     secret: Annotated[str, Field(min_length=16, max_length=200)] = Field(
         description="Shared with the receiver, to sign with; ${NAME} takes it from the environment."
     )

@@ -50,7 +50,7 @@ class WatchedFile[T]:
         if stamp == self._stamp:
             return False
         try:
-            known = self._read(self.path)
+            known = self._known()
         except (OSError, UnicodeError, SpecFileError) as error:
             problem = f"{self.path}: {getattr(error, 'strerror', None) or error}"
             if problem != self.problem:
@@ -60,6 +60,12 @@ class WatchedFile[T]:
         # the stamp is older than what was read: a change meanwhile is seen the next time
         self.known, self.problem, self._stamp = known, "", stamp
         return True
+
+    def _known(self) -> T:
+        # a pipe or a device may never end
+        if self.path.exists() and not self.path.is_file():
+            raise SpecFileError("is no file")
+        return self._read(self.path)
 
     def _look(self) -> Stamp:
         # a database in WAL mode changes the file beside it first

@@ -202,6 +202,15 @@ def test_a_person_goes_on_where_a_share_holds_no_device(release):
         release("advance", "ipv-v2")
 
 
+def test_two_who_advance_at_once_mean_one_step(release):
+    release("create", release.file)
+    release.desk.apply("ipv-v2", go)
+    assert "full (revision 3)" in release("advance", "ipv-v2", "--by", "bob")
+    with pytest.raises(ConflictError, match=r"bob advanced .* s ago \(full, 100 %\): .* 3, if"):
+        release("advance", "ipv-v2", "--by", "ann")
+    assert "done (revision 4)" in release("advance", "ipv-v2", "--revision", 3)
+
+
 def test_it_is_said_that_no_service_takes_releases_on_until_one_does(release):
     release("create", release.file)
     assert "walle serve" in release.json("status", "ipv-v2")[0]["waits_for"][0]

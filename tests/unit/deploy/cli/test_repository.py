@@ -109,9 +109,12 @@ def test_wrong_input_ends_with_one_line(walle, tmp_path, monkeypatch, words, err
     assert "\n" not in str(caught.value)
 
 
-def test_a_role_or_a_folder_that_is_none(walle, folder, package):
-    with pytest.raises(RefNotFoundError, match="there is no role 'x': expected root"):
+def test_a_role_or_a_folder_that_is_none(walle, folder, package, capsys):
+    with pytest.raises(SystemExit):
         walle("rotate", folder, "x")
+    assert "'timestamp', 'urls', 'devices'" in capsys.readouterr().err
+    with pytest.raises(RefNotFoundError, match="there is no role 'x': expected root"):
+        TrustedRepository(folder).rotate("x")
     with pytest.raises(RefNotFoundError, match="expected OWNER/RESOURCE"):
         walle("publish", folder, package, "--scenario", "shop", "--exclusive", folder / "x")
 

@@ -35,11 +35,11 @@ def test_a_store_or_a_set_up_that_is_none_is_refused(tmp_path):
         run("--store", str(tmp_path / "what"), "--files", "http://127.0.0.1:1")
     with pytest.raises(ServiceUnreachableError, match="give --store"):
         run("--store", "")
-    (tmp_path / "s.yaml").write_text(
-        "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: s}\nspec: {cdn: ftp://x}\n"
-    )
-    with pytest.raises(SpecFileError, match=r"s\.yaml:4:13: spec\.cdn"):
-        run(str(tmp_path / "s.yaml"), "--store", "x.json")
+    head = "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: s}\n"
+    for wrong in ("ftp://x", "http://x:99999/", "http://u:p@x/"):
+        (tmp_path / "s.yaml").write_text(f"{head}spec: {{cdn: '{wrong}'}}\n")
+        with pytest.raises(SpecFileError, match=r"s\.yaml:4:13: spec\.cdn"):
+            run(str(tmp_path / "s.yaml"), "--store", "x.json")
 
 
 def test_addresses_that_devices_would_pull_from_are_checked_at_the_start(tmp_path):

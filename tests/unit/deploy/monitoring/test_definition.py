@@ -48,6 +48,7 @@ def test_rules_are_read_and_a_secret_of_digits_is_text(tmp_path, monkeypatch):
         ("silence: 10m", "silence: 10m, failureRate: 0", "found failureRate and silence"),
         ("silent", "slow", "the name 'slow' stands here twice"),
         ("https:", "ftp:", ":7:10: spec.webhook.url"),
+        ("hooks.example", "hooks.example:98z", ":7:10: spec.webhook.url: expected https://HOST"),
         ("kind: Alarms", "kind: Alarm", ":2:7: kind: unknown kind 'Alarm', did you mean 'Alarms'"),
         ("walle/v1", "walle/v2", "unknown apiVersion"),
         ("${HOOK_SECRET}", "short", "at least 16 characters"),

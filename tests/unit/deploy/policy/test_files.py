@@ -1,4 +1,6 @@
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +54,15 @@ def test_a_file_is_read_again_when_it_changes_and_stays_known_when_it_goes(tmp_p
     assert not watched.refresh()
     assert len(watched.known) == 2
     assert len(caplog.records) == 2  # once each time that it went
+
+
+def test_what_may_never_end_is_not_read(tmp_path):
+    pipe = tmp_path / "ids.txt"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero"), tmp_path):
+        watched = WatchedFile(path, read_ids)
+        assert not watched.refresh()
+        assert watched.problem == f"{path}: is no file"
 
 
 def test_attributes_come_from_csv_or_sqlite(tmp_path):

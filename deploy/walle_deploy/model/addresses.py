@@ -1,0 +1,28 @@
+"""What is an address of a server, in set-ups and on command lines."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+_LENGTH_MAX: Final = 2_048
+
+
+def is_url(text: str, *, has_path: bool = True, is_bare: bool = True) -> bool:
+    """Return whether a text can be the address of a server over HTTP.
+
+    Args:
+        text: As it was given.
+        has_path: Whether it may go on behind host and port.
+        is_bare: Whether it must be without a user, a query and a fragment, as what others are
+            relative to.
+    """
+    if len(text) > _LENGTH_MAX or not text.isprintable() or " " in text:
+        return False
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        return False
+    if is_bare and (parts.query or parts.fragment or parts.username):
+        return False
+    is_server = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return is_server and (has_path or parts.path in {"", "/"})
