@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
 from walle_deploy.cli.release_file import load_whole_release
@@ -105,13 +106,14 @@ def _seen_revision(store: ReleaseStore, release: str) -> int:
     # of two who advance at once each means one step
     with store.reading() as reading:
         stored, now_ms = find_release(reading, release), reading.now_ms()
-        last = next(map(read_entry, reversed(reading.audit(release))), None)
-    if last and last.action == "advance" and now_ms - last.at_ms < _UNSEEN_MS:
-        raise ConflictError(
-            f"{last.by} advanced release {release!r} {(now_ms - last.at_ms) / 1_000:.1f} s ago "
-            f"({last.stage}, {last.percent:g} %): once more with --revision {stored.revision}, if "
-            "you mean the step after that"
-        )
+        newest = map(read_entry, reversed(reading.audit(release)))
+        for entry in takewhile(lambda each: now_ms - each.at_ms < _UNSEEN_MS, newest):
+            if entry.action == "advance":
+                raise ConflictError(
+                    f"{entry.by} advanced release {release!r} {(now_ms - entry.at_ms) / 1_000:.1f} "
+                    f"s ago ({entry.stage}, {entry.percent:g} %): once more with --revision "
+                    f"{stored.revision}, if you mean the step after what is there now"
+                )
     return stored.revision
 
 

@@ -1,7 +1,9 @@
 """What the sub-commands of ``walle release`` do that read alone."""
 
 import argparse
+import sys
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -9,14 +11,14 @@ from rich.console import Console
 from rich.live import Live
 
 from walle_deploy.cli.release_options import given_store, look, say, say_json
-from walle_deploy.cli.release_view import detail, overview, shown_time
+from walle_deploy.cli.release_view import detail, overview, shown_time, step_line
 from walle_deploy.release.audit import AuditEntry, read_entry
 from walle_deploy.release.desk import find_release
 from walle_deploy.release.progress import Progress, describe
 from walle_deploy.release.proof import verify
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead
-from walle_stream.errors import ReleaseStateError
+from walle_stream.errors import ReleaseStateError, ServiceUnreachableError
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -64,14 +66,18 @@ def run_watch(options: argparse.Namespace) -> int:
     """
     with given_store(options) as store:
         progress = look(store, options.release)
+        console = Console()
         if options.json:
-            progress = _follow_lines(options, store, progress)
-        else:
-            with Live(detail(progress), auto_refresh=False) as live:
-                while progress.is_open:
-                    time.sleep(options.every)
-                    progress = look(store, options.release)
+            for progress in _followed(options, store, progress):
+                say_json(progress)
+        elif console.is_terminal:
+            with Live(detail(progress), console=console, auto_refresh=False) as live:
+                for progress in _followed(options, store, progress):
                     live.update(detail(progress), refresh=True)
+        else:
+            for progress in _steps(_followed(options, store, progress)):
+                say(step_line(progress))
+            console.print(detail(progress))
     if progress.stage != "done":
         raise ReleaseStateError(
             f"release {progress.release!r} is {progress.stage.replace('_', ' ')}: {progress.reason}"
@@ -118,14 +124,33 @@ def _reached(entry: AuditEntry) -> str:
     return "done 100 %" + (", as the stable version" if is_for_all else " whom its policy lets in")
 
 
-def _follow_lines(options: argparse.Namespace, store: ReleaseStore, progress: Progress) -> Progress:
-    say_json(progress)
+def _followed(
+    options: argparse.Namespace, store: ReleaseStore, progress: Progress
+) -> Iterator[Progress]:
+    """Yield how it goes, now and whenever that is something else, until the release ends."""
+    yield progress
+    is_away = False
     while progress.is_open:
         time.sleep(options.every)
-        before, progress = progress, look(store, options.release)
-        if progress != before:
-            say_json(progress)
-    return progress
+        try:
+            found = look(store, options.release)
+        except ServiceUnreachableError as error:
+            if not is_away:  # the release goes on without whoever looks at it
+                sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")
+            is_away = True
+            continue
+        is_away = False
+        if found != progress:
+            progress = found
+            yield progress
+
+
+def _steps(every: Iterable[Progress]) -> Iterator[Progress]:
+    revision = 0
+    for each in every:
+        if each.revision != revision:
+            revision = each.revision
+            yield each
 
 
 def _fields(text: str) -> dict[str, Any]:

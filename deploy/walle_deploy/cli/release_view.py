@@ -62,6 +62,16 @@ def detail(progress: Progress) -> RenderableType:
     return Group(title, facts, gates) if progress.gates else Group(title, facts)
 
 
+def step_line(progress: Progress) -> str:
+    """Return where a release stands, in a line.
+
+    Args:
+        progress: Of the release.
+    """
+    why = f": {progress.reason}" if progress.reason else ""
+    return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}"
+
+
 def shown_time(at_ms: int) -> str:
     """Return a moment as people read it, in UTC.
 

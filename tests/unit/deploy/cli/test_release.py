@@ -5,6 +5,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from walle_deploy.cli import release_verbs
 from walle_deploy.cli.release import add
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.model.releases import VersionFiles
@@ -135,7 +136,32 @@ def test_a_watch_ends_with_the_release(release, monkeypatch):
     assert caught.value.exit_code == 16
 
 
-def test_a_watch_draws_until_all_devices_have_it(release, monkeypatch):
+def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, capsys):
+    release("create", release.file)
+    answers = iter([None, "away", "away", "rolled back"])
+    real = release_verbs.look
+
+    def look(store, name):
+        match next(answers):
+            case "away":
+                raise ServiceUnreachableError("the database does not answer")
+            case "rolled back":
+                release.desk.roll_back("ipv-v2", "no")
+        return real(store, name)
+
+    monkeypatch.setattr(release_verbs, "look", look)
+    monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", lambda _: None)
+    with pytest.raises(ReleaseStateError, match="stopped: no"):
+        release("watch", "ipv-v2")
+    assert capsys.readouterr().err == (
+        "walle: the database does not answer; watching goes on when it answers\n"
+    )
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_watch_shows_each_step_until_all_devices_have_it(release, monkeypatch, is_terminal):
+    if is_terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
     release("create", release.file)
 
     hours = iter(range(2, 9, 2))
@@ -145,7 +171,12 @@ def test_a_watch_draws_until_all_devices_have_it(release, monkeypatch):
         release.desk.apply("ipv-v2", lambda now: go(now + later_ms))
 
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", step)
-    assert "done, 100 % of the devices, as the stable version" in release("watch", "ipv-v2")
+    shown = release("watch", "ipv-v2")
+    assert "done, 100 % of the devices, as the stable version" in shown
+    if not is_terminal:
+        assert shown.endswith("\n")
+        begun = [line[22:].split(", ")[0] for line in shown.splitlines()[:4]]
+        assert begun == ["created", "gray", "full", "done"]
     assert "100 %" in release("status")
     assert "-> done 100 %, as the stable version" in release("audit", "ipv-v2")
     assert release.code == 0
@@ -199,7 +230,7 @@ def test_a_person_goes_on_where_a_share_holds_no_device(release):
     assert "bob  advance ipv-v2 -> full 100 %: nobody in it" in release("audit", "ipv-v2")
     release("pause", "ipv-v2")
     with pytest.raises(ReleaseStateError, match="resume it, then advance it"):
-        release("advance", "ipv-v2")
+        release("advance", "ipv-v2", "--revision", 4)
 
 
 def test_two_who_advance_at_once_mean_one_step(release):
@@ -208,7 +239,11 @@ def test_two_who_advance_at_once_mean_one_step(release):
     assert "full (revision 3)" in release("advance", "ipv-v2", "--by", "bob")
     with pytest.raises(ConflictError, match=r"bob advanced .* s ago \(full, 100 %\): .* 3, if"):
         release("advance", "ipv-v2", "--by", "ann")
-    assert "done (revision 4)" in release("advance", "ipv-v2", "--revision", 3)
+    release("pause", "ipv-v2")
+    release("resume", "ipv-v2")
+    with pytest.raises(ConflictError, match=r"bob advanced .* 5, if"):
+        release("advance", "ipv-v2", "--by", "ann")
+    assert "done (revision 6)" in release("advance", "ipv-v2", "--revision", 5)
 
 
 def test_it_is_said_that_no_service_takes_releases_on_until_one_does(release):
