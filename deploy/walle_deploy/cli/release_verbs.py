@@ -67,15 +67,16 @@ def run_watch(options: argparse.Namespace) -> int:
     with given_store(options) as store:
         progress = look(store, options.release)
         console = Console()
+        followed = _followed(options, store, progress)
         if options.json:
-            for progress in _followed(options, store, progress):
+            for progress in followed:
                 say_json(progress)
         elif console.is_terminal:
             with Live(detail(progress), console=console, auto_refresh=False) as live:
-                for progress in _followed(options, store, progress):
+                for progress in followed:
                     live.update(detail(progress), refresh=True)
         else:
-            for progress in _steps(_followed(options, store, progress)):
+            for progress in _steps(followed):
                 say(step_line(progress))
             console.print(detail(progress))
     if progress.stage != "done":
