@@ -7,11 +7,11 @@ tasks that its device had when it came.
 A state follows its layout (``stateVersion``). Where a device gets a version of a task with a
 later layout, the state is kept as it is beside the one that the script migrates; where it goes
 back, what was kept takes the place again. One earlier layout is kept for each task; that there
-was no state is kept, too, so that a device can go back whatever it began with.
+was no state, or no such task, is kept, too, so that a device can go back whatever it began with.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from walle_stream.actors.installing import Refused, Wanted
 from walle_stream.actors.partition_rows import PartitionRows
@@ -30,6 +30,9 @@ from walle_stream.stream.task_sets import (
     set_id_of,
 )
 from walle_stream.vm.guest.migration import VERSION_KEY
+
+_NO_LAYOUT: Final = 0
+"""Kept in place of one where a task's first version on a device has a later layout than 1."""
 
 
 class ProgramSource(Protocol):
@@ -187,14 +190,17 @@ class PartitionSets:
                 continue  # what there was to keep was kept when its layout was installed
             state = states.of_task(name)(device_id)
             layout = _layout_of(state)
-            if not state and name in old:
-                layout = old[name].state_version
-                state = {VERSION_KEY: b"%d" % layout} if layout < task.state_version else {}
+            if not state:
+                # that there was none is kept as well; of a task that is new here, for any layout
+                layout = old[name].state_version if name in old else _NO_LAYOUT
+                is_later = max(layout, 1) < task.state_version
+                state = {VERSION_KEY: b"%d" % layout} if is_later else {}
             if not state or layout == task.state_version:
                 continue
             kept = None
             if layout > task.state_version:
                 kept = self._rows.kept_state(device_id, name, task.state_version)
+                kept = kept or self._rows.kept_state(device_id, name, _NO_LAYOUT)
                 if not kept:
                     return (
                         f"task {name!r}: version {task.version!r} has stateVersion "
