@@ -3,11 +3,11 @@
 python-tuf's client does the work of The Update Framework; here are its place on the disk, the
 time by which expiry is judged, and errors in our words.
 
-The time: a device's clock may be wrong, by years. Judged is by the clock where the release
-service says nothing, or agrees within ten minutes; by the service's time where they differ; and
-never by less than the moment at which the newest timestamp that was verified had been signed.
-Whoever can forge the service's answers can keep news from a device by saying nothing, so
-believing its time gives them nothing more; whoever serves the files only cannot freeze it.
+The time by which expiry is judged is the latest of what this device's clock shows, what the
+release service says, and when the newest timestamp that was verified had been signed. A clock that
+is behind is put right by the others; nobody turns one back, as whoever answers for the service and
+for the files could show an old state then, with versions that were retired. So a device whose clock
+is ahead by more than the timestamp is valid for installs nothing, and says why.
 """
 
 import fcntl
@@ -40,7 +40,6 @@ from walle_stream.errors import IntegrityError, ServiceUnreachableError
 FRESH_MS: Final = 30_000
 """For so long a refresh serves further pulls of the same process."""
 
-_TOLERANCE_MS: Final = 600_000
 _NO_BIN: Final = "not part of snapshot"
 _ANY_SIZE: Final = 8 * 1024 * 1024
 
@@ -210,8 +209,7 @@ def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
         told_ms: Of the release service; None when it did not say.
         floor_ms: When the newest timestamp that was verified had been signed; 0 for none.
     """
-    is_right = told_ms is None or abs(clock_ms - told_ms) <= _TOLERANCE_MS
-    return max(clock_ms if is_right or told_ms is None else told_ms, floor_ms)
+    return max(clock_ms, told_ms or 0, floor_ms)
 
 
 def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:

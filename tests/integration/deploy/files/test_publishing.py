@@ -293,13 +293,22 @@ def test_a_full_disk_at_the_publisher_changes_nothing(world, monkeypatch):
 
 def test_a_device_whose_clock_is_years_off(world, monkeypatch):
     now = world.clock()
-    for off in (-9, 9):
-        device = world.device(f"off{off}")
-        monkeypatch.setattr(files_metadata, "wall_ms", lambda off=off: now + off * 365 * DAY_MS)
-        if off > 0:
-            with pytest.raises(IntegrityError, match="this device's clock is wrong"):
-                world.pull(device, world.push("v1"))
-        world.pull(device, world.push("v1"), told_ms=now)
+    ahead, behind = world.device("ahead"), world.device("behind")
+    monkeypatch.setattr(files_metadata, "wall_ms", lambda: now - 9 * 365 * DAY_MS)
+    world.pull(behind, world.push("v1"), told_ms=now)
+    monkeypatch.setattr(files_metadata, "wall_ms", lambda: now + 9 * 365 * DAY_MS)
+    for told_ms in (None, now):  # by who says so a clock that is right could be turned back
+        with pytest.raises(IntegrityError, match="this device's clock is wrong"):
+            world.pull(ahead, world.push("v1"), told_ms=told_ms)
+
+
+def test_nobody_who_answers_for_service_and_files_freezes_a_device(world, monkeypatch):
+    frozen, then = world.saved(), world.clock()
+    world.repository.retire(["shop/ipv/v1/ipv-v1.walle"])
+    world.restore(frozen)
+    monkeypatch.setattr(files_metadata, "wall_ms", lambda: then + 30 * DAY_MS)
+    with pytest.raises(IntegrityError, match="somebody serves an old state"):
+        world.pull(world.device("new"), world.push("v1"), told_ms=then)
 
 
 def test_time_does_not_go_back_behind_what_was_seen(world, monkeypatch):

@@ -11,13 +11,13 @@ MINUTE = 60_000
     ("clock", "told", "floor", "judged"),
     [
         (NOW, None, 0, NOW),
-        (NOW, NOW + 9 * MINUTE, 0, NOW),  # the clock is right
-        (NOW, NOW - 9 * MINUTE, 0, NOW),
-        (NOW - 9 * YEAR, NOW, 0, NOW),  # it is years behind, or ahead
-        (NOW + 9 * YEAR, NOW, 0, NOW),
+        (NOW, NOW + MINUTE, 0, NOW + MINUTE),
+        (NOW, NOW - MINUTE, 0, NOW),
+        (NOW - 9 * YEAR, NOW, 0, NOW),  # it is years behind
+        (NOW + 9 * YEAR, NOW, 0, NOW + 9 * YEAR),  # or ahead: who says so may want an old state
         (NOW - 9 * YEAR, None, NOW - MINUTE, NOW - MINUTE),  # nobody says, but something was seen
         (NOW - 9 * YEAR, NOW - 8 * YEAR, NOW, NOW),  # nor does a liar turn it back
-        (NOW, NOW - YEAR, NOW - MINUTE, NOW - MINUTE),
+        (NOW, NOW - YEAR, NOW - MINUTE, NOW),
         (0, 0, 0, 0),
     ],
 )
