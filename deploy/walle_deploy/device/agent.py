@@ -19,7 +19,14 @@ from walle_deploy.model.pushes import PushedTask
 from walle_stream.app.installation import NO_HOST, Change
 from walle_stream.app.installed import NewVersion
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import DeployError, PackageError, RefNotFoundError, StoreError, VmError
+from walle_stream.errors import (
+    DeployError,
+    PackageError,
+    RefNotFoundError,
+    StoreError,
+    StoreFullError,
+    VmError,
+)
 from walle_stream.faults import crash_point
 from walle_stream.stream.task_sets import InstalledTask
 
@@ -67,6 +74,10 @@ class FileSource(Protocol):
 
     def record(self, device: str, task: PushedTask) -> None:
         """Take note that a version is installed."""
+        ...
+
+    def clear(self) -> None:
+        """Remove what no device of the host has or is being given; the disk is full."""
         ...
 
 
@@ -218,6 +229,9 @@ class DeviceAgent:
             _log.warning("%s is %s, but not recorded: %s", said, verb, error, extra=where)
 
     def _refuse(self, task: PushedTask, reason: str | Exception) -> None:
+        if isinstance(reason, StoreFullError):
+            # what was pulled for it must not keep the host itself from its disk
+            self._files.clear()
         before = self._failed.get((task.task, task.version))
         pause_ms = AGAIN_MS if before is None else min(2 * before.pause_ms, AGAIN_MAX_MS)
         tries = 1 if before is None else before.tries + 1

@@ -16,6 +16,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -118,12 +119,12 @@ class BlobStore:
 
         Args:
             named: SHA-256 of those that stay in any case.
-            kept_ms: What "lately" is; longer than a pull and its record take.
+            kept_ms: What "lately" is; longer than a pull and its record take. 0: nothing is.
 
         Returns:
             How many were removed.
         """
-        before_s, count = (wall_ms() - kept_ms) / 1_000, 0
+        before_s, count = (wall_ms() - kept_ms) / 1_000 if kept_ms else inf, 0
         with self._locked(fcntl.LOCK_EX):
             for path in self.folder.glob("*/*"):
                 if path.name not in named and path.stat().st_mtime <= before_s:

@@ -1,7 +1,7 @@
 """Verified files as a device's agent takes them: pulled, read once more, recorded."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -50,6 +50,11 @@ class PulledFiles:
             if monotonic_ms() >= self._collected_ms + KEPT_MS:
                 self._files.collect()
                 self._collected_ms = monotonic_ms()
+
+    def clear(self) -> None:
+        """Remove files that no device's record names; other pulls under way begin again."""
+        with suppress(IntegrityError, OSError, StoreError), self._lock:
+            self._files.collect(0)
 
 
 def _check_package(task: PushedTask, package: bytes) -> None:

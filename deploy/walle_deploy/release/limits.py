@@ -32,8 +32,15 @@ class DriftGate(Strict):
 class LatencyGate(DriftGate):
     """How times of the runs grew."""
 
+    tolerated: _Tolerance = 1.1
     floor: Duration = 1
     """Shorter runs count as so long: what is lost among the costs of a call is no change."""
+
+
+class OutputGate(DriftGate):
+    """How sizes of the runs' output changed."""
+
+    tolerated: _Tolerance = 2.0
 
 
 class Gates(Strict):
@@ -46,7 +53,7 @@ class Gates(Strict):
     """Devices with a failed run."""
     crashes: ShareGate = ShareGate()
     """Devices where the version ended a VM or a process, or was quarantined."""
-    latency: LatencyGate = LatencyGate(tolerated=1.1)
+    latency: LatencyGate = LatencyGate()
     """Slower runs."""
-    output: DriftGate = DriftGate(tolerated=2.0)
+    output: OutputGate = OutputGate()
     """Larger or smaller output of runs."""

@@ -40,8 +40,9 @@ def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> st
     known, _ = keys_of(current, role)
     old = [each for each in known if each.startswith(key_id)]
     if len(old) != 1:
+        begun = f" that begin with {key_id!r}" if key_id else ""
         raise RefNotFoundError(
-            f"{role!r} has {len(old)} keys that begin with {key_id!r}: name one of "
+            f"{role!r} has {len(old)} keys{begun}: name one of "
             f"{', '.join(each[:12] for each in known)} with --key"
         )
     new = _unused(signing, role, known)

@@ -186,10 +186,14 @@ class Signing:
         key_ids, threshold = keys_of(current, role)
         found = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
         if len(found) < threshold:
+            # a new key of any role is signed by the root: nothing takes its own keys' place
+            folder = self.metadata.parent.parent
+            instead = (
+                "" if role == "root" else f", or walle repository rotate {folder} {role} --lost"
+            )
             raise DeployError(
                 f"{self.keys.folder}: {threshold} of the keys of {role!r} are needed, "
-                f"{len(found)} of its {len(key_ids)} are here: bring their files, or "
-                f"walle repository rotate {role} --lost"
+                f"{len(found)} of its {len(key_ids)} are here: bring their files{instead}"
             )
         return found
 

@@ -18,20 +18,13 @@ from walle_deploy.assembly.hosting import Hosting
 from walle_deploy.device import agent as agent_module
 from walle_deploy.device import files_metadata, fleet
 from walle_deploy.device.agent import Outcome
+from walle_deploy.device.files_installed import named_files
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedFile, PushedTask
 from walle_deploy.trust.repository import NewTarget
-from walle_stream.errors import (
-    IntegrityError,
-    ServiceBusyError,
-    ServiceUnreachableError,
-)
+from walle_stream.errors import IntegrityError, ServiceBusyError, ServiceUnreachableError
 from walle_stream.vm.package import build
-from walle_stream.vm.package.reader import (
-    CURRENT_TAG,
-    MANIFEST,
-    read_package,
-)
+from walle_stream.vm.package.reader import CURRENT_TAG, MANIFEST, read_package
 
 pytestmark = [pytest.mark.integration, pytest.mark.vm]
 
@@ -294,13 +287,18 @@ def test_one_bad_task_keeps_no_other_one_away(service, host, agent, other, clock
     assert host.versions("phone-1") == {"visits": other.rpartition("@")[2]}
 
 
-def test_a_wrong_clock_of_the_device(service, agent, other, monkeypatch):
-    # ten years ahead: the service says what time it is
-    monkeypatch.setattr(
-        files_metadata, "wall_ms", lambda: int(time.time() * 1_000) + 3_650 * DAY_S * 1_000
-    )
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_wrong_clock_of_the_device(service, host, agent, other, monkeypatch, is_ahead):
+    off_s, before = (3_650 if is_ahead else -3_650) * DAY_S, host.versions("phone-1")
+    monkeypatch.setattr(files_metadata, "wall_ms", lambda: int(time.time() + off_s) * 1_000)
     service.push(other)
-    assert agent.check() is Outcome.INSTALLED
+    if not is_ahead:  # the service says what time it is
+        assert agent.check() is Outcome.INSTALLED
+        return
+    host.lines.lines.clear()
+    assert agent.check() is Outcome.REFUSED
+    assert "or this device's clock is wrong" in host.lines.lines[0][2]
+    assert host.versions("phone-1") == before
 
 
 def test_a_service_whose_clock_is_years_behind(service, agent, other):
@@ -330,6 +328,21 @@ def test_a_disk_that_is_full_at_each_write(service, host, agent, clock):
     assert any("packages/" in reason for reason in reasons)
     assert any("data-files" in reason for reason in reasons)
     host.visit()
+
+
+def test_a_disk_that_a_version_would_fill_is_not_left_full_of_it(service, host, agent, monkeypatch):
+    service.push(f"{TASK}@v6")
+    replace = Path.replace
+
+    def full(self, target):
+        if "packages" in str(target):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert agent.check() is Outcome.REFUSED
+    kept = {path.name for path in host.files.blobs.folder.glob("??/*")}
+    assert kept <= named_files(host.files.folder / "devices")
 
 
 def _sync(_descriptor):

@@ -25,7 +25,7 @@ class World:
     def __init__(self):
         self.answer, self.profiles = NOTHING, []
         self.has, self.bad, self.unreadable, self.own = {}, {}, {}, {}
-        self.recorded, self.is_full = [], False
+        self.recorded, self.is_full, self.cleared = [], False, 0
         self.calls, self.reports = [], []
 
     def report_refusal(self, *report):
@@ -45,6 +45,9 @@ class World:
         if self.is_full:
             raise StoreFullError("full")
         self.recorded.append((task.task, task.version))
+
+    def clear(self):
+        self.cleared += 1
 
     def tasks_of(self, device_ids):
         return {device: dict(self.has) for device in device_ids}
@@ -130,6 +133,7 @@ def test_what_cannot_be_pulled_is_tried_again_after_pauses_that_double(
         assert len(world.calls) == len(pauses)
         clock[0] = until_ms
     assert pauses[:3] == [2_000.0, 4_000.0, 8_000.0]
+    assert world.cleared == (12 if isinstance(error, StoreFullError) else 0)
     assert pauses[-1] == AGAIN_MAX_MS
     assert caplog.records[0].device_id == "d-1"
     assert caplog.records[0].task == "shop/a"

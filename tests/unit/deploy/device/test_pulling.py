@@ -48,8 +48,11 @@ class Files:
             raise self.error
         self.recorded.append(task)
 
-    def collect(self):
+    def collect(self, kept_ms=KEPT_MS):
+        if self.error:
+            raise self.error
         self.collected += 1
+        self.kept_ms = kept_ms
 
 
 @pytest.fixture
@@ -95,6 +98,15 @@ def test_files_that_nothing_names_are_looked_for_once_an_hour(files, monkeypatch
         pulled.record("d-1", TASK)
         assert files.collected == collected
     assert files.recorded == [TASK] * 4
+
+
+def test_on_a_full_disk_what_no_record_names_goes_at_once(files):
+    pulled = PulledFiles(files)
+    pulled.clear()
+    assert (files.collected, files.kept_ms) == (1, 0)
+    for files.error in (OSError(errno.EIO, "no"), IntegrityError("no record"), StoreError("no")):
+        pulled.clear()  # it is tried again with the next refusal
+    assert files.collected == 1
 
 
 def test_a_package_that_was_signed_as_another_version_is_not_used(files):

@@ -10,7 +10,7 @@ import pytest
 from walle_deploy.model.health import GAMMA, VersionHealth
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.gates import judge
-from walle_deploy.release.limits import DriftGate, Gates, LatencyGate
+from walle_deploy.release.limits import Gates, LatencyGate, OutputGate
 from walle_stream.wire.reports import timed_bucket
 
 GATES = Gates()
@@ -173,7 +173,7 @@ def test_nothing_is_said_without_data():
 def test_gates_that_are_off_are_not_looked_at():
     gates = Gates(
         latency=LatencyGate(tolerated=2.0, enabled=False),
-        output=DriftGate(tolerated=2.0, enabled=False),
+        output=OutputGate(tolerated=2.0, enabled=False),
     )
     new = VersionHealth(task="t", version="v2", devices=9, failing_devices=9)
     found = judge(gates, new, VersionHealth(task="t", version="v1", devices=50))

@@ -33,7 +33,7 @@ def test_a_whole_release_is_read_and_comes_back_from_its_json(tmp_path):
         "    - {percent: 2.5, notBefore: 2026-11-23T09:00:00+01:00}\n"
         "    - {percent: 100, hours: {from: '09:00', to: '17:00', days: [mon], timeZone: Europe/Oslo}}\n"
         "  full: {minDuration: 1d}\n"
-        "  gates: {errorRate: 0.01, failures: {tolerated: 0.01}, latency: {tolerated: 1.5, enabled: false}}\n"
+        "  gates: {errorRate: 0.01, failures: {tolerated: 0.01}, latency: {enabled: false}}\n"
         "  onStop: pause\n"
     )
     release = load(tmp_path, text)
