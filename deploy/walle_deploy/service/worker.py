@@ -6,16 +6,15 @@ new process, and has a loop, a table and known devices of its own. They share th
 
 import gc
 import json
-import multiprocessing
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 _GC_THRESHOLD: Final = 50_000
 _VARIABLE: Final = "WALLE_RELEASE_SERVICE"
 _GRACE_S: Final = 10
+_LOOK_S: Final = 1.0
 _BACKLOG: Final = 4_096
 
 
@@ -120,7 +120,7 @@ def serve(
         uvicorn.Server(config).run(sockets=[listener])
         return
     with TemporaryDirectory(prefix="walle-serve-", ignore_cleanup_errors=True) as folder:
-        os.environ[_VARIABLE] = json.dumps({**given, "figures": folder})
+        os.environ[_VARIABLE] = json.dumps({**given, "figures": folder, "starter": os.getpid()})
         Multiprocess(config, sockets=[listener]).run()
 
 
@@ -158,14 +158,16 @@ def create_app() -> App:
     """Return this process's application; uvicorn calls it."""
     # requests leave no cycles, yet a look at what a thousand connections have takes 5 ms
     gc.set_threshold(_GC_THRESHOLD, 20, 100)
-    if starter := multiprocessing.parent_process():
+    starter = json.loads(os.environ[_VARIABLE]).get("starter")
+    if starter is not None:
         threading.Thread(target=_stop_with, args=(starter,), daemon=True).start()
     return service_app(_service())
 
 
-def _stop_with(starter: BaseProcess) -> None:
+def _stop_with(starter: int) -> None:
     # killed, it has told nobody, and workers without it would hold its address for ever
-    starter.join()
+    while os.getppid() == starter:
+        time.sleep(_LOOK_S)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
