@@ -26,3 +26,18 @@ def is_url(text: str, *, has_path: bool = True, is_bare: bool = True) -> bool:
         return False
     is_server = parts.scheme in {"http", "https"} and bool(parts.hostname)
     return is_server and (has_path or parts.path in {"", "/"})
+
+
+def checked_url(text: str, *, is_bare: bool = True) -> str:
+    """Return an address of a server as it is, for fields of a set-up.
+
+    Args:
+        text: As it was given.
+        is_bare: As for ``is_url``.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not is_url(text, is_bare=is_bare):
+        raise ValueError("expected https://HOST[:PORT]/ and maybe a path")
+    return text

@@ -1,11 +1,12 @@
 """Alarms as YAML of the kind ``Alarms``: rules, and where their messages go."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from walle_deploy.model.addresses import is_url
+from walle_deploy.model.addresses import checked_url
 from walle_deploy.monitoring.alarms import AlarmRule, Measure
 from walle_deploy.monitoring.webhook import WebhookOptions
 from walle_stream.spec.models import Metadata
@@ -71,17 +72,13 @@ class RuleSpec(Strict):
         )
 
 
-def _checked_url(text: str) -> str:
-    if not is_url(text, is_bare=False):
-        raise ValueError("expected https://HOST[:PORT]/ and maybe a path")
-    return text
-
-
 class WebhookSpec(Strict):
     """Where messages go."""
 
     url: Annotated[
-        str, Field(pattern=r"^https?://[^\s]+$", max_length=2_000), AfterValidator(_checked_url)
+        str,
+        Field(pattern=r"^https?://[^\s]+$", max_length=2_000),
+        AfterValidator(partial(checked_url, is_bare=False)),
     ]
     secret: Annotated[str, Field(min_length=16, max_length=200)] = Field(
         description="Shared with the receiver, to sign with; ${NAME} takes it from the environment."

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints
 
-from walle_deploy.model.addresses import is_url
+from walle_deploy.model.addresses import checked_url
 from walle_deploy.policy.attributes import AttributeSource
 from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs, SizeBytes
@@ -12,17 +12,10 @@ from walle_stream.spec.strict import Strict
 
 _URL_PATTERN: Final = r"^(https?://\S+)?$"
 
-
-def _is_url(text: str) -> str:
-    if text and not is_url(text):
-        raise ValueError("expected https://HOST[:PORT]/ and maybe a path")
-    return text
-
-
 _Url = Annotated[
     str,
     StringConstraints(strict=True, pattern=_URL_PATTERN, max_length=2_048),
-    AfterValidator(_is_url),
+    AfterValidator(lambda text: text and checked_url(text)),
 ]
 _Header = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9-]*$", max_length=64)]
 

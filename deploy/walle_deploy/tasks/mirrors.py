@@ -194,8 +194,9 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
             there = group.scenarios()
             if scenario in there:
                 raise GitError(
-                    f"git looked for {url} elsewhere: an insteadOf of your git configuration "
-                    "matches it: git config --show-origin --get-regexp insteadof"
+                    f"git finds no repository at {url}: it is damaged (git fsck), or an insteadOf "
+                    "of your git configuration has git look elsewhere (git config --show-origin "
+                    "--get-regexp insteadof)"
                 )
             raise RefNotFoundError(
                 f"there is no scenario {scenario!r} in {group.address}"

@@ -149,9 +149,14 @@ def test_a_hook_of_the_group_that_refuses_is_heard(bench):
     assert commit_folder(folder).files == ("a.txt",)
 
 
-def test_an_author_who_has_git_look_elsewhere_is_told_so(bench):
+def test_a_repository_that_git_does_not_find_where_it_is_is_said_so(bench):
     folder = bench.begin()
-    with (bench.root / "gitconfig").open("a") as settings:
-        settings.write(f'[url "/nowhere/"]\n insteadOf = {bench.root}/\n')
-    with pytest.raises(GitError, match=r"looked for .*group/shop\.git elsewhere: an insteadOf"):
+    said = r"finds no repository at .*group/shop\.git: it is damaged .*, or an insteadOf"
+    plain = (bench.root / "gitconfig").read_text()
+    (bench.root / "gitconfig").write_text(f'{plain}[url "/nowhere/"]\n insteadOf = {bench.root}/\n')
+    with pytest.raises(GitError, match=said):
+        bench.commit(folder, {"a.txt": "a"})
+    (bench.root / "gitconfig").write_text(plain)
+    (bench.bare / "HEAD").unlink()
+    with pytest.raises(GitError, match=said):
         bench.commit(folder, {"a.txt": "a"})

@@ -6,6 +6,7 @@ import pytest
 
 from walle_deploy.cli import repository
 from walle_deploy.trust.repository import TrustedRepository
+from walle_deploy.trust.roles import LIFETIME_MS
 from walle_stream.clock import wall_ms
 from walle_stream.errors import DeployError, IntegrityError, ProfileError, RefNotFoundError
 from walle_stream.vm.package.build import build_package
@@ -113,6 +114,7 @@ def test_a_role_or_a_folder_that_is_none(walle, folder, package, capsys):
     with pytest.raises(SystemExit):
         walle("rotate", folder, "x")
     assert "'timestamp', 'urls', 'devices'" in capsys.readouterr().err
+    assert tuple(LIFETIME_MS) == repository._ROLES  # which the command knows without the extra
     with pytest.raises(RefNotFoundError, match="there is no role 'x': expected root"):
         TrustedRepository(folder).rotate("x")
     with pytest.raises(RefNotFoundError, match="expected OWNER/RESOURCE"):
