@@ -16,15 +16,41 @@ import tempfile
 import time
 import traceback
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from tests.power.disk import DATA, NAMES, Disk
 from tests.power.record import TMPFS, record
 from tests.power.workloads import PROMISES, WORKLOADS
+from walle_deploy.trust.layout import put_file
+from walle_stream.errors import CampaignError
+from walle_stream.testing.chaos.report import (
+    FaultReport,
+    Mismatch,
+    PartReport,
+    these_versions,
+    this_machine,
+)
 
 RECORDED_CUTS = 40
 """Cuts of one recording."""
+
+MISMATCHES_MAX = 5
+"""A workload in which so much is wrong is left."""
+
+WEIGHTS = {
+    "pipeline-true": 200,
+    "pipeline-false": 150,
+    "calls": 120,
+    "packages": 130,
+    "data-directory": 80,
+    "release-store": 120,
+    "repository": 120,
+}
+PROOF = "all that was promised is there, nothing is doubled, and what was lost was said"
 
 _CHECK_S = 120.0
 
@@ -32,10 +58,12 @@ _CHECK_S = 120.0
 class Cut(NamedTuple):
     """A power cut."""
 
-    workload: str
-    number: int
+    count: int
+    """Behind how many changes of the log."""
     names: str
     data: str
+    seed: str
+    """Of what is left to chance at the cut."""
 
 
 class Recording:
@@ -68,34 +96,33 @@ class Recording:
         environ = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
         done, self.ops = record(command, self.root, skip, environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        made = [op.inode for op in self.ops if op.kind == "C" and op.path == PROMISES]
+        self._promises = made[0]
 
-    def draw(self, chance):
-        """Return behind how many changes a cut comes: every other time right behind a promise."""
-        promised = [
-            index
-            for index, op in enumerate(self.ops, 1)
-            if op.inode == self._promises and op.kind == "W"
-        ]
+    def draw(self, seed):
+        """Return a cut: every other one comes right behind a promise."""
+        chance = random.Random(seed)
+        promised = [index for index, op in enumerate(self.ops, 1) if self._is_promise(op)]
+        count = chance.randrange(len(self.ops) + 1)
         if promised and chance.random() < 0.5:
-            return chance.choice(promised)
-        return chance.randrange(len(self.ops) + 1)
+            count = chance.choice(promised)
+        return Cut(count, chance.choice(NAMES), chance.choice(DATA), seed)
 
-    def disk(self, names, count):
-        """Return the disk behind some changes, and what was promised until then."""
-        disk, promised = Disk(names), b""
-        for op in self.ops[:count]:
+    def build(self, cut, folder):
+        """Write down what the cut leaves, and return what was promised before."""
+        disk = Disk(cut.names)
+        for op in self.ops[: cut.count]:
             disk.apply(op)
-            if op.kind == "W" and op.inode == self._promises:
-                promised += op.data
-        return disk, promised.decode().splitlines()
+        disk.build(folder, cut.data, random.Random(cut.seed))
+        promised = [op.data for op in self.ops[: cut.count] if self._is_promise(op)]
+        return b"".join(promised).decode().splitlines()
 
-    def check(self, cut, count, chance):
-        """Cut behind some changes and return what is wrong then, or None."""
+    def check(self, cut):
+        """Return what is wrong behind a cut, or None."""
         root = self.folder / "cut"
 
         def look():
-            disk, promises = self.disk(cut.names, count)
-            disk.build(root, cut.data, chance)
+            promises = self.build(cut, root)
             return WORKLOADS[self.name].check(root, self.material, promises)
 
         try:
@@ -103,9 +130,18 @@ class Recording:
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
-    @property
-    def _promises(self):
-        return next((op.inode for op in self.ops if op.kind == "C" and op.path == PROMISES), None)
+    def describe(self, cut):
+        """Say where a cut comes."""
+        paths = {}
+        for op in self.ops[: cut.count]:
+            if op.kind in "CDN":
+                paths[op.inode] = op.text if op.kind == "N" else op.path
+        last = self.ops[cut.count - 1] if cut.count else None
+        what = f"{last.kind} {paths.get(last.inode, '')}" if last else "nothing"
+        return f"behind change {cut.count} of {len(self.ops)} ({what}), {cut.names} {cut.data}"
+
+    def _is_promise(self, op):
+        return op.kind == "W" and op.inode == self._promises
 
 
 def in_child(work):
@@ -150,52 +186,64 @@ def memory_folder():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Campaign:
-    """Cuts over workloads, in turns; its state is what was done."""
+def plan(total):
+    """Return how many cuts of so many each workload gets."""
+    shares = {name: total * weight // sum(WEIGHTS.values()) for name, weight in WEIGHTS.items()}
+    shares[next(iter(shares))] += total - sum(shares.values())
+    return {name: share for name, share in shares.items() if share}
 
-    def __init__(self, names, wanted, seed):
-        self.names, self.wanted, self.seed = list(names), wanted, seed
-        self.done = 0
-        self.cuts = {name: {} for name in self.names}
-        """By workload: how many there were, by mode."""
-        self.failures = []
-        self.seconds = dict.fromkeys(self.names, 0.0)
+
+class Campaign:
+    """Cuts over workloads, one workload behind the other."""
+
+    def __init__(self, wanted, seed, folder=None, skip=""):
+        """Begin, or go on where a campaign in the folder was stopped.
+
+        Args:
+            wanted: Cuts by workload.
+            seed: Every choice follows from it and from the cut's number in its workload.
+            folder: For progress, and for the disks of cuts behind which something was wrong.
+            skip: See `record`.
+        """
+        self._folder, self._skip = folder, skip
+        self._file = folder and folder / "campaign.json"
+        parts = [PartReport(target=name, wanted=count) for name, count in wanted.items()]
+        self.report = FaultReport(
+            pipeline="power cuts", seed=seed, date=f"{datetime.now(UTC):%Y-%m-%d}", parts=parts,
+            machine=this_machine(), versions=these_versions(), proof=PROOF,
+        )  # fmt: skip
+        if self._file and self._file.exists():
+            found = msgspec.json.decode(self._file.read_bytes(), type=FaultReport)
+            if (found.seed, {part.target: part.wanted for part in found.parts}) != (seed, wanted):
+                raise CampaignError(f"{self._file} is of another campaign: give another --folder")
+            self.report = msgspec.structs.replace(found, resumes=found.resumes + 1)
 
     def run(self, on_cut):
-        """Cut until there were enough; `on_cut` is called behind each."""
-        share = -(-self.wanted // len(self.names))
+        """Cut until there were enough; `on_cut` gets the report behind each, and behind recordings."""
         with memory_folder() as folder:
-            while self.done < self.wanted:
-                name = self.names[self.done // share]
-                recording = Recording(name, folder / f"{self.done}")
-                end = min(self.done + RECORDED_CUTS, (self.done // share + 1) * share, self.wanted)
-                while self.done < end:
-                    self._cut(recording)
-                    on_cut(self)
-                shutil.rmtree(recording.folder)
+            for part in self.report.parts:
+                while part.kills < part.wanted and len(part.mismatches) < MISMATCHES_MAX:
+                    self._run(part, folder / f"{part.target}-{part.lives}", on_cut)
+        if self._file:
+            self._file.unlink(missing_ok=True)
+        return self.report
 
-    def _cut(self, recording):
-        chance = random.Random(f"{self.seed}/{self.done}")
-        cut = Cut(recording.name, self.done, chance.choice(NAMES), chance.choice(DATA))
-        count = recording.draw(chance)
+    def _run(self, part, folder, on_cut):
         began = time.monotonic()
-        wrong = recording.check(cut, count, chance)
-        mode = f"{cut.names} {cut.data}"
-        counts = self.cuts[cut.workload]
-        counts[mode] = counts.get(mode, 0) + 1
-        self.seconds[cut.workload] += time.monotonic() - began
-        self.done += 1
-        if wrong:
-            place = f"{cut.workload}, cut {cut.number}, behind {describe(recording, count)}, {mode}"
-            self.failures.append((place, wrong))
-
-
-def describe(recording, count):
-    """Say behind which change a cut comes."""
-    paths = {}
-    for op in recording.ops[:count]:
-        if op.kind in "CDN":
-            paths[op.inode] = op.text if op.kind == "N" else op.path
-    last = recording.ops[count - 1] if count else None
-    what = f" ({last.kind} {paths.get(last.inode, '')})" if last else ""
-    return f"change {count} of {len(recording.ops)}{what}"
+        recording = Recording(part.target, folder, self._skip)
+        part.lives += 1
+        end = min(part.wanted, part.kills + RECORDED_CUTS)
+        while part.kills < end and len(part.mismatches) < MISMATCHES_MAX:
+            cut = recording.draw(f"{self.report.seed}/{part.kills}")
+            if wrong := recording.check(cut):
+                part.mismatches.append(
+                    Mismatch(f"cut {part.kills}: {recording.describe(cut)}", wrong)
+                )
+                if self._folder:
+                    recording.build(cut, self._folder / f"{part.target}-{part.kills}")
+            part.count("power", f"{cut.names} {cut.data}")
+            part.wall_s, began = round(part.wall_s + time.monotonic() - began, 3), time.monotonic()
+            if self._file:
+                put_file(self._file, self.report.to_json())
+            on_cut(self.report)
+        shutil.rmtree(folder)

@@ -245,13 +245,17 @@ def _walle_run(material, data):
 
 
 def _promise_commits(promise):
-    write = PartitionStore.write_rows
+    # a commit is promised once its ticket is durable: looked at behind each write
+    write, waiting = PartitionStore.write_rows, {}
 
     def wrapped(store, rows):
         write(store, rows)
+        mine = waiting.setdefault(store.path.name, [])
         if HEAD_KEY in rows:
-            head = decode_head(rows[HEAD_KEY])
-            promise(f"commit {store.path.name} {head.counters.commits}")
+            commits = decode_head(rows[HEAD_KEY]).counters.commits
+            mine.append((store.durability.written, f"commit {store.path.name} {commits}"))
+        while mine and mine[0][0] <= store.durability.durable():
+            promise(mine.pop(0)[1])
 
     PartitionStore.write_rows = wrapped
 
