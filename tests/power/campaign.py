@@ -98,6 +98,7 @@ class Recording:
         assert done.returncode == 0, done.stderr
         made = [op.inode for op in self.ops if op.kind == "C" and op.path == PROMISES]
         self._promises = made[0]
+        assert not (passed := differences(self.ops, self.root)), f"went past the shim: {passed}"
 
     def draw(self, seed):
         """Return a cut: every other one comes right behind a promise."""
@@ -142,6 +143,29 @@ class Recording:
 
     def _is_promise(self, op):
         return op.kind == "W" and op.inode == self._promises
+
+
+def differences(ops, root):
+    """Return the paths where all of a log is not the folder that it was recorded of."""
+    disk, copy = Disk("strict"), root.with_name("all")
+    for op in ops:
+        disk.apply(op)
+    unknown = {path.relative_to(copy) for path in disk.build_all(copy)}
+    mine, real = _contents(copy), _contents(root)
+    shutil.rmtree(copy)
+    return sorted(
+        path for path in {*mine, *real} - unknown if mine.get(path, 0) != real.get(path, 0)
+    )
+
+
+def _contents(folder):
+    found = {}
+    for path in folder.rglob("*"):
+        what = (
+            path.readlink() if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+        )
+        found[path.relative_to(folder)] = what
+    return found
 
 
 def in_child(work):

@@ -250,11 +250,12 @@ def _promise_commits(promise):
 
     def wrapped(store, rows):
         write(store, rows)
+        durability = getattr(store, "durability", None)
         mine = waiting.setdefault(store.path.name, [])
         if HEAD_KEY in rows:
             commits = decode_head(rows[HEAD_KEY]).counters.commits
-            mine.append((store.durability.written, f"commit {store.path.name} {commits}"))
-        while mine and mine[0][0] <= store.durability.durable():
+            mine.append((getattr(durability, "written", 0), f"commit {store.path.name} {commits}"))
+        while mine and (not durability or mine[0][0] <= durability.durable()):
             promise(mine.pop(0)[1])
 
     PartitionStore.write_rows = wrapped

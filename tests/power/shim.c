@@ -179,8 +179,16 @@ ssize_t pwrite64(int fd, const void *data, size_t bytes, off_t at) { ONE; return
 ssize_t pwritev(int fd, const struct iovec *data, int parts, off_t at) { return written(fd, data, parts, at, 1); }
 ssize_t pwritev64(int fd, const struct iovec *data, int parts, off_t at) { return written(fd, data, parts, at, 1); }
 // the kernel copies from file to file: callers go on with read and write where it cannot
-ssize_t copy_file_range(int in, off_t *in_at, int out, off_t *out_at, size_t bytes, unsigned flags) { (void)in; (void)in_at; (void)out; (void)out_at; (void)bytes; (void)flags; errno = ENOSYS; return -1; }
-
+static int is_ours(int fd) { path_t path; struct stat found; return named(fd, path, &found) != NULL; }
+ssize_t copy_file_range(int in, off_t *in_at, int out, off_t *out_at, size_t bytes, unsigned flags) {
+    if (is_ours(out)) { errno = ENOSYS; return -1; }
+    return syscall(SYS_copy_file_range, in, in_at, out, out_at, bytes, flags);
+}
+ssize_t sendfile(int out, int in, off_t *from, size_t bytes) {
+    if (is_ours(out)) { errno = ENOTSOCK; return -1; }
+    return syscall(SYS_sendfile, out, in, from, bytes);
+}
+ssize_t sendfile64(int out, int in, off_t *from, size_t bytes) { return sendfile(out, in, from, bytes); }
 static int is_skipped(const char *path) {
     const char *patterns = getenv("POWER_SKIP");
     char copy[4096], *rest = copy, *pattern;
