@@ -7,9 +7,11 @@ here, 130 interrupted; with --folder the same command goes on.
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-from tests.power.campaign import WEIGHTS, Campaign, plan
+from tests.power import ext4
+from tests.power.campaign import WEIGHTS, Campaign, Recording, plan
 from tests.power.record import compiler
 from walle_stream.errors import CampaignError
 from walle_stream.testing.chaos.console import positive
@@ -20,16 +22,16 @@ CANNOT = 3
 def main():
     """Run a campaign and return the exit code."""
     options = _parser().parse_args()
-    if compiler() is None:
-        print(
-            "power: there is no C compiler here, so no power is cut: install gcc", file=sys.stderr
-        )
+    missing = ext4.missing() if options.ext4 else _missing()
+    if missing:
+        print(f"power: {missing}", file=sys.stderr)
         return CANNOT
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)
-    wanted = dict(options.workload) or plan(options.cuts)
+    wanted = dict(options.workload) or plan(options.ext4 or options.cuts)
+    make = ext4.RealDisk if options.ext4 else partial(Recording, skip=options.skip)
     try:
-        campaign = Campaign(wanted, options.seed, options.folder, options.skip)
+        campaign = Campaign(wanted, options.seed, options.folder, make)
         report = campaign.run(_Progress(sum(wanted.values())))
     except CampaignError as error:
         print(f"power: {error}", file=sys.stderr)
@@ -51,6 +53,10 @@ def main():
         else f"power: {len(report.mismatches)} cuts left something wrong"
     )
     return 1 if report.mismatches else 0
+
+
+def _missing():
+    return None if compiler() else "there is no C compiler here, so no power is cut: install gcc"
 
 
 class _Progress:
@@ -84,6 +90,12 @@ def _parser():
         default=[],
         metavar="NAME=CUTS",
         help=f"instead of --cuts, may be repeated: {', '.join(WEIGHTS)}",
+    )
+    parser.add_argument(
+        "--ext4",
+        type=positive,
+        metavar="CUTS",
+        help="instead: shut real file systems down; needs root",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(

@@ -5,6 +5,7 @@ everything imported: it rebuilds the disk, checks it and ends. So this process o
 and makes no VM.
 """
 
+import hashlib
 import json
 import os
 import random
@@ -77,23 +78,10 @@ class Recording:
             folder: Where its files go; it is not there yet.
             skip: Patterns of paths whose syncs are left out.
         """
-        self.name, self.folder = name, folder
-        self.root, self.material = folder / "root", folder / "material"
-        for each in (folder, self.root, self.material):
-            each.mkdir()
-        prepared = in_child(lambda: WORKLOADS[name].prepare(self.material))
-        assert prepared is None, prepared
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "tests.power.workloads",
-            name,
-            self.root,
-            self.material,
-            self.root / PROMISES,
-        ]
-        environ = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
+        self.name, self.folder, self.material = name, folder, prepared(name, folder)
+        self.root = folder / "root"
+        self.root.mkdir()
+        command, environ = command_of(name, self.root, self.material, self.root / PROMISES)
         done, self.ops = record(command, self.root, skip, environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         made = [op.inode for op in self.ops if op.kind == "C" and op.path == PROMISES]
@@ -143,6 +131,21 @@ class Recording:
 
     def _is_promise(self, op):
         return op.kind == "W" and op.inode == self._promises
+
+
+def prepared(name, folder):
+    """Make a folder, and in it what a workload needs beside its root; return where that is."""
+    material = folder / "material"
+    material.mkdir(parents=True)
+    failure = in_child(lambda: WORKLOADS[name].prepare(material))
+    assert failure is None, failure
+    return material
+
+
+def command_of(name, root, material, promises):
+    """Return the command that runs a workload, and what its environment needs."""
+    command = [sys.executable, "-P", "-m", "tests.power.workloads", name, root, material, promises]
+    return command, {"PYTHONHASHSEED": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def differences(ops, root):
@@ -201,9 +204,15 @@ def _answer(work, writer):
 
 
 @contextmanager
-def memory_folder():
-    """Make a folder in memory, where a sync costs nothing."""
-    folder = Path(tempfile.mkdtemp(prefix="walle-power-", dir=TMPFS))
+def memory_folder(owner=None):
+    """Make a folder in memory, where a sync costs nothing; what a dead owner left there goes first."""
+    if owner is None:
+        folder = Path(tempfile.mkdtemp(prefix="walle-power-", dir=TMPFS))
+    else:
+        digest = hashlib.sha256(str(owner.resolve()).encode()).hexdigest()[:16]
+        folder = Path(TMPFS or tempfile.gettempdir(), f"walle-power-{digest}")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:
@@ -220,16 +229,16 @@ def plan(total):
 class Campaign:
     """Cuts over workloads, one workload behind the other."""
 
-    def __init__(self, wanted, seed, folder=None, skip=""):
+    def __init__(self, wanted, seed, folder=None, make=Recording):
         """Begin, or go on where a campaign in the folder was stopped.
 
         Args:
             wanted: Cuts by workload.
             seed: Every choice follows from it and from the cut's number in its workload.
             folder: For progress, and for the disks of cuts behind which something was wrong.
-            skip: See `record`.
+            make: Makes what is cut, of a workload's name and a folder.
         """
-        self._folder, self._skip = folder, skip
+        self._folder, self._make = folder, make
         self._file = folder and folder / "campaign.json"
         parts = [PartReport(target=name, wanted=count) for name, count in wanted.items()]
         self.report = FaultReport(
@@ -244,7 +253,7 @@ class Campaign:
 
     def run(self, on_cut):
         """Cut until there were enough; `on_cut` gets the report behind each, and behind recordings."""
-        with memory_folder() as folder:
+        with memory_folder(self._folder) as folder:
             for part in self.report.parts:
                 while part.kills < part.wanted and len(part.mismatches) < MISMATCHES_MAX:
                     self._run(part, folder / f"{part.target}-{part.lives}", on_cut)
@@ -254,7 +263,7 @@ class Campaign:
 
     def _run(self, part, folder, on_cut):
         began = time.monotonic()
-        recording = Recording(part.target, folder, self._skip)
+        recording = self._make(part.target, folder)
         part.lives += 1
         end = min(part.wanted, part.kills + RECORDED_CUTS)
         while part.kills < end and len(part.mismatches) < MISMATCHES_MAX:

@@ -4,15 +4,16 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.power import ext4
 from tests.power.campaign import differences, memory_folder
 from tests.power.disk import Disk
 from tests.power.record import Op, compiler, record
 
-pytestmark = pytest.mark.chaos
-
+REPOSITORY = Path(__file__).parents[2]
 CANNOT = "there is no C compiler here: no power is cut"
 needs_compiler = pytest.mark.skipif(compiler() is None, reason=CANNOT)
 
@@ -192,15 +193,16 @@ def contents(folder):
 
 def campaign(folder, *arguments):
     command = [sys.executable, "-m", "tests.power", "--json", folder / "report.json", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
     report = json.loads((folder / "report.json").read_bytes())
     return done, {part["target"]: part for part in report["parts"]}
 
 
+@pytest.mark.chaos
 @needs_compiler
 def test_fifty_cuts_lose_nothing_that_was_promised(tmp_path):
     done, parts = campaign(tmp_path, "--cuts", "50", "--seed", "3")
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     assert sum(part["kills"] for part in parts.values()) == 50
 
 
@@ -216,5 +218,25 @@ def test_fifty_cuts_lose_nothing_that_was_promised(tmp_path):
 )
 def test_a_sync_left_out_is_caught(workload, skip, tmp_path):
     done, parts = campaign(tmp_path, "--workload", f"{workload}=30", "--skip", skip, "--seed", "4")
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == 1, done.stdout + done.stderr
     assert parts[workload]["mismatches"]
+
+
+@needs_compiler
+def test_a_campaign_that_is_killed_goes_on(tmp_path):
+    arguments = ["--workload", "release-store=30", "--folder", tmp_path / "kept"]
+    command = [sys.executable, "-m", "tests.power", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY) as killed:
+        assert "wrong" in killed.stderr.readline()  # its first cuts are done
+        killed.kill()
+    _, parts = campaign(tmp_path, *arguments)
+    assert json.loads((tmp_path / "report.json").read_bytes())["resumes"] == 1
+    assert (parts["release-store"]["kills"], parts["release-store"]["lives"]) == (30, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(ext4.missing()), reason=str(ext4.missing()))
+def test_file_systems_that_are_shut_down_lose_nothing_that_was_promised(tmp_path):
+    done, parts = campaign(tmp_path, "--ext4", "30", "--seed", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sum(part["kills"] for part in parts.values()) == 30
