@@ -1,15 +1,21 @@
 """What is cut on the platform's side: the release store with its audit log, the signed repository."""
 
+import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 
+import msgspec
 from tuf.api.exceptions import DownloadHTTPError
 
 from tests.unit.deploy.hasty import hasty
+from walle_deploy.device.files_blobs import BlobStore
+from walle_deploy.device.files_installed import InstalledVersions
 from walle_deploy.device.files_metadata import VerifiedMetadata
 from walle_deploy.model.names import TaskRef
+from walle_deploy.model.pushes import PushedTask
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
@@ -19,7 +25,7 @@ from walle_deploy.store.opening import open_store
 from walle_deploy.store.rows import AuditHead
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version, published_files
 from walle_deploy.trust.repository import TrustedRepository
-from walle_stream.errors import ConflictError, WalleError
+from walle_stream.errors import ConflictError, IntegrityError, WalleError
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
 
@@ -157,6 +163,71 @@ class Repository:
     def _publish(self, repository, material, version):
         own = [ExclusiveFile(f"d-{n}", "seen", f"{version} {n}".encode()) for n in range(3)]
         return publish_version(repository, TaskRef("shop", "ipv", version), material / version, own)
+
+
+class DeviceFiles:
+    """A device pulls versions: none is older than what was seen, files and records stay."""
+
+    def prepare(self, material):
+        Repository().prepare(material)
+        repository = TrustedRepository.create(material / "repository", bin_bits=2)
+        (material / "root.json").write_bytes(repository.root())
+        for version in VERSIONS:
+            ref = TaskRef("shop", "ipv", version)
+            files = publish_version(repository, ref, material / version)
+            task = PushedTask("shop/ipv", version, "r1", files.shared)
+            (material / f"{version}.json").write_bytes(msgspec.json.encode(task))
+            shutil.copytree(
+                material / "repository" / "public", material / f"at-{version}" / "public"
+            )
+
+    def run(self, root, material, promise):
+        device = root / "device"
+        blobs, records = BlobStore(device / "blobs"), InstalledVersions(device / "devices", "d")
+        for version in VERSIONS:
+            task = self._task(material, version)
+            self._look_up(device, material, version)
+            promise(f"seen {version}")
+            [file] = task.files
+            content = (material / version).read_bytes()
+            blobs.store(
+                file.sha256, file.size_bytes, lambda into, _, content=content: into.write(content)
+            )
+            promise(f"stored {file.sha256}")
+            records.install(task)
+            promise(f"installed {version}")
+
+    def check(self, root, material, promises):
+        try:
+            return self._look(root / "device", material, [each.split() for each in promises])
+        except WalleError as error:
+            return f"{type(error).__name__}: {error}"
+
+    def _look(self, device, material, promises):
+        seen = [version for what, version in promises if what == "seen"]
+        if len(seen) > 1:
+            with contextlib.suppress(IntegrityError):
+                self._look_up(device, material, seen[-2])
+                return f"{seen[-1]} was seen, and the older state of {seen[-2]} is believed"
+        self._look_up(device, material, VERSIONS[-1])
+        blobs = BlobStore(device / "blobs")
+        for what, sha256 in promises:
+            if what == "stored":
+                blobs.read(sha256)
+        had = [version for what, version in promises if what == "installed"]
+        has = InstalledVersions(device / "devices", "d").versions().get("shop/ipv", "")
+        if had and has < had[-1]:
+            return f"{had[-1]} was installed, {has or 'nothing'} is there"
+        return None
+
+    def _task(self, material, version):
+        return msgspec.json.decode((material / f"{version}.json").read_bytes(), type=PushedTask)
+
+    def _look_up(self, device, material, version):
+        first = (material / "root.json").read_bytes()
+        files = _Files(material / f"at-{version}")
+        metadata = VerifiedMetadata(device / "metadata", first, files)
+        metadata.look_up("x:/metadata/", [self._task(material, version).files[0].target])
 
 
 class _Files:

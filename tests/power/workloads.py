@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.power.pipelines import DataDirectory, Installing, PipelineRun
-from tests.power.releases import ReleaseStore, Repository
+from tests.power.releases import DeviceFiles, ReleaseStore, Repository
 
 PROMISES = "promises"
 """File below the root: a line for each promise, which is a change among the others."""
@@ -18,6 +18,7 @@ WORKLOADS = {
     "data-directory": DataDirectory(),
     "release-store": ReleaseStore(),
     "repository": Repository(),
+    "device-files": DeviceFiles(),
 }
 
 
