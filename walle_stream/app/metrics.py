@@ -40,6 +40,11 @@ class ObservedRun(Protocol):
         """Return what the pool has done, and its VMs."""
         ...
 
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for."""
+        ...
+
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """Serve until the stack is closed.
@@ -57,7 +62,7 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """
 
     def render() -> str:
-        return render_metrics(run.status(), *run.vm_status())
+        return render_metrics(run.status(), *run.vm_status(), run.cloud_losses)
 
     server = MetricsServer(address, render, lambda: run.is_ready)
     stack.callback(server.close)
@@ -66,7 +71,10 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
 
 
 def render_metrics(
-    statuses: list[PartitionStatus], counts: VmCounts, machines: list[VmStatus]
+    statuses: list[PartitionStatus],
+    counts: VmCounts,
+    machines: list[VmStatus],
+    cloud_losses: int = 0,
 ) -> str:
     """Return the figures in Prometheus' text format.
 
@@ -74,6 +82,7 @@ def render_metrics(
         statuses: Of all partitions.
         counts: What the pool of VMs has done.
         machines: The VMs that are alive.
+        cloud_losses: What the cloud side lacks.
     """
     metrics, total = Metrics(), Counters()
     for status in statuses:
@@ -81,6 +90,8 @@ def render_metrics(
     for name, value in msgspec.structs.asdict(total).items():
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).raise_to(value)
+    text = "Features and frames that the cloud side lacks, or has others for."
+    metrics.gauge("walle_cloud_losses", text).set(cloud_losses)
     for name, text in _GAUGES.items():
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from walle_stream.app.query import run_state
+from walle_stream.app.query import cloud_losses, run_state
 from walle_stream.clock import wall_ms
 from walle_stream.store.datadir import DataDir
 
@@ -47,6 +47,10 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Frames without acknowledgement."""
     dropped_features: int = 0
     """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
+    resent_features: int = 0
+    """Sent again, because the cloud side had forgotten them."""
+    losses: int = 0
+    """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     watermark_ms: int = -1
     lag_ms: int = 0
     """Event time between its watermark and that of the partition that is furthest."""
@@ -69,6 +73,8 @@ class RunStatus(msgspec.Struct, kw_only=True):
     cloud_pid: int = 0
     """Of the cloud side's process, 0 when it has none of its own."""
     cloud_restarts: int = 0
+    cloud_losses: int = 0
+    """Features and frames that the cloud side lacks, or has others for."""
     hosts: list[HostStatus] = []
     partitions: list[PartitionFigures] = []
 
@@ -117,6 +123,7 @@ def read_status(data_dir: Path) -> RunStatus:
         status.pid = status.cloud_pid = 0
         for host in status.hosts:
             host.pid = 0
+    status.cloud_losses = cloud_losses(data_dir)
     if not status.partitions:
         status.partitions = _committed(data_dir, len(status.hosts))
     return status
@@ -152,6 +159,8 @@ def _committed(data_dir: Path, hosts: int) -> list[PartitionFigures]:
                 features=head.counters.features,
                 commits=head.counters.commits,
                 dropped_features=head.counters.dropped_features,
+                resent_features=head.counters.resent_features,
+                losses=head.counters.losses,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )

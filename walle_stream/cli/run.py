@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         WalleError: A part failed for good.
+        DataLostError: All is done, but a disk lost what was acknowledged before.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -61,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         )
     report = carry_out(_prepare(assembly, how), assembly, options)
     show(report, data_dir, is_json=options.json)
+    report.check()
     return 0
 
 

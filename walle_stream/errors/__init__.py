@@ -49,6 +49,7 @@ against the classes)::
     │  └─ TransactionStateError
     ├─ TunnelError
     │  ├─ CloudStalledError
+    │  ├─ DataLostError
     │  ├─ TopicError
     │  ├─ TunnelClosedError
     │  └─ EnvelopeError(ValueError)
@@ -130,6 +131,7 @@ from walle_stream.errors.stores import (
 )
 from walle_stream.errors.tunnels import (
     CloudStalledError,
+    DataLostError,
     EnvelopeError,
     EpochOverError,
     TopicError,
@@ -161,6 +163,7 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "DTypeError",
+    "DataLostError",
     "DeployError",
     "EngineError",
     "EnvelopeError",
