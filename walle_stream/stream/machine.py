@@ -23,7 +23,7 @@ from walle_stream.errors import StoreCorruptedError
 from walle_stream.events import Event
 from walle_stream.stream.commands import REPLY_POSITION, Reply, RunTask, StreamCounts
 from walle_stream.stream.ordering import NEVER_MS
-from walle_stream.stream.pages import OpenPage, page_input
+from walle_stream.stream.pages import OpenPage, PageInput, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
 from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.stream.task_sets import DEFAULT_SET, TaskSet
@@ -37,7 +37,7 @@ class _Device:
         "device_id",
         "next_call",
         "next_number",
-        "position",
+        "pages",
         "sequence",
         "tasks",
     )
@@ -47,6 +47,7 @@ class _Device:
         self.sequence = sequence
         self.tasks = tasks
         self.accept = sequence.accept
+        self.pages = sequence.pages
         self.cursor: Cursor = EMPTY_CURSOR
         self.next_number = 1
         self.next_call = 1
@@ -369,20 +370,27 @@ class PartitionMachine:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
         tasks = device.tasks
-        device.cursor, fired = tasks.advance(device.cursor, event.id, event.page_id)
+        event_id, page_id = event.id, event.page_id
+        found = None
+        if not device.cursor and page_id not in tasks.ids:
+            found = tasks.alone.get(event_id)  # the usual case, without a call
+        device.cursor, fired = found or tasks.advance(device.cursor, event_id, page_id)
         pages = tasks.pages
         if fired and pages:
-            page_id = event.page_id
             fired = tuple(name for name in fired if name not in pages or page_id in pages[name])
         if fired:
-            given = page_input(event, page, tasks.policy.fields)
-            position, programs = device.sequence.position, tasks.programs
-            device_id, clock_ms = device.device_id, event.event_time_ms
+            given: PageInput
+            if page is not None and page.cause == "open":  # often, on a page of many wakes
+                given = (page.rows or page.seen(), len(page.events))
+            else:
+                given = page_input(event, page, tasks.policy.fields)
+            position, programs = device.pages.position, tasks.programs
+            device_id, clock_ms = event.device_id, event.event_time_ms
             for task in fired:
                 self._runs.append(
                     RunTask(device_id, task, position, clock_ms, given, programs[task])
                 )
-        return device.cursor != EMPTY_CURSOR
+        return bool(device.cursor)
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""

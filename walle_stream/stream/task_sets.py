@@ -57,7 +57,7 @@ None for a task that is not there."""
 class TaskSet:
     """The tasks of some devices of a partition. One thread."""
 
-    __slots__ = ("advance", "pages", "policy", "programs", "set_id", "trie")
+    __slots__ = ("advance", "alone", "ids", "pages", "policy", "programs", "set_id", "trie")
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class TaskSet:
         for task, conditions in triggers.items():
             for condition in conditions:
                 self.trie.insert(task, condition)
-        self.advance = self.trie.advance
+        self.advance, self.alone, self.ids = self.trie.advance, self.trie.alone, self.trie.ids
 
     @classmethod
     def of(

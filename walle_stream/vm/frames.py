@@ -27,6 +27,7 @@ from walle_stream.vm.guest.layout import (
     WORD_BYTES,
 )
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
+from walle_stream.wire.page_rows import with_packed_rows
 
 LEVELS: Final = ("info", "warning", "error")
 """Levels of log lines by their codes."""
@@ -55,13 +56,13 @@ def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
     """Encode a call.
 
     Args:
-        groups: Plain values only.
+        groups: Plain values only, and the rows of open pages.
 
     Raises:
         FrameError: A value is not plain, or nested deeper than marshal allows.
     """
-    plain: Any = groups
     try:
+        plain: Any = with_packed_rows(groups)
         return marshal.dumps(plain, _MARSHAL_VERSION)
     except ValueError as error:
         devices = ", ".join(repr(group[0]) for group in groups[:3])

@@ -127,7 +127,7 @@ def run(code, builtins, counts_steps):
             try:
                 if "run" not in namespace:
                     exec(code, namespace)
-                page = Page(("v", "v1@1", "exit", 1000, EVENTS[-1], EVENTS))
+                page = Page(("v", "v1@1", "exit", 1000, None, EVENTS))
                 namespace["run"](context("d", 1, 1000, State({})), page)
                 ended += 1
             except Late:
