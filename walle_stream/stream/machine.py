@@ -23,7 +23,7 @@ from walle_stream.errors import StoreCorruptedError
 from walle_stream.events import Event
 from walle_stream.stream.commands import REPLY_POSITION, Reply, RunTask, StreamCounts
 from walle_stream.stream.ordering import NEVER_MS
-from walle_stream.stream.pages import OpenPage, PageInput, page_input
+from walle_stream.stream.pages import OpenPage, page_input
 from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
 from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.stream.task_sets import DEFAULT_SET, TaskSet
@@ -370,27 +370,23 @@ class PartitionMachine:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
         tasks = device.tasks
-        event_id, page_id = event.id, event.page_id
-        found = None
-        if not device.cursor and page_id not in tasks.ids:
-            found = tasks.alone.get(event_id)  # the usual case, without a call
-        device.cursor, fired = found or tasks.advance(device.cursor, event_id, page_id)
-        pages = tasks.pages
-        if fired and pages:
-            fired = tuple(name for name in fired if name not in pages or page_id in pages[name])
-        if fired:
-            given: PageInput
-            if page is not None and page.cause == "open":  # often, on a page of many wakes
-                given = (page.rows or page.seen(), len(page.events))
-            else:
+        woken = None
+        if not device.cursor and event.page_id not in tasks.ids:
+            woken = tasks.alone.get(event.id)  # the usual case, without a call
+        if woken is None:
+            device.cursor, woken = tasks.advance(device.cursor, event.id, event.page_id)
+        if woken:
+            rows = None if page is None else page.rows
+            if rows is None:
                 given = page_input(event, page, tasks.policy.fields)
-            position, programs = device.pages.position, tasks.programs
-            device_id, clock_ms = event.device_id, event.event_time_ms
-            for task in fired:
-                self._runs.append(
-                    RunTask(device_id, task, position, clock_ms, given, programs[task])
+            else:  # an open page that woke tasks before
+                given = (rows, len(rows.rows))
+            position, runs = device.pages.position, self._runs
+            for task, program in woken:
+                runs.append(
+                    RunTask(event.device_id, task, position, event.event_time_ms, given, program)
                 )
-        return bool(device.cursor)
+        return device.cursor != EMPTY_CURSOR
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""

@@ -53,17 +53,11 @@ class OpenPage:
         self.events: list[EventRow] = []
         """The enter first; a closed page's last row is its exit."""
         self.rows: PageRows | None = None
-        """The same for runs, from the first one on that the open page wakes."""
+        """The same for runs, while the page is open and has woken a task."""
         self.cause = "open"
         """Why it ended: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
         self.persisted_count = 0
         """How many of its rows the store has."""
-
-    def seen(self) -> PageRows:
-        """Begin to hand over the rows of the page while it is open."""
-        head = (self.page_id, self.page_instance, "open", self.enter_time_ms)
-        self.rows = PageRows(head, self.events)
-        return self.rows
 
 
 def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
@@ -96,7 +90,9 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
         row = event_row(event, fields)
         return (event.page_id, event.page_instance, "none", None, None, [row])
     if page.cause == "open":
-        return (page.rows or page.seen(), len(page.events))
+        head = (page.page_id, page.page_instance, "open", page.enter_time_ms)
+        page.rows = PageRows(head, page.events)
+        return (page.rows, len(page.events))
     return (page.page_id, page.page_instance, page.cause, page.enter_time_ms, None, page.events)
 
 

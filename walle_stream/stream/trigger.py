@@ -55,7 +55,7 @@ class TriggerTrie:
     the ongoing matches whose path its condition begins with.
     """
 
-    __slots__ = ("_cache", "_cached_count", "_conditions", "_root", "alone", "ids")
+    __slots__ = ("_cache", "_cached_count", "_conditions", "_root", "ids")
 
     def __init__(self) -> None:
         """Make a trie without conditions."""
@@ -63,9 +63,6 @@ class TriggerTrie:
         self._conditions: dict[str, set[Path]] = {}
         self.ids: dict[str, int] = {}
         """The trigger ids of all conditions, with how often each stands in one; only read."""
-        self.alone: dict[str, _Transition] = {}
-        """What ``advance`` found for the empty cursor and an event of which only the event id
-        or only the page id is in ``ids``, by that id; only read."""
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
@@ -161,8 +158,6 @@ class TriggerTrie:
             self._forget()
         found = self._step(cursor, (event_id, page_id))
         self._cache.setdefault(cursor, {})[event_id, page_id] = found
-        if event_id == page_id and not cursor:
-            self.alone[event_id] = found
         self._cached_count += 1
         return found
 
@@ -204,6 +199,5 @@ class TriggerTrie:
             del parent.children[trigger_id]
 
     def _forget(self) -> None:
-        self.alone.clear()
         self._cache: dict[Cursor, dict[tuple[str, str], _Transition]] = {}
         self._cached_count = 0
