@@ -226,7 +226,7 @@ def _add_task(commands: Any, command: str) -> None:
             action="append",
             default=[],
             metavar="PYTHON",
-            help="add bytecode of another interpreter: a path, a name or a version such as 3.13",
+            help="check with another interpreter, too: a path, a name or a version such as 3.13",
         )
     show = verbs.add_parser("show", help="a package's manifest")
     show.add_argument("file", type=Path, metavar="PACKAGE")

@@ -17,7 +17,6 @@ from walle_stream.vm.guest.auditing import Auditor
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.deferral import Deferral
 from walle_stream.vm.guest.exchange import Exchange
-from walle_stream.vm.guest.importer import import_from_package
 from walle_stream.vm.guest.layout import AGAIN, RUN_SILENT
 from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
@@ -94,13 +93,10 @@ class Session(Exchange):
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
                 whether globals can be shared between runs, limits, state
-                version, resources, what a package brings to import: None, or its
-                modules and the runtime's names).
+                version, resources).
         """
         given = marshal.loads(packed)  # noqa: S302 - made by the host
-        task, file, code, config, imports, shares, limits, version, resources, package = given
-        if package is not None:
-            import_from_package(*package)
+        task, file, code, config, imports, shares, limits, version, resources = given
         context = bind_context(task, _flat(config), limits, resources, self._deferral)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
