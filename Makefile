@@ -82,9 +82,9 @@ conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference an
 
 .PHONY: bench-pipeline bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-release bench-report
-bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
+bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
-bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
+bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine, makes a busy one beside
 	@$(PY) bench/latency.py $(ARGS)
 bench-core: setup ## the core without scripts: a trigger on clicks beside one on exits
 	@$(PY) bench/core.py $(ARGS)

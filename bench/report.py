@@ -20,6 +20,7 @@ from latency_parts.tables import tables as latency_tables
 from peers_parts.kafka_tables import kafka_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
+from pipeline_parts.busy import lines as busy_lines
 from release_parts.tables import tables as release_tables
 from tunnel_parts.plot import figure as tunnel_figure
 from tunnel_parts.tables import tables as tunnel_tables
@@ -55,7 +56,9 @@ def pipeline_lines(result: dict) -> list[str]:
     lines.append(
         "The plain loop keeps nothing: no state on disk, no isolation, no tunnel, no exactly-once."
     )
-    return [*lines, *shop_lines(result["shop"])] if result.get("shop") else lines
+    if result.get("shop"):
+        lines += shop_lines(result["shop"])
+    return [*lines, *busy_lines(result["busy"])] if result.get("busy") else lines
 
 
 def shop_lines(result: dict) -> list[str]:
