@@ -27,6 +27,7 @@ import msgspec
 from walle_stream.errors import FrameError, VmClosedError, VmCrashedError, VmError, VmStartError
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.machine import Machine
+from walle_stream.vm.outputs import run_checked
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.quarantine import Quarantine
 from walle_stream.vm.results import DeviceGroup, GroupResult
@@ -233,6 +234,9 @@ class Shelf(ABC):
             self._changed.notify_all()
 
     def _call(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+        return run_checked(self.program, groups, lambda given: self._try(key, given))
+
+    def _try(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         packed = encode_groups(groups)
         failure: VmError | None = None
         for _ in range(_ATTEMPTS):
