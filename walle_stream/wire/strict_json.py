@@ -90,29 +90,25 @@ def _described(error: Exception) -> str:
     return str(error)
 
 
-class _TwiceError(Exception):
-    """A key stands twice in an object."""
-
-
 def _pairs_problem(data: bytes) -> str | None:
     # the bytes were decoded before: they are JSON
-    key_count = 0
+    key_count, twice = 0, list[str]()
 
     def take(pairs: list[tuple[str, Any]]) -> None:
         nonlocal key_count
         key_count += len(pairs)
-        known = set()
+        known = set[str]()
         for key, _ in pairs:
             if key in known:
-                raise _TwiceError(key)
+                twice.append(key)
             known.add(key)
 
     try:
         JSONDecoder(object_pairs_hook=take).decode(data.decode())
-    except _TwiceError as error:
-        return f"the key {str(error)[:100]!r} stands twice in an object"
     except RecursionError:
         return _TOO_DEEP
+    if twice:
+        return f"the key {twice[0][:100]!r} stands twice in an object"
     if key_count > KEYS_MAX:
         return f"it has {key_count:,} keys, at most {KEYS_MAX:,} are allowed"
     return None

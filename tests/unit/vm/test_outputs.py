@@ -156,3 +156,32 @@ def run(ctx, page):
     [group] = run(source, ("", ""))
     assert [each.error for each in group.runs] == ["", ""]
     assert len(group.state) == 2
+
+
+ENDS = {
+    "a frame that does not add up": "type(session)._finish = forge",
+    "an end without a word": "session._pulse[0] = 0; load('os')._exit(0)",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_a_process_that_blames_nobody_costs_its_device_alone(page: Any, end: str) -> None:
+    source = f"""
+def forge(self, number, words, parts):
+    self._result = (number, [9] * 3, [], 0)
+    self._write()
+def run(ctx, page):
+    load = ctx.emit.__func__.__globals__["__builtins__"]["__import__"]
+    session = load("sys")._getframe(1).f_locals["self"]
+    if page.trigger["x"] == "lie":
+        {end}
+    ctx.emit({{}})
+"""
+    program = msgspec.structs.replace(ungated(source), isolation="process")
+    with VmPool({"t": program}, 1) as pool:
+        found = pool.run(
+            "t",
+            [(f"d{n}", {}, [(1, 7, page({"x": "lie" if n == 3 else ""}))] * 2) for n in range(7)],
+        )
+    errors = [[run.error for run in group.runs] for group in found]
+    assert errors == [["", ""]] * 3 + [["Quarantined"] * 2] + [["", ""]] * 3
