@@ -201,7 +201,10 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         run_table,
     )
 
-    for line in features_sample(data_dir, SAMPLE_FEATURES):
+    lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
+    if left_out is not None:
+        say(str(left_out))
+    for line in lines:
         print(line.decode())
     console = ResultConsole(highlight=False)
     console.print(run_table(report))

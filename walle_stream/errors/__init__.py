@@ -42,6 +42,7 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
     │  ├─ FormatVersionError
+    │  ├─ MalformedRowError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
@@ -121,6 +122,7 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
+    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
@@ -173,6 +175,7 @@ __all__ = [
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",
+    "MalformedRowError",
     "MetricsAddressError",
     "ModelError",
     "PackageError",

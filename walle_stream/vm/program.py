@@ -91,6 +91,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Which devices may share a VM."""
     shares_globals: bool = False
     """Whether all runs of a VM have the same globals: none can leave anything there."""
+    limits: RunLimits = RunLimits()
+    """Bounds of one run, which the host holds its output to."""
 
     @property
     def file_name(self) -> str:
@@ -207,4 +209,5 @@ def pack_program(
         limits.steps > 0,
         program.isolation,
         shares_globals,
+        limits,
     )
