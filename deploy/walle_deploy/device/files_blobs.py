@@ -20,7 +20,7 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from walle_deploy.trust.layout import blob_path, sync_folder
+from walle_deploy.trust.layout import blob_path, make_folder, sync_folder
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError, StoreFullError
 
@@ -41,7 +41,7 @@ class BlobStore:
             folder: Where.
         """
         self.folder = folder
-        (folder / "incoming").mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "incoming")
 
     def path(self, sha256: str) -> Path:
         """Return where a file lies, or would.
@@ -90,7 +90,7 @@ class BlobStore:
                 )
             os.fsync(file.fileno())
             part.chmod(0o444)
-            path.parent.mkdir(exist_ok=True)
+            make_folder(path.parent)
             part.replace(path)
             sync_folder(path.parent)
         return path

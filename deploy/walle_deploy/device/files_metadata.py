@@ -33,6 +33,7 @@ from tuf.ngclient import FetcherInterface, Updater
 from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.device.files_http import HttpSource
 from walle_deploy.outbound.bounded import one_line
+from walle_deploy.trust.layout import make_folder
 from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
@@ -59,7 +60,7 @@ class VerifiedMetadata:
             IntegrityError: The root is none.
         """
         check_root(root)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._folder = folder
         self._root = root
         self._fetcher = _Fetcher(http)
@@ -158,7 +159,9 @@ class VerifiedMetadata:
 
     def _sync(self) -> None:
         # python-tuf renames without it: after a power cut an older state would be believed
-        for path in (*self._folder.glob("*.json"), self._folder):
+        roots = self._folder / "root_history"
+        folders = [each for each in (roots, self._folder) if each.is_dir()]
+        for path in (*self._folder.glob("*.json"), *roots.glob("*.json"), *folders):
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
