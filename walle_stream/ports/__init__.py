@@ -22,6 +22,7 @@ from walle_stream.ports.source import (
     SourceBatch,
     SourceCounts,
     SourceReader,
+    Unread,
 )
 from walle_stream.ports.tensors import TensorEvaluator
 from walle_stream.ports.tunnel import (
@@ -57,6 +58,7 @@ __all__ = [
     "SourceCounts",
     "SourceReader",
     "TensorEvaluator",
+    "Unread",
     "Uplink",
     "UplinkReceiver",
 ]

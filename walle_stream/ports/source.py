@@ -67,6 +67,15 @@ class SourceBatch(msgspec.Struct):
     """Of the events, for dead letters; None where the source has no such names."""
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """What a reader has yet to read, as far as its source knows; -1 where it does not."""
+
+    rows: int = -1
+    """Records, up to the newest that is known."""
+    size_bytes: int = -1
+    """As they lie in the source: compressed, where they are."""
+
+
 class SourceReader(Protocol):
     """A source that was opened at its partitions' offsets."""
 
@@ -108,6 +117,11 @@ class SourceReader(Protocol):
     @property
     def progress(self) -> float:
         """Share of the source that was read, 0–1; below 0 when unknown."""
+        ...
+
+    @property
+    def unread(self) -> Unread:
+        """What is left to read; asked for by another thread, at once."""
         ...
 
     def close(self) -> None:
