@@ -51,9 +51,13 @@ class HostStatus(msgspec.Struct, kw_only=True):
             unread: What is left to read.
             fields: The others.
         """
-        share = 1.0 - progress if progress >= 0 else -1.0
-        left = {"unread": share, "unread_rows": unread.rows, "unread_bytes": unread.size_bytes}
-        return cls(index=index, **left, **fields)
+        return cls(
+            index=index,
+            unread=1.0 - progress if progress >= 0 else -1.0,
+            unread_rows=unread.rows,
+            unread_bytes=unread.size_bytes,
+            **fields,
+        )
 
 
 class PartitionFigures(msgspec.Struct, kw_only=True):

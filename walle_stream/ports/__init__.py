@@ -22,7 +22,6 @@ from walle_stream.ports.source import (
     SourceBatch,
     SourceCounts,
     SourceReader,
-    Unread,
 )
 from walle_stream.ports.tensors import TensorEvaluator
 from walle_stream.ports.tunnel import (
@@ -33,6 +32,7 @@ from walle_stream.ports.tunnel import (
     Uplink,
     UplinkReceiver,
 )
+from walle_stream.ports.unread import Unread
 
 __all__ = [
     "RECORD_MAX_BYTES",

@@ -7,6 +7,7 @@ import msgspec
 
 from walle_stream.events import Event
 from walle_stream.ports.letters import DeadLetter
+from walle_stream.ports.unread import Unread
 
 
 class SourceCounts(msgspec.Struct):
@@ -65,15 +66,6 @@ class SourceBatch(msgspec.Struct):
     source, from which latencies count; None where that is when the batch is handed over."""
     origins: Origins | None = None
     """Of the events, for dead letters; None where the source has no such names."""
-
-
-class Unread(msgspec.Struct, frozen=True):
-    """What a reader has yet to read, as far as its source knows; -1 where it does not."""
-
-    rows: int = -1
-    """Records, up to the newest that is known."""
-    size_bytes: int = -1
-    """As they lie in the source: compressed, where they are."""
 
 
 class SourceReader(Protocol):
