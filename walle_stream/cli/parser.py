@@ -119,6 +119,11 @@ def _add_run(commands: Any) -> None:
         action="store_true",
         help="also compress the raw rows and compare: costs CPU",
     )
+    run.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="exit with 0 also where every run of a task failed, or one never fired",
+    )
     _add_watching(run)
     run.set_defaults(run=_later("run", "run"))
 

@@ -32,6 +32,7 @@ from walle_stream.ports.tunnel import (
     Uplink,
     UplinkReceiver,
 )
+from walle_stream.ports.unread import Unread
 
 __all__ = [
     "RECORD_MAX_BYTES",
@@ -57,6 +58,7 @@ __all__ = [
     "SourceCounts",
     "SourceReader",
     "TensorEvaluator",
+    "Unread",
     "Uplink",
     "UplinkReceiver",
 ]

@@ -37,7 +37,8 @@ of its runs::
     0, 0, lines, (level, bytes) * lines, class name bytes, message bytes
 
 the first for a run that succeeded without a word, the third for one that calls the
-cloud, the second for any other that succeeded, the last for one that failed; then
+cloud, the second for any other that succeeded, the last for one that failed; the
+words of a run that returned a value, which nobody takes, stand behind a 4; then
 per group::
 
     changes, (key bytes, value bytes | 0xFFFFFFFF for "deleted") * changes
@@ -122,6 +123,9 @@ RUN_CALLED: Final = 2
 
 RUN_SILENT: Final = 3
 """Only word of a run that succeeded, emitted nothing and logged nothing."""
+
+RUN_RETURNED: Final = 4
+"""Word before those of a run that succeeded and returned a value."""
 
 RING: Final = (1).to_bytes(8, "little")
 """What is written to a doorbell's descriptor to ring it."""
