@@ -145,8 +145,11 @@ class DeviceHost(Actor):
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
-        """Short while something waits to be committed."""
-        return LINGER_S if self._waiting else _IDLE_S
+        """Short while something waits to be committed, or for the disk."""
+        is_short = self._waiting or any(
+            each.outgoing.is_waiting for each in self._partitions.values()
+        )
+        return LINGER_S if is_short else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -374,6 +377,9 @@ class DeviceHost(Actor):
         self._supervisors[number].run(turn)
         self._add_time(waiting, began)
         self._sizer.add(waiting.events, waiting.worked_ms, waiting.passed_ms)
+        for other, each in self._partitions.items():
+            if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
+                self._supervisors[other].run(each.outgoing.step)
 
     def _commit_all(self) -> None:
         for number in list(self._waiting):

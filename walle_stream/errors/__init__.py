@@ -50,6 +50,7 @@ against the classes)::
     │  └─ TransactionStateError
     ├─ TunnelError
     │  ├─ CloudStalledError
+    │  ├─ DataLostError
     │  ├─ TopicError
     │  ├─ TunnelClosedError
     │  └─ EnvelopeError(ValueError)
@@ -132,6 +133,7 @@ from walle_stream.errors.stores import (
 )
 from walle_stream.errors.tunnels import (
     CloudStalledError,
+    DataLostError,
     EnvelopeError,
     EpochOverError,
     TopicError,
@@ -163,6 +165,7 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "DTypeError",
+    "DataLostError",
     "DeployError",
     "EngineError",
     "EnvelopeError",

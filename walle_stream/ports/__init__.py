@@ -29,6 +29,7 @@ from walle_stream.ports.tunnel import (
     Downlink,
     DownlinkSender,
     HasLog,
+    Holdings,
     Uplink,
     UplinkReceiver,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Downlink",
     "DownlinkSender",
     "HasLog",
+    "Holdings",
     "Holds",
     "KeptLetter",
     "ModelRunner",
