@@ -82,12 +82,14 @@ conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
+.PHONY: bench-pipeline bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-release bench-report
-bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
+bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
-bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
+bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine, makes a busy one beside
 	@$(PY) bench/latency.py $(ARGS)
+bench-core: setup ## the core without scripts: a trigger on clicks beside one on exits
+	@$(PY) bench/core.py $(ARGS)
 bench-install: setup ## versions installed into a running host under load, beside a restart
 	@$(PY) bench/install.py $(ARGS)
 bench-growth: setup ## memory of one process over 10 million events; five minutes and more

@@ -304,6 +304,16 @@ class Assembly:
             relax()
 
     @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, in its order."""
+        return [task.name for task in self.tasks]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a run of this process has all partitions, so all events of the source."""
+        return not self.is_placed and len(self.partitions) == self.partition_count
+
+    @property
     def status_path(self) -> Path:
         """The file in the opened data directory that tells people of the run."""
         return self._data_dir.status_path

@@ -33,6 +33,7 @@ from walle_stream.ports.tunnel import (
     Uplink,
     UplinkReceiver,
 )
+from walle_stream.ports.unread import Unread
 
 __all__ = [
     "RECORD_MAX_BYTES",
@@ -59,6 +60,7 @@ __all__ = [
     "SourceCounts",
     "SourceReader",
     "TensorEvaluator",
+    "Unread",
     "Uplink",
     "UplinkReceiver",
 ]

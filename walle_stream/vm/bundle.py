@@ -39,7 +39,6 @@ _MODULES: Final = (
     "outcome",
     "stopping",
     "migration",
-    "importer",
     "exchange",
     "session",
 )

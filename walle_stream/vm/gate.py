@@ -149,6 +149,8 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
             yield f"matches the attribute {name!r}, which a script may not: call it"
     for name in filter(is_refused_name, _identifiers(node)):
+        if not name.startswith("_") and not isinstance(node, (ast.Attribute, ast.MatchClass)):
+            continue  # it reads no attribute: a script may call its own what it likes
         yield f"uses the name {name!r}, which a script may not{hint(name)}"
 
 
@@ -167,11 +169,11 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _class_problems(node: ast.ClassDef) -> Iterator[str]:
-    # a dataclass of texts would let a pattern read the method by its field's name
+    # a dataclass of texts, or of times, would let a pattern read the method by its field's name
     for each in node.body if node.bases else ():
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             name = each.target.id
-            if name in FORMAT_ATTRIBUTES:
+            if name in FORMAT_ATTRIBUTES or is_refused_name(name):
                 yield f"has the field {name!r} in a class with a base: name it otherwise"
 
 

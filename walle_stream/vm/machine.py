@@ -4,10 +4,11 @@ A caller holds a VM alone while it calls it, and destroys it after any error.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.vm.guest.layout import AGAIN
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult
@@ -26,6 +27,8 @@ class Machine(ABC):
         """
         self._program = program
         self._groups: Sequence[DeviceGroup] = ()
+        self.cpu_ms: Callable[[], float] = monotonic_ms
+        """Clock of what it worked, milliseconds, for differences."""
         self.serial = next(_serials)
         """Which VM of this process."""
         self.calls = 0

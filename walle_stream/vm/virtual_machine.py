@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from walle_stream.clock import cpu_clock_of_this_thread
 from walle_stream.errors import FrameError, StopTimeoutError, VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
@@ -321,6 +322,7 @@ class VirtualMachine(Machine):
     # The VM's own thread
 
     def _live(self) -> None:
+        self.cpu_ms = cpu_clock_of_this_thread()
         try:
             interpreter = Interpreter()
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread

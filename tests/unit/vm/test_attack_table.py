@@ -34,6 +34,7 @@ def test_what_is_refused_when_loaded_never_gets_a_vm(attack: Attack) -> None:
 
 
 @chosen(FAILS, STOPPED, HARMLESS)
+@pytest.mark.usefixtures("cpu_clock")
 def test_what_runs_hurts_nobody_else(attack: Attack, page: Any, tmp_path: Path) -> None:
     path = tmp_path / "made"
     environment, modules = dict(os.environ), set(sys.modules)

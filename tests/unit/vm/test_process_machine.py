@@ -248,8 +248,8 @@ def run(ctx, page):
         except BaseException: pass
     ctx.emit({})
 """
-    machine = open_machine(compiled(source, RunLimits(wall_time_ms=100)))
-    watchdog, seen = watched(machine, 100)
+    machine = open_machine(compiled(source, RunLimits(wall_time_ms=1_500)))
+    watchdog, seen = watched(machine, 1_500)
     results = call(machine, {"x": 0}, {"x": 1}, {"x": 0})
     assert [group.runs[0].error for group in results] == ["", "RunStopped", ""]
     assert machine.was_stopped
@@ -259,8 +259,8 @@ def run(ctx, page):
 
 
 def test_a_loop_in_c_is_killed_before_the_watchdog_gives_up(open_machine: Any, call: Any) -> None:
-    machine = open_machine(compiled(LOOP, RunLimits(wall_time_ms=100)))
-    watchdog, seen = watched(machine, 100)
+    machine = open_machine(compiled(LOOP, RunLimits(wall_time_ms=1_500)))
+    watchdog, seen = watched(machine, 1_500)
     with pytest.raises(VmCrashedError, match="still stood"):
         call(machine, {"x": 0}, {"x": 1})
     watchdog.close()

@@ -13,7 +13,7 @@ from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 from walle_stream.vm.watchdog import Watchdog
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 
 QUICK = RunLimits(wall_time_ms=100)
 
@@ -74,10 +74,7 @@ def run(ctx, page):
     assert failed.runs[0].message.startswith("t.py:")
     assert (pool.counts.stopped, pool.counts.crashes, pool.counts.stuck) == (1, 0, 0)
     # nothing stays switched on in the VM
-    again = [group.runs[0] for group in pool.run("t", groups[:2] * 50)]
-    # a machine that is busy may stop one: a tenth of a second is all that they have
-    assert {run.error for run in again if not run.ok} <= {"RunStopped"}
-    assert sum(run.ok for run in again) > 90
+    assert all(group.runs[0].ok for group in pool.run("t", groups[:2] * 50))
 
 
 def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) -> None:
@@ -202,7 +199,8 @@ def test_what_fails_for_one_vm_leaves_the_others_watched(caplog: Any) -> None:
 
 
 SCRIPT = """
-import os, sys
+import os, sys, time
+from walle_stream.vm import watchdog
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 
@@ -210,6 +208,7 @@ def on_stuck(task, device_id):
     print(task, device_id, pool.counts.stopped, pool.counts.stuck, flush=True)
     os._exit(9)
 
+watchdog.monotonic_ms = lambda: time.process_time() * 1000.0
 source = "def run(ctx, page):\\n if ctx.device_id == 'd2': sum(range(10**15))"
 row = ("a", "click", 1, 1, None)
 run = (1, 0, ("p", "i", "none", None, row, [row]))

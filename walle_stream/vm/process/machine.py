@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from walle_stream.clock import cpu_clock_of_process
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
 from walle_stream.vm.frames import ResultHeader, decode_behind_header, decode_header
@@ -307,6 +308,7 @@ class ProcessMachine(Machine):
         self._poll.register(self._done_fd, select.POLLIN)
         if hasattr(os, "pidfd_open"):
             self._pid_fd = os.pidfd_open(self._child.pid)
+            self.cpu_ms = cpu_clock_of_process(self._child.pid)
             self._poll.register(self._pid_fd, select.POLLIN)
         self._await_start()
         mask = CONTROL.unpack_from(self._control.view)[3]
