@@ -39,7 +39,7 @@ def test_a_task_that_always_fails_is_named_with_its_line(start, project, walle, 
     assert "visit.py:2: ValueError: no" in done.stderr.splitlines()[-1]
     assert "first failure of visit: visit.py:2: ValueError: no" in done.stdout
     again = start("--json")
-    assert (again.returncode, len(told(again)["problems"])) == (21, 1)
+    assert (again.returncode, len(told(again)["problems"])) == (22, 1)
     (task,) = told(again)["tasks"]
     assert (task["task"], task["runs"], task["failures"], task["features"]) == ("visit", 3, 3, 0)
     assert start("--allow-empty").returncode == 0
