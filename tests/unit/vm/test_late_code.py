@@ -9,10 +9,10 @@ import pytest
 from walle_stream.engine.backends.numpy import NumpyBackend
 from walle_stream.engine.expressions import EngineEvaluator
 from walle_stream.errors import ScriptError
+from walle_stream.vm.machine import DESTROY_TIMEOUT_S
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram, compile_program, pack_program
 from walle_stream.vm.services import HostServices
-from walle_stream.vm.virtual_machine import DESTROY_TIMEOUT_S
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
