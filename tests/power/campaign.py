@@ -43,12 +43,14 @@ MISMATCHES_MAX = 5
 """A workload in which so much is wrong is left."""
 
 WEIGHTS = {
-    "pipeline-true": 200,
-    "pipeline-false": 150,
-    "calls": 120,
-    "packages": 130,
-    "data-directory": 80,
-    "release-store": 120,
+    "pipeline-true": 160,
+    "pipeline-interval": 120,
+    "pipeline-false": 120,
+    "calls-true": 80,
+    "calls-false": 60,
+    "packages": 100,
+    "data-directory": 60,
+    "release-store": 100,
     "repository": 120,
     "device-files": 80,
 }

@@ -20,7 +20,7 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.query import canonical_state, features_lines, run_state
 from walle_stream.cli.__main__ import main
-from walle_stream.errors import StoreError, WalleError
+from walle_stream.errors import DataLostError, StoreError, WalleError
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.keys import HEAD_KEY
 from walle_stream.store.partition import PartitionStore
@@ -99,7 +99,7 @@ class PipelineRun:
         if "WALLE_CRASH" not in os.environ:
             first = {**os.environ, "WALLE_CRASH": "commit.after:25"}
             subprocess.run([sys.executable, *sys.orig_argv[1:]], check=False, env=first)
-        if self._sync == "true":
+        if self._sync != "false":
             _promise_commits(promise)
         code, said = _walle_run(material, root / "data")
         assert code == 0, said
@@ -119,13 +119,12 @@ class PipelineRun:
             if not self._asks and found != wanted["features"]:
                 return f"the run had ended: {difference({'': found}, {'': wanted['features']})}"
         code, said = _walle_run(material, data)
+        found = self._outcome(data)
+        if code == DataLostError.exit_code and self._sync == "false":
+            return _untold(said, found["features"], wanted["features"])
         if code:
-            # what cannot be sent again is said, with counts
-            is_said = (
-                self._sync == "false" and len(said.splitlines()) < 5 and any(map(str.isdigit, said))
-            )
-            return None if is_said else f"exit code {code}: {said[-300:]}"
-        return difference(_encoded(self._outcome(data)), _encoded(wanted))
+            return f"exit code {code}: {said[-300:]}"
+        return difference(_encoded(found), _encoded(wanted))
 
     def _commits(self, promises):
         pairs = [each.split()[1:] for each in promises if each.startswith("commit ")]
@@ -244,18 +243,27 @@ def _walle_run(material, data):
     return code, said.getvalue()
 
 
+def _untold(said, found, wanted):
+    # what is gone has to be said, with its count, and nothing else may be wrong
+    missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    if more:
+        return f"{more.total()} features are doubled or foreign: {next(iter(more))}"
+    if f" {missing.total():,} " not in said:
+        return f"{missing.total():,} features are missing, and this is said: {said[-300:]}"
+    return None
+
+
 def _promise_commits(promise):
     # a commit is promised once its ticket is durable: looked at behind each write
     write, waiting = PartitionStore.write_rows, {}
 
     def wrapped(store, rows):
         write(store, rows)
-        durability = getattr(store, "durability", None)
         mine = waiting.setdefault(store.path.name, [])
         if HEAD_KEY in rows:
             commits = decode_head(rows[HEAD_KEY]).counters.commits
-            mine.append((getattr(durability, "written", 0), f"commit {store.path.name} {commits}"))
-        while mine and (not durability or mine[0][0] <= durability.durable()):
+            mine.append((store.durability.written, f"commit {store.path.name} {commits}"))
+        while mine and mine[0][0] <= store.durability.durable():
             promise(mine.pop(0)[1])
 
     PartitionStore.write_rows = wrapped

@@ -12,8 +12,10 @@ PROMISES = "promises"
 
 WORKLOADS = {
     "pipeline-true": PipelineRun("true"),
+    "pipeline-interval": PipelineRun("interval"),
     "pipeline-false": PipelineRun("false"),
-    "calls": PipelineRun("true", asks=True),
+    "calls-true": PipelineRun("true", asks=True),
+    "calls-false": PipelineRun("false", asks=True),
     "packages": Installing(),
     "data-directory": DataDirectory(),
     "release-store": ReleaseStore(),

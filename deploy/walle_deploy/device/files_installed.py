@@ -12,8 +12,9 @@ import msgspec
 
 from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.model.pushes import PushedTask
-from walle_deploy.trust.layout import make_folder, put_file
+from walle_deploy.trust.layout import put_file
 from walle_stream.errors import IntegrityError, RefNotFoundError
+from walle_stream.store.files import make_folder
 
 _FORMAT: Final = 1
 

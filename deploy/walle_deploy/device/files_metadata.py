@@ -33,10 +33,10 @@ from tuf.ngclient import FetcherInterface, Updater
 from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.device.files_http import HttpSource
 from walle_deploy.outbound.bounded import one_line
-from walle_deploy.trust.layout import make_folder
 from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
+from walle_stream.store.files import flush_file, make_folder, sync_folder
 
 FRESH_MS: Final = 30_000
 """For so long a refresh serves further pulls of the same process."""
@@ -159,14 +159,11 @@ class VerifiedMetadata:
 
     def _sync(self) -> None:
         # python-tuf renames without it: after a power cut an older state would be believed
-        roots = self._folder / "root_history"
-        folders = [each for each in (roots, self._folder) if each.is_dir()]
-        for path in (*self._folder.glob("*.json"), *roots.glob("*.json"), *folders):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        files = list(self._folder.rglob("*.json"))
+        for path in files:
+            flush_file(path)
+        for folder in {self._folder, *(path.parent for path in files)}:
+            sync_folder(folder)
 
 
 class _Fetcher(FetcherInterface):

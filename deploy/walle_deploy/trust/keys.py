@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from securesystemslib.signer import CryptoSigner
 
-from walle_deploy.trust.layout import make_folder, put_file, sync_folder
+from walle_deploy.trust.layout import put_file
 from walle_stream.errors import DeployError
+from walle_stream.store.files import make_folder, place_file
 
 _NAME: Final = re.compile(r"(?P<role>[a-z]+)-(?P<keyid>[0-9a-f]{64})\.pem")
 _OTHERS: Final = 0o077
@@ -41,7 +42,7 @@ class KeyFolder:
             StoreFullError: The disk is full.
         """
         signer = CryptoSigner.generate_ed25519()
-        make_folder(self.folder, 0o700)
+        make_folder(self.folder, mode=0o700)
         put_file(self._path(role, signer.public_key.keyid), signer.private_bytes, mode=0o600)
         return signer
 
@@ -92,9 +93,8 @@ class KeyFolder:
         path = self._path(role, key_id)
         if path.is_file():
             aside = self.folder / "retired"
-            make_folder(aside, 0o700)
-            path.replace(aside / path.name)
-            sync_folder(aside)
+            make_folder(aside, mode=0o700)
+            place_file(path, aside / path.name)
 
     def _path(self, role: str, key_id: str) -> Path:
         return self.folder / f"{role}-{key_id}.pem"

@@ -27,6 +27,7 @@ from uuid import uuid4
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
+from walle_stream.store.files import make_folder, sync_folder
 
 METADATA: Final = "public/metadata"
 TARGETS: Final = "public/targets"
@@ -125,32 +126,6 @@ def remove_parts(folder: Path, before_ms: int) -> None:
     for path in folder.glob(".*") if folder.is_dir() else ():
         if path.is_file() and path.stat().st_mtime * 1_000 < before_ms:
             path.unlink(missing_ok=True)
-
-
-def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, and those above it, so that their names survive a power cut.
-
-    Args:
-        folder: Which; may be there.
-        mode: Its rights.
-    """
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(mode, exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files survive a power cut.
-
-    Args:
-        folder: Which.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

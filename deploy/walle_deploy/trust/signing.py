@@ -27,11 +27,11 @@ from walle_deploy.trust.layout import (
     TREE,
     put_file,
     remove_parts,
-    sync_folder,
 )
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
+from walle_stream.store.files import sync_folder
 
 _COMPACT: Final = JSONSerializer(compact=True)
 _KEPT_MS: Final = 86_400_000
