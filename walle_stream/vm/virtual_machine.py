@@ -39,7 +39,7 @@ from walle_stream.vm.guest.layout import (
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
-from walle_stream.vm.guest.stopping import DEEPER
+from walle_stream.vm.guest.stopping import STOP_FOR_MEMORY, STOP_RUN
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.looking import look_count
 from walle_stream.vm.machine import Machine
@@ -74,9 +74,6 @@ _START: Final = compile(
 _BIND: Final = compile("_session.bind(_program)\ndel _program", "<walle>", "exec")
 _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", "<walle>", "exec")
 _SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec")
-# the text is the one frame that must fit under what runs; the rest makes its own room
-_STOP_RUN: Final = f"import sys\nsys.setrecursionlimit({DEEPER})\n_session.stop()".encode()
-_STOP_FOR_MEMORY: Final = _STOP_RUN.replace(b"stop()", b"stop(for_memory=True)")
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _HEADER_BYTES: Final = HEADER.size
@@ -222,8 +219,8 @@ class VirtualMachine(Machine):
             self.was_stopped = True
             if for_memory:
                 self.is_worn = True
-                return interpreter.run_soon(_STOP_FOR_MEMORY)
-            return interpreter.run_soon(_STOP_RUN)
+                return interpreter.run_soon(STOP_FOR_MEMORY)
+            return interpreter.run_soon(STOP_RUN)
 
     # The caller's side
 
