@@ -13,8 +13,8 @@ from typing import Final
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES
 from walle_stream.vm.guest.restricted import (
-    FORMAT_ATTRIBUTES,
     FORMAT_GUARD,
     GUARDED_ATTRIBUTES,
     STORE_GUARD,

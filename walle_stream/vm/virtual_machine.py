@@ -28,7 +28,7 @@ from walle_stream.vm.guest.layout import (
     NUMBER,
     RING,
 )
-from walle_stream.vm.guest.stopping import DEEPER
+from walle_stream.vm.guest.stopping import STOP_FOR_MEMORY, STOP_RUN
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.looking import look_count
 from walle_stream.vm.machine import BUFFER_BYTES, DESTROY_TIMEOUT_S, Machine
@@ -47,9 +47,6 @@ _START: Final = compile(
 _BIND: Final = compile("_session.bind(_program)\ndel _program", "<walle>", "exec")
 _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", "<walle>", "exec")
 _SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec")
-# the text is the one frame that must fit under what runs; the rest makes its own room
-_STOP_RUN: Final = f"import sys\nsys.setrecursionlimit({DEEPER})\n_session.stop()".encode()
-_STOP_FOR_MEMORY: Final = _STOP_RUN.replace(b"stop()", b"stop(for_memory=True)")
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _HEADER_BYTES: Final = HEADER.size
@@ -206,8 +203,8 @@ class VirtualMachine(Machine):
             return False
         if for_memory:
             self.is_worn = True
-            return interpreter.run_soon(_STOP_FOR_MEMORY)
-        return interpreter.run_soon(_STOP_RUN)
+            return interpreter.run_soon(STOP_FOR_MEMORY)
+        return interpreter.run_soon(STOP_RUN)
 
     def _hurry(self) -> None:
         if self.run_number:
