@@ -39,7 +39,7 @@ def test_a_task_that_always_fails_is_named_with_its_line(start, project, walle, 
     assert "visit.py:2: ValueError: no" in done.stderr.splitlines()[-1]
     assert "first failure of visit: visit.py:2: ValueError: no" in done.stdout
     again = start("--json")
-    assert (again.returncode, len(told(again)["problems"])) == (21, 1)
+    assert (again.returncode, len(told(again)["problems"])) == (22, 1)
     (task,) = told(again)["tasks"]
     assert (task["task"], task["runs"], task["failures"], task["features"]) == ("visit", 3, 3, 0)
     assert start("--allow-empty").returncode == 0
@@ -77,3 +77,34 @@ def test_a_script_that_returns_is_told_of_ctx_emit(start, project):
     (line,) = done.stderr.splitlines()
     assert "task 'visit' returned a value, which is ignored: use ctx.emit" in line
     assert "3 returned a value" in done.stdout
+
+
+def test_a_trigger_that_no_event_has_is_a_warning_with_its_place(walle, project, start):
+    yaml = project / "pipeline.yaml"
+    yaml.write_text(yaml.read_text().replace("[page_exit]", "[page_exti]"))
+    done = walle("validate", yaml, "--json")
+    (line,) = json.loads(done.stdout)["warnings"]
+    line_number = yaml.read_text().splitlines().index("    - sequence: [page_exti]") + 1
+    assert line.startswith(f"{yaml}:{line_number}:18: task 'visit': ")
+    assert line.endswith("did you mean 'page_exit'?")
+    assert done.stderr == f"walle: warning: {line}\n"
+    assert line in start().stderr
+
+
+def test_times_and_rows_that_cannot_be_meant_are_warnings(walle, project):
+    yaml = project / "pipeline.yaml"
+    text = yaml.read_text()
+    yaml.write_text(text.replace("time: time_ms", "time: time_ms // 1000"))
+    assert "looks like seconds" in walle("validate", yaml).stderr
+    yaml.write_text(text.replace("time: time_ms", "time: time_ms * 1000000"))
+    assert (
+        "9 of the first 9 rows are refused, first visits.csv:2: time"
+        in walle("validate", yaml).stderr
+    )
+    (project / "visits.csv").unlink()
+    assert walle("validate", yaml).stderr == ""
+
+
+@pytest.mark.parametrize("name", ["ipv", "otto", "shop", "intent"])
+def test_what_is_shipped_warns_of_nothing(walle, name):
+    assert json.loads(walle("validate", name, "--json").stdout)["warnings"] == []

@@ -17,6 +17,7 @@ from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.installed import InstalledPrograms
+from walle_stream.app.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -433,12 +434,8 @@ class Assembly:
             offsets: By partition.
             limit: Most rows to read in this run.
         """
-        reader: SourceReader = self._source.open(
-            offsets, self.partition_count, self.batch_events, limit
-        )
-        if self._plan.is_measured:
-            reader.keeps_raw = True
-        return reader
+        count = self.partition_count
+        return self._watched(self._source.open(offsets, count, self.batch_events, limit))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
         """Join the group of a source that places partitions; see ``PlacingSource.join``.
@@ -447,10 +444,18 @@ class Assembly:
             placement: The host that gets some.
             limit: Most rows that it reads in this run.
         """
-        reader: SourceReader = self._source.join(placement, self.batch_events, limit)
+        return self._watched(self._source.join(placement, self.batch_events, limit))
+
+    def _watched(self, reader: SourceReader) -> SourceReader:
         if self._plan.is_measured:
             reader.keeps_raw = True
-        return reader
+        # of several hosts that read the same rows one warns
+        is_first = self.is_placed or self._start == self.partition_count
+        return FirstRows(reader, self.mistakes()) if is_first else reader
+
+    def mistakes(self) -> LikelyMistakes:
+        """Return who looks for likely mistakes in the definition and in its events."""
+        return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
     def open_partition(
         self, number: int, generation: int = 0, is_anew: bool = False

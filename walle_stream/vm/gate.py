@@ -2,8 +2,8 @@
 
 Checks a script's syntax tree against ``guest.rules`` and rewrites the few
 places where a guard has to look at run time (``guest.restricted``). A finding
-names file and line and what to do. The gate is for mistakes; see the promise
-in ``guest.rules``.
+names file and line and what to do. The gate is a linter: it catches mistakes
+early, and is no boundary against who wants past it (docs/isolation.md).
 """
 
 import ast
@@ -13,8 +13,8 @@ from typing import Final
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES
 from walle_stream.vm.guest.restricted import (
-    FORMAT_ATTRIBUTES,
     FORMAT_GUARD,
     GUARDED_ATTRIBUTES,
     STORE_GUARD,

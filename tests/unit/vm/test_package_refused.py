@@ -9,6 +9,7 @@ import pytest
 
 from walle_stream.errors import PackageError, ScriptError
 from walle_stream.spec.models import RESOURCE_NAME_PATTERN
+from walle_stream.testing.attacks import ATTACKS, LOADED
 from walle_stream.vm.package import build as package_build
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import (
@@ -263,6 +264,15 @@ def test_a_script_that_no_builder_let_through_is_refused_by_the_gate_of_the_devi
     assert str(caught.value).startswith("package: t.py")
     assert words in str(caught.value)
     assert (caught.value.exit_code, caught.value.member) == (3, SCRIPT)
+
+
+@pytest.mark.parametrize(
+    "attack", [each for each in ATTACKS if each.outcome == LOADED], ids=lambda each: each.name
+)
+def test_an_attack_that_is_refused_as_a_script_is_refused_as_a_package(data, attack):
+    package = read_package(with_script(data, attack.source.encode()))
+    with pytest.raises(PackageError, match=r"^package: t\.py:\d+"):
+        package.program()
 
 
 def test_a_package_for_a_newer_guest_is_refused_when_it_is_asked_for(data):
