@@ -71,7 +71,7 @@ spec:
   version: v2
   triggers: [{sequence: [page_exit]}]
 """
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 decode_head = RowDecoder(PartitionHead, "head").decode
 
