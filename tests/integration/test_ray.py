@@ -178,7 +178,8 @@ def test_ray_that_is_not_installed_is_one_line(tmp_path):
     )
     code, line = refused(done)
     assert code == ClusterError.exit_code
-    assert "pip install 'walle-stream[ray]'" in line
+    assert "pip install" in line
+    assert "[ray]" in line
     assert not (tmp_path / "d").exists()
 
 
