@@ -35,11 +35,11 @@ def told(done):
 def test_a_task_that_always_fails_is_named_with_its_line(start, project, walle, tmp_path):
     (project / "visit.py").write_text(FAILS)
     done = start()
-    assert done.returncode == 21
+    assert done.returncode == 22
     assert "visit.py:2: ValueError: no" in done.stderr.splitlines()[-1]
     assert "first failure of visit: visit.py:2: ValueError: no" in done.stdout
     again = start("--json")
-    assert (again.returncode, len(told(again)["problems"])) == (21, 1)
+    assert (again.returncode, len(told(again)["problems"])) == (22, 1)
     (task,) = told(again)["tasks"]
     assert (task["task"], task["runs"], task["failures"], task["features"]) == ("visit", 3, 3, 0)
     assert start("--allow-empty").returncode == 0
@@ -53,7 +53,7 @@ def test_a_task_that_never_fires_is_named(start, project):
     yaml = project / "pipeline.yaml"
     yaml.write_text(yaml.read_text().replace("[page_exit]", "[page_exti]"))
     done = start("--json")
-    assert done.returncode == 21
+    assert done.returncode == 22
     assert told(done)["problems"][0].startswith("task 'visit' never fired")
 
 

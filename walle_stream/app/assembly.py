@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
-from walle_stream.actors.cloud import CloudActor
+from walle_stream.actors.cloud import CloudActor, CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
@@ -117,6 +117,8 @@ class Assembly:
         self.runtime = self._spec.runtime.kind
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
+        self.holdings = CloudHoldings()
+        """What the cloud side has; usable once its actor is named, where it is here."""
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -200,7 +202,9 @@ class Assembly:
             self.open_cloud(stack)
         else:
             self.open_device_end(stack)
-        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
+        holdings = self.holdings if self.has_cloud else None
+        place = HostPlace(0, 1, self._tunnel, self._tunnel.downlink, holdings)
+        self._open_vms(stack, options, place)
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory.
@@ -263,13 +267,17 @@ class Assembly:
         if path is not None:
             self._data_dir = stack.enter_context(DataDir.open_read_only(path))
         set_block_cache_bytes(spec.state.cache_size_bytes)
-        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path)
+        sync_ms = spec.state.sync_ms
+        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path, sync_ms=sync_ms)
         self.cloud_store.report_sink = self.report_sink
         stack.callback(self.cloud_store.close)
         self._tunnel = self._connector.open_tunnel(
-            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
+            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes, sync_ms
         )
         stack.callback(self._tunnel.close)
+        for lane, position in self.cloud_store.positions.items():
+            # before anybody sends: a log that lost its end goes on behind what was merged
+            self._tunnel.receiver.release(lane, position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks.

@@ -225,6 +225,11 @@ class LocalRun:
         return self._assembly.task_names
 
     @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for; 0 where it is away."""
+        return self._assembly.cloud_store.stats.losses if self._cloud is not None else 0
+
+    @property
     def installation(self) -> Installation:
         """Installs tasks on the run's devices; usable while ``is_ready``, in any thread."""
         if self._installation is None:
@@ -242,6 +247,7 @@ class LocalRun:
         assembly = self._assembly
         if assembly.has_cloud:
             self._cloud = ActorRef(assembly.make_cloud())
+            assembly.holdings.ask = self._cloud.ask
             stack.callback(self._end, self._cloud)
         host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
@@ -379,7 +385,7 @@ class LocalRun:
         if cloud is None:
             return None
         report: CloudReport = msgspec.convert(
-            self._ask(cloud, Drain()), CloudReport, from_attributes=True
+            self._ask(cloud, Drain(is_last=True)), CloudReport, from_attributes=True
         )
         return report
 
@@ -432,6 +438,7 @@ class LocalRun:
             run_events=sum(status.run_events for status in statuses),
             wall_s=wall_s,
             cpu_s=cpu_s,
+            untold_losses=sum(status.untold_losses for status in statuses),
         )
 
 

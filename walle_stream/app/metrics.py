@@ -62,6 +62,11 @@ class ObservedRun(Protocol):
         """Return what the pool has done, and its VMs."""
         ...
 
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for."""
+        ...
+
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """Serve until the stack is closed.
@@ -79,7 +84,10 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """
 
     def render() -> str:
-        return render_metrics(run.status(), *run.vm_status(), run.task_names, run.host_status())
+        counts, machines = run.vm_status()
+        return render_metrics(
+            run.status(), counts, machines, run.task_names, run.host_status(), run.cloud_losses
+        )
 
     server = MetricsServer(address, render, lambda: run.is_ready)
     stack.callback(server.close)
@@ -93,6 +101,7 @@ def render_metrics(
     machines: list[VmStatus],
     task_names: Sequence[str] = (),
     hosts: Sequence[HostStatus] = (),
+    cloud_losses: int = 0,
 ) -> str:
     """Return the figures in Prometheus' text format.
 
@@ -102,6 +111,7 @@ def render_metrics(
         machines: The VMs that are alive.
         task_names: Of the definition's tasks.
         hosts: How each goes.
+        cloud_losses: What the cloud side lacks.
     """
     metrics, total = Metrics(), Counters()
     for status in statuses:
@@ -113,6 +123,8 @@ def render_metrics(
             continue  # the sums of those above
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).raise_to(value)
+    text = "Features and frames that the cloud side lacks, or has others for."
+    metrics.gauge("walle_cloud_losses", text).set(cloud_losses)
     for name, text in _GAUGES.items():
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:

@@ -19,6 +19,7 @@ import msgspec
 
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
+from walle_stream.actors.cloud import CloudHoldings
 from walle_stream.actors.device_host import (
     DELIVERY_EVENTS,
     Close,
@@ -148,7 +149,8 @@ class HostProcess:
         stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
         uplink, downlink = self._open_tunnel(cloud)
-        place = HostPlace(self._index, options.hosts, uplink, downlink)
+        holdings = None if cloud is None else CloudHoldings(self._link.ask)
+        place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         folder = Path(options.data_dir)

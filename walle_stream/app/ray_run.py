@@ -144,6 +144,12 @@ class RayRun:
         """Return the figures of all partitions, as of the last time they were asked for."""
         return [self._statuses[number] for number in sorted(self._statuses)]
 
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for, when last asked."""
+        state = None if self._cloud is None else self._cloud.state
+        return 0 if state is None else state.losses
+
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the hosts' pools have done, and their VMs."""
         counts, machines = VmCounts(), []
@@ -435,6 +441,7 @@ class RayRun:
             run_events=self.run_events,
             wall_s=wall_s,
             cpu_s=cpu_s,
+            untold_losses=sum(status.untold_losses for status in self._statuses.values()),
         )
 
 
@@ -450,5 +457,7 @@ def _figures(status: PartitionStatus, host: int) -> PartitionFigures:
         features=status.counters.features,
         commits=status.counters.commits,
         outbox_bytes=status.outbox_bytes,
+        resent_features=status.counters.resent_features,
+        losses=status.counters.losses,
         watermark_ms=status.watermark_ms,
     )

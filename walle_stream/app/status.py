@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from walle_stream.app.query import run_state
+from walle_stream.app.query import cloud_losses, run_state
 from walle_stream.app.task_figures import TaskFigures, task_figures
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Unread
@@ -73,6 +73,10 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Frames without acknowledgement."""
     dropped_features: int = 0
     """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
+    resent_features: int = 0
+    """Sent again, because the cloud side had forgotten them."""
+    losses: int = 0
+    """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     watermark_ms: int = -1
     behind_ms: int = 0
     """Event time between its watermark and that of the partition that is furthest: how evenly
@@ -98,6 +102,8 @@ class RunStatus(msgspec.Struct, kw_only=True):
     cloud_pid: int = 0
     """Of the cloud side's process, 0 when it has none of its own."""
     cloud_restarts: int = 0
+    cloud_losses: int = 0
+    """Features and frames that the cloud side lacks, or has others for."""
     hosts: list[HostStatus] = []
     partitions: list[PartitionFigures] = []
     task_names: list[str] = []
@@ -150,6 +156,7 @@ def read_status(data_dir: Path) -> RunStatus:
         status.pid = status.cloud_pid = 0
         for host in status.hosts:
             host.pid = 0
+    status.cloud_losses = cloud_losses(data_dir)
     if not status.partitions:
         heads = run_state(data_dir).heads
         status.partitions = _committed(heads, len(status.hosts))
@@ -187,6 +194,8 @@ def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[Partition
                 features=head.counters.features,
                 commits=head.counters.commits,
                 dropped_features=head.counters.dropped_features,
+                resent_features=head.counters.resent_features,
+                losses=head.counters.losses,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )

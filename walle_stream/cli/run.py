@@ -25,7 +25,7 @@ from walle_stream.vm.memory import limit_data
 if TYPE_CHECKING:
     from walle_stream.app.ray_run import RayRun
 
-EXIT_TASKS: Final = 21
+EXIT_TASKS: Final = 22
 """Everything is committed, but every run of a task failed, or a task never fired."""
 
 SAMPLE_FEATURES = 3
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         WalleError: A part failed for good.
+        DataLostError: All is done, but a disk lost what was acknowledged before.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -65,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
         )
     report = carry_out(_prepare(assembly, how), assembly, options)
     show(report, data_dir, is_json=options.json)
+    report.check()
     is_judged = report.stopped_by == "end" and not options.allow_empty
     return EXIT_TASKS if report.problems and is_judged else 0
 
@@ -209,7 +211,10 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         task_table,
     )
 
-    for line in features_sample(data_dir, SAMPLE_FEATURES):
+    lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
+    if left_out is not None:
+        say(str(left_out))
+    for line in lines:
         print(line.decode())
     console = ResultConsole(highlight=False)
     console.print(run_table(report))

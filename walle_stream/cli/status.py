@@ -38,6 +38,17 @@ def status(options: argparse.Namespace) -> int:
     dropped = sum(each.dropped_features for each in found.partitions)
     if dropped:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
+    losses = sum(each.losses for each in found.partitions)
+    resent = sum(each.resent_features for each in found.partitions)
+    if losses or resent:
+        print(
+            f"the cloud side had forgotten what was acknowledged: {resent:,} features were sent "
+            f"again, {losses:,} features, calls and reports are lost"
+        )
+    if found.cloud_losses:
+        print(
+            f"lost in the cloud: {found.cloud_losses:,} features and frames are missing or differ"
+        )
     return 0
 
 

@@ -30,6 +30,7 @@ from walle_stream.ports.tunnel import (
     Downlink,
     DownlinkSender,
     HasLog,
+    Holdings,
     Uplink,
     UplinkReceiver,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Downlink",
     "DownlinkSender",
     "HasLog",
+    "Holdings",
     "Holds",
     "KeptLetter",
     "ModelRunner",

@@ -13,7 +13,8 @@ Four facts of rocksdict that shape this module (tests hold each):
   until no log went away meanwhile.
 - A read-only open writes a file into the folder: where that cannot be, it is given
   links elsewhere.
-- It holds the interpreter's lock through every call, ``sync`` commits included.
+- It holds the interpreter's lock through every call, ``sync`` commits included,
+  except a flush of the log: so commits are written without, and flushed beside.
 
 Torn tails of a killed process's log are cut off at the next open (RocksDB's
 point-in-time recovery): never half a write batch, nothing acknowledged lost.
@@ -39,7 +40,6 @@ from rocksdict import (
     Options,
     Rdict,
     WriteBufferManager,
-    WriteOptions,
 )
 
 from walle_stream.errors import (
@@ -49,6 +49,7 @@ from walle_stream.errors import (
     StoreLockedError,
     StoreMissingError,
 )
+from walle_stream.store.durability import Durability
 
 BLOCK_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Block cache of the process, shared by all databases, until it is set."""
@@ -110,15 +111,21 @@ def set_block_cache_bytes(size_bytes: int) -> None:
     _cache.set_capacity(size_bytes)
 
 
-def write_options(*, sync: bool) -> WriteOptions:
-    """Return how commits are written.
+def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durability:
+    """Return what says which writes of a database survive a power cut.
 
     Args:
-        sync: Wait for the disk at every commit: survives a power cut too.
+        database: Closed after it.
+        path: Its folder, for messages.
+        sync_ms: How often its log is flushed; see ``store.durability``.
     """
-    options = WriteOptions()
-    options.sync = sync
-    return options
+    map_errors = map_rocks_errors(path)
+
+    def flush() -> None:
+        with map_errors:
+            database.flush_wal(sync=True)
+
+    return Durability(flush, sync_ms, f"{path.parent.name}/{path.name}")
 
 
 def map_rocks_errors(path: Path) -> "RocksErrorMap":

@@ -60,6 +60,21 @@ class Counters(msgspec.Struct, omit_defaults=False):
     dropped_messages: int = 0
     """Downlink messages that answer no open call, or were malformed."""
     commits: int = 0
+    resent_features: int = 0
+    """Sent again, because the cloud side had forgotten them."""
+    forgotten_frames: int = 0
+    """That the cloud side had and the partition had forgotten; made again from the source."""
+    lost_features: int = 0
+    """That the cloud side had forgotten and the device has no more."""
+    lost_calls: int = 0
+    """Of the cloud, without a reply, that it had forgotten."""
+    lost_reports: int = 0
+    """Frames that it had forgotten, any of which may have been reports: at most so many."""
+
+    @property
+    def losses(self) -> int:
+        """All that is lost."""
+        return self.lost_features + self.lost_calls + self.lost_reports
 
     def add(self, other: "Counters") -> None:
         """Add another partition's counters to these."""
@@ -120,6 +135,12 @@ class PartitionHead(msgspec.Struct):
     """How many devices have each set of tasks that was installed, by its id."""
     tasks: dict[str, TaskCounts] = {}
     """What became of each task's runs, by its name."""
+    told_losses: int = 0
+    """``Counters.losses`` at the end of the last run, which told of them."""
+
+    def copied(self) -> "PartitionHead":
+        """Return a copy to change: a failed commit must leave the counters as they were."""
+        return msgspec.structs.replace(self, counters=msgspec.structs.replace(self.counters))
 
 
 def add_tasks(

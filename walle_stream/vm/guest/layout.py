@@ -9,9 +9,10 @@ Two shared buffers per VM, all integers little-endian.
     u64   number of the order, ascending: written last, a new one is the order
     ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
-          page: (page_id, page_instance, cause, enter_time_ms | None, waking row | None
-                 for the last one, [row, ...]); for a reply of the cloud a list:
-                 [call, service, error, JSON bytes]
+          page: (page_id, page_instance, cause, enter_time_ms | None, None, [row, ...]);
+                 of an open page (..., (count, begin, end), rows): its first count rows
+                 in marshal version 2 end to end, the last one from begin to end;
+                 for a reply of the cloud a list: [call, service, error, JSON bytes]
           row:  (id, kind, event_time_ms, ingest_time_ms, contents | None)
 
 Only plain values, written by the host, so the guest may unmarshal them.
