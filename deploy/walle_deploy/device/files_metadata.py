@@ -11,7 +11,6 @@ is ahead by more than the timestamp is valid for installs nothing, and says why.
 """
 
 import fcntl
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
