@@ -1,7 +1,6 @@
 """Commands of README, CONTRIBUTING and docs: fenced blocks by language, and what stands in lines."""
 
 import re
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,12 +67,17 @@ def inline() -> list[tuple[str, str]]:
 
 
 def usages(line: str) -> list[list[str]]:
-    """Every command that a line of grammar stands for: `[may be left out]`, `one|another`, `...`."""
+    """Commands that a line of grammar stands for: `[may be left out]`, `one|another`, `...`.
+
+    Each choice is taken once, beside the first of the others, and all of them are left out once.
+    """
     line = line.partition(" # ")[0].replace(" ...", "")
     line = re.sub(r"(?<=\w)\[[^ ]*\]", "", line)  # SCENARIO/TASK[@VERSION]
     groups = re.findall(r"\[([^\]]*)\]|([^\s\[\]]+)", line)
-    choices = [
-        ["", *(each.strip() for each in optional.split("|"))] if optional else word.split("|")
-        for optional, word in groups
-    ]
-    return [" ".join(each).split() for each in product(*choices)]
+    choices = [[each.strip() for each in f"{a}{b}".split("|")] for a, b in groups]
+    least = ["" if optional else word.split("|")[0] for optional, word in groups]
+    first = [each[0] for each in choices]
+    found = [least, first]
+    for place, words in enumerate(choices):
+        found += [[*first[:place], word, *first[place + 1 :]] for word in words[1:]]
+    return [" ".join(each).split() for each in found]
