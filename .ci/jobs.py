@@ -38,6 +38,7 @@ _ESSENTIAL: Final = {
     "vm": ("tests/unit/vm",),
     "integration": (_INTEGRATION,),
     "deploy": (f"{_INTEGRATION}/deploy",),
+    "power": ("tests/power",),
     "others": ("tests",),
 }
 _REST: Final = {

@@ -119,6 +119,11 @@ def _add_run(commands: Any) -> None:
         action="store_true",
         help="also compress the raw rows and compare: costs CPU",
     )
+    run.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="exit with 0 also where every run of a task failed, or one never fired",
+    )
     _add_watching(run)
     run.set_defaults(run=_later("run", "run"))
 
@@ -256,7 +261,7 @@ def _add_task(commands: Any, command: str) -> None:
             action="append",
             default=[],
             metavar="PYTHON",
-            help="add bytecode of another interpreter: a path, a name or a version such as 3.13",
+            help="check with another interpreter, too: a path, a name or a version such as 3.13",
         )
     show = verbs.add_parser("show", help="a package's manifest")
     show.add_argument("file", type=Path, metavar="PACKAGE")

@@ -14,7 +14,7 @@ ENDLESS = {"serve", "fleet", "repository serve"}
 OF_A_BROKER = {"cloud", "device", "topics", "doctor", "replay", "dead-letters replay"}
 OF_OTHER_RUNS = {"dead-letters list", "status", "release simulate"}
 PARSED = ENDLESS | OF_A_BROKER | OF_OTHER_RUNS
-LONG = "walle_stream.testing", "walle_deploy.testing"
+LONG = "walle_stream.testing", "walle_deploy.testing", "tests.power"
 ROWS = "500"  # of a shipped pipeline, whose whole source takes minutes
 
 
@@ -54,5 +54,5 @@ def python(words):
 
 name, *given = sys.argv[1:]
 _, module, *sys.argv[1:] = {"walle": walle, "python": python}[name](given)
-sys.path[0] = ""
+sys.path[:1] = ["", os.environ["CLONE"]]
 runpy.run_module(module, run_name="__main__", alter_sys=True)
