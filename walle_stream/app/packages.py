@@ -23,6 +23,7 @@ from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import Task
 from walle_stream.spec.suggestions import suggest
+from walle_stream.store.files import put_file
 from walle_stream.vm import gate
 from walle_stream.vm.bundle import guest_bundle
 from walle_stream.vm.package.build import ask_interpreter, build_package
@@ -149,13 +150,8 @@ def write_package(data: bytes, path: Path) -> None:
         OSError: The disk is full.
         PackageError: It cannot be written there.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        put_file(path, data)
     except OSError as error:
         if error.errno in _FULL:
             raise

@@ -7,6 +7,7 @@ folder is there for good once the folder above it was flushed.
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,14 @@ from uuid import uuid4
 _NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
-def put_file(path: Path, data: bytes, *, mode: int = 0o644, part: Path | None = None) -> None:
+def put_file(
+    path: Path,
+    data: bytes,
+    *,
+    mode: int = 0o644,
+    part: Path | None = None,
+    on_part: Callable[[], None] = lambda: None,
+) -> None:
     """Write a file whole, or leave what is there; blocks on the disk.
 
     Args:
@@ -24,6 +32,7 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644, part: Path | None = 
         mode: Its rights.
         part: Where it is written first, on the same disk; None for a hidden name beside it
             that ends with this process's number.
+        on_part: Called before it gets its name.
 
     Raises:
         OSError: It cannot be written; nothing was changed.
@@ -35,6 +44,7 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644, part: Path | None = 
             file.write(data)
             file.flush()
             os.fsync(descriptor)
+        on_part()
         place_file(own, path)
     except BaseException:
         own.unlink(missing_ok=True)

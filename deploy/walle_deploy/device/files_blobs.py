@@ -89,8 +89,8 @@ class BlobStore:
                     f"{sha256[:12]}...: the file that was received is not the one that was "
                     f"signed ({size_bytes} bytes): it was altered, or cut; it was not used"
                 )
-            os.fsync(file.fileno())
             part.chmod(0o444)
+            os.fsync(file.fileno())
             make_folder(path.parent)
             place_file(part, path)
         return path

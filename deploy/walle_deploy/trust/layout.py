@@ -27,7 +27,8 @@ from uuid import uuid4
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
-from walle_stream.store.files import make_folder, sync_folder
+from walle_stream.store import files
+from walle_stream.store.files import make_folder, place_file
 
 METADATA: Final = "public/metadata"
 TARGETS: Final = "public/targets"
@@ -51,32 +52,21 @@ def blob_path(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256}"
 
 
-def put_file(path: Path, data: bytes, *, mode: int = 0o644, is_durable: bool = True) -> None:
+def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a kill at any point, sees the old or the new one.
 
     Args:
         path: Where; its folder is made.
         data: Its content.
         mode: Its rights.
-        is_durable: Whether its name survives a power cut when this returns; else it does once
-            somebody has called ``sync_folder``, as for one file of many.
 
     Raises:
         StoreFullError: The disk is full; nothing was changed.
     """
-    make_folder(path.parent)
-    part = path.with_name(f".{uuid4().hex}")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        part.replace(path)
-        if is_durable:
-            sync_folder(path.parent)
+        make_folder(path.parent)
+        files.put_file(path, data, mode=mode)
     except OSError as error:
-        part.unlink(missing_ok=True)
         _explain(path, error)
 
 
@@ -94,22 +84,21 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
         RefNotFoundError: There is no such file to read.
         StoreFullError: The disk is full; nothing was changed.
     """
-    make_folder(folder)
     part = folder / f".{uuid4().hex}"
     digest, size_bytes = hashlib.sha256(), 0
     try:
+        make_folder(folder)
         with part.open("xb") as file:
             for chunk in _chunks(content):
                 digest.update(chunk)
                 size_bytes += len(chunk)
                 file.write(chunk)
+            part.chmod(0o644)
             file.flush()
             os.fsync(file.fileno())
         path = folder / blob_path(digest.hexdigest())
         make_folder(path.parent)
-        part.chmod(0o644)
-        part.replace(path)
-        sync_folder(path.parent)
+        place_file(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
         _explain(folder, error)
