@@ -47,7 +47,7 @@ from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.journal import decode_events, encode_batch, encode_events
-from walle_stream.wire.rows import PartitionHead
+from walle_stream.wire.rows import PartitionHead, add_tasks
 
 
 class PartitionHost:
@@ -119,7 +119,9 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        self._runs = TaskRuns(self._pool, rows, self._states, sets.on_error, reports=self.reports)
+        self._runs = TaskRuns(
+            self._pool, rows, self._states, sets.on_error, reports=self.reports, warned=plan.warned
+        )
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
@@ -213,6 +215,7 @@ class PartitionHost:
         done = self._runs.run(runs, self._doubt, turn.places) if runs else Done()
         head.counters.task_runs += len(runs)
         head.counters.task_failures += done.failures
+        head.tasks = add_tasks(head.tasks, done.tasks)
         turn.dead_letters += done.dead_letters
         records = [
             FeatureRecord(
@@ -470,6 +473,7 @@ class PartitionHost:
             self._head.watermark_ms,
             self.run_events,
             self._head.ledger,
+            self._head.tasks,
             self._head.counters.losses - self._told_losses,
         )
 

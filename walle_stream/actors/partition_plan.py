@@ -13,7 +13,7 @@ from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.wire.ledger import Ledger
-from walle_stream.wire.rows import Counters
+from walle_stream.wire.rows import Counters, TaskCounts
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
@@ -52,6 +52,9 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     programs: ProgramSource | None = None
     """Loads what is installed while the host runs; None: nothing is."""
 
+    warned: set[str] = msgspec.field(default_factory=set)
+    """Tasks whose script was warned of in this process."""
+
     @property
     def triggers(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """For each task its trigger conditions."""
@@ -78,5 +81,6 @@ class PartitionStatus(msgspec.Struct):
     watermark_ms: int
     run_events: int
     ledger: Ledger
+    tasks: dict[str, TaskCounts] = {}
     untold_losses: int = 0
     """Of ``counters.losses``, what no run before this one told of."""

@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
-from walle_stream.actors.cloud import CloudActor, CloudHoldings
+from walle_stream.actors.cloud import CloudActor
+from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.installed import InstalledPrograms
+from walle_stream.app.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -304,6 +306,16 @@ class Assembly:
             relax()
 
     @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, in its order."""
+        return [task.name for task in self.tasks]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a run of this process has all partitions, so all events of the source."""
+        return not self.is_placed and len(self.partitions) == self.partition_count
+
+    @property
     def status_path(self) -> Path:
         """The file in the opened data directory that tells people of the run."""
         return self._data_dir.status_path
@@ -423,12 +435,8 @@ class Assembly:
             offsets: By partition.
             limit: Most rows to read in this run.
         """
-        reader: SourceReader = self._source.open(
-            offsets, self.partition_count, self.batch_events, limit
-        )
-        if self._plan.is_measured:
-            reader.keeps_raw = True
-        return reader
+        count = self.partition_count
+        return self._watched(self._source.open(offsets, count, self.batch_events, limit))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
         """Join the group of a source that places partitions; see ``PlacingSource.join``.
@@ -437,10 +445,18 @@ class Assembly:
             placement: The host that gets some.
             limit: Most rows that it reads in this run.
         """
-        reader: SourceReader = self._source.join(placement, self.batch_events, limit)
+        return self._watched(self._source.join(placement, self.batch_events, limit))
+
+    def _watched(self, reader: SourceReader) -> SourceReader:
         if self._plan.is_measured:
             reader.keeps_raw = True
-        return reader
+        # of several hosts that read the same rows one warns
+        is_first = self.is_placed or self._start == self.partition_count
+        return FirstRows(reader, self.mistakes()) if is_first else reader
+
+    def mistakes(self) -> LikelyMistakes:
+        """Return who looks for likely mistakes in the definition and in its events."""
+        return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
     def open_partition(
         self, number: int, generation: int = 0, is_anew: bool = False

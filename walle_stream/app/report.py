@@ -8,6 +8,7 @@ import msgspec
 
 from walle_stream.actors.latency import LatencyMs
 from walle_stream.app.ledger import LedgerReport
+from walle_stream.app.task_figures import TaskFigures
 from walle_stream.errors import DataLostError
 from walle_stream.wire.rows import Counters
 
@@ -42,6 +43,10 @@ class RunReport(msgspec.Struct, frozen=True):
     """None where the cloud side is another program's."""
     ledger: LedgerReport
     """What each task sent, beside the raw rows."""
+    tasks: list[TaskFigures]
+    """Those of the definition in its order, then what was installed besides."""
+    problems: list[str]
+    """A line for each task of the definition of which every run failed, or that never fired."""
     exit_to_commit_ms: LatencyMs
     """From the arrival of a page exit, which is its delivery to its device's host where the
     source does not say (``SourceBatch.arrived_ms``), to the return of the write batch that
@@ -106,6 +111,8 @@ class RunReport(msgspec.Struct, frozen=True):
                 **counters,
                 "cloud": self.cloud,
                 "ledger": self.ledger.to_builtins(),
+                "tasks": self.tasks,
+                "problems": self.problems,
                 "exit_to_commit_ms": self.exit_to_commit_ms,
                 "untold_losses": self.untold_losses,
                 "run_events": self.run_events,

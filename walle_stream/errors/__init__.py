@@ -42,6 +42,7 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
     │  ├─ FormatVersionError
+    │  ├─ MalformedRowError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
@@ -122,6 +123,7 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
+    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
@@ -176,6 +178,7 @@ __all__ = [
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",
+    "MalformedRowError",
     "MetricsAddressError",
     "ModelError",
     "PackageError",

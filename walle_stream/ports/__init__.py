@@ -4,6 +4,7 @@ Adapters live in ``walle_connectors`` and in users' own packages; each subclass
 of the conformance suites in ``walle_stream.testing`` proves one of them.
 """
 
+from walle_stream.ports.declared import DeclaredIds
 from walle_stream.ports.letters import (
     RECORD_MAX_BYTES,
     DeadLetter,
@@ -33,6 +34,7 @@ from walle_stream.ports.tunnel import (
     Uplink,
     UplinkReceiver,
 )
+from walle_stream.ports.unread import Unread
 
 __all__ = [
     "RECORD_MAX_BYTES",
@@ -40,6 +42,7 @@ __all__ = [
     "DeadLetterArchive",
     "DeadLetterRoute",
     "DeadLetterSink",
+    "DeclaredIds",
     "DeviceTunnel",
     "Downlink",
     "DownlinkSender",
@@ -59,6 +62,7 @@ __all__ = [
     "SourceCounts",
     "SourceReader",
     "TensorEvaluator",
+    "Unread",
     "Uplink",
     "UplinkReceiver",
 ]

@@ -158,9 +158,10 @@ class VerifiedMetadata:
 
     def _sync(self) -> None:
         # python-tuf renames without it: after a power cut an older state would be believed
-        for path in self._folder.rglob("*.json"):
+        files = list(self._folder.rglob("*.json"))
+        for path in files:
             flush_file(path)
-        for folder in {path.parent for path in self._folder.rglob("*.json")} | {self._folder}:
+        for folder in {self._folder, *(path.parent for path in files)}:
             sync_folder(folder)
 
 
