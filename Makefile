@@ -9,6 +9,8 @@ OTHER := .venv-other
 # the engine alone runs on an older Python
 OLDEST := .venv-oldest
 PY := $(VENV)/bin/python
+# which one makes .venv, such as python3.13; the newest where nothing is said
+PYTHON ?=
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own;
@@ -27,17 +29,19 @@ help: ## list the targets
 
 .PHONY: setup
 setup: ## a virtual environment in .venv with everything
-	@.ci/python.sh setup $(VENV)
+	@.ci/python.sh setup $(VENV) $(PYTHON)
 
 .PHONY: run
 run: setup ## item page view features of real users: the main job over the sample
 	@$(VENV)/bin/walle run configs/ipv.yaml $(ARGS)
 
-.PHONY: test
-test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
+.PHONY: test test-all
+test: fmt-check lint types arch ## everything essential, on one Python; needs no other program
+	@$(PY) .ci/jobs.py essential $(PY) $(OTHER)/bin/python $(ARGS)
+test-all: setup ## the rest: the other Python, faults, kills, Ray, brokers, containers
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@.ci/python.sh oldest $(OLDEST)
-	@.ci/test.sh $(PY) $(OTHER)/bin/python $(ARGS)
+	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: fmt fmt-check lint types arch
 fmt: setup ## format the code

@@ -249,6 +249,8 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
                     "counters": head["counters"],
                     "watermark_ms": head["watermark_ms"],
                     "made": _made_by_task(head["ledger"]["tasks"]),
+                    # not which failure came first, nor what a quarantine of a process refused
+                    "runs": {task: counts[:2] for task, counts in head["tasks"].items()},
                 }
                 for name in _CHANCE_COUNTERS:
                     del head["counters"][name]

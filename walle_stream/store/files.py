@@ -23,7 +23,6 @@ def put_file(
     mode: int = 0o644,
     part: Path | None = None,
     on_part: Callable[[], None] = lambda: None,
-    is_durable: bool = True,
 ) -> None:
     """Write a file whole, or leave what is there; blocks on the disk.
 
@@ -34,8 +33,6 @@ def put_file(
         part: Where it is written first, on the same disk; None for a hidden name beside it
             that ends with this process's number.
         on_part: Called before it gets its name.
-        is_durable: Whether its name survives a power cut when this returns; else it does once
-            somebody has called ``sync_folder``, as for one file of many.
 
     Raises:
         OSError: It cannot be written; nothing was changed.
@@ -48,7 +45,7 @@ def put_file(
             file.flush()
             os.fsync(descriptor)
         on_part()
-        place_file(own, path, is_durable=is_durable)
+        place_file(own, path)
     except BaseException:
         own.unlink(missing_ok=True)
         raise
@@ -63,20 +60,18 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{uuid4().hex}.{os.getpid()}")
 
 
-def place_file(part: Path, path: Path, *, is_durable: bool = True) -> None:
+def place_file(part: Path, path: Path) -> None:
     """Give a file that was written and flushed its name, for good; blocks on the disk.
 
     Args:
         part: The file, or a folder whose files were flushed.
         path: Its place, on the same disk; a file that lies there is replaced.
-        is_durable: As for ``put_file``.
 
     Raises:
         OSError: It cannot be renamed.
     """
     part.rename(path)
-    if is_durable:
-        sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:

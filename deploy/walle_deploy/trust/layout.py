@@ -52,22 +52,20 @@ def blob_path(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256}"
 
 
-def put_file(path: Path, data: bytes, *, mode: int = 0o644, is_durable: bool = True) -> None:
+def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a kill at any point, sees the old or the new one.
 
     Args:
         path: Where; its folder is made.
         data: Its content.
         mode: Its rights.
-        is_durable: Whether its name survives a power cut when this returns; else it does once
-            somebody has called ``sync_folder``, as for one file of many.
 
     Raises:
         StoreFullError: The disk is full; nothing was changed.
     """
     try:
         make_folder(path.parent)
-        files.put_file(path, data, mode=mode, is_durable=is_durable)
+        files.put_file(path, data, mode=mode)
     except OSError as error:
         _explain(path, error)
 

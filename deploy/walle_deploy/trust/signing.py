@@ -31,7 +31,6 @@ from walle_deploy.trust.layout import (
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
-from walle_stream.store.files import sync_folder
 
 _COMPACT: Final = JSONSerializer(compact=True)
 _KEPT_MS: Final = 86_400_000
@@ -171,7 +170,6 @@ class Signing:
         """
         root.version += 1
         self._write("root", root, signers)
-        sync_folder(self.metadata)
 
     def signers(self, current: CurrentMetadata, role: str) -> list[CryptoSigner]:
         """Return a role's keys that are here.
@@ -209,7 +207,7 @@ class Signing:
     def _write(self, name: str, signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
         signed.expires = expiry_of(name, self.clock())
         data = _signed(signed, signers)
-        put_file(self.metadata / f"{signed.version}.{name}.json", data, is_durable=False)
+        put_file(self.metadata / f"{signed.version}.{name}.json", data)
         return data
 
     def _finish(
@@ -221,7 +219,6 @@ class Signing:
     def _write_timestamp(self, timestamp: Timestamp, signers: Collection[CryptoSigner]) -> None:
         timestamp.expires = expiry_of("timestamp", self.clock())
         timestamp.unrecognized_fields[MADE] = self.clock()
-        sync_folder(self.metadata)
         put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
 
     def _sweep(self, now_ms: int) -> None:
