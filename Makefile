@@ -86,7 +86,7 @@ conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
+.PHONY: bench-pipeline bench-durability bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-release bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
@@ -96,6 +96,8 @@ bench-core: setup ## the core without scripts: a trigger on clicks beside one on
 	@$(PY) bench/core.py $(ARGS)
 bench-install: setup ## versions installed into a running host under load, beside a restart
 	@$(PY) bench/install.py $(ARGS)
+bench-durability: setup ## what spec.state.sync costs: false, interval and true in turns, and on a slow disk
+	@$(PY) bench/durability.py $(ARGS)
 bench-growth: setup ## memory of one process over 10 million events; five minutes and more
 	@$(PY) bench/growth.py $(ARGS)
 bench-peers: setup ## the shop against other streaming libraries (installed in .venv-peers): over a file, over Kafka

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
-from walle_stream.actors.cloud import CloudActor, CloudHoldings
+from walle_stream.actors.cloud import CloudActor
+from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
@@ -117,8 +118,7 @@ class Assembly:
         self.runtime = self._spec.runtime.kind
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
-        self.holdings = CloudHoldings()
-        """What the cloud side has; usable once its actor is named, where it is here."""
+        self.holdings = CloudHoldings()  # usable once the cloud side's actor is named
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -203,8 +203,8 @@ class Assembly:
         else:
             self.open_device_end(stack)
         holdings = self.holdings if self.has_cloud else None
-        place = HostPlace(0, 1, self._tunnel, self._tunnel.downlink, holdings)
-        self._open_vms(stack, options, place)
+        downlink = self._tunnel.downlink
+        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, downlink, holdings))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory.
