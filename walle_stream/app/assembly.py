@@ -17,6 +17,7 @@ from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.installed import InstalledPrograms
+from walle_stream.app.isolation import admit, check_machine
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -148,9 +149,13 @@ class Assembly:
             look_for_scripts=True,
             read_package=unpack_task,
         )
+        floor = loaded.pipeline.spec.runtime.minimum_isolation
         # what is wrong is said before anything is opened
         tasks = [
-            task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
+            admit(task, floor, is_signed=False)
+            if isinstance(task, ReadyTask)
+            else compile_task(task)
+            for task in loaded.tasks
         ]
         assembly = cls(loaded, tasks)
         models = onnx_models(assembly._models)
@@ -191,6 +196,7 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
+        self.check_machine()
         # a driver of Ray that was killed may have left processes that are ending
         directory = self.open_directory(stack, options.data_dir)
         if not self.is_placed:
@@ -212,8 +218,17 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
+        self.check_machine()
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
         self._open_vms(stack, options, place)
+
+    def check_machine(self) -> None:
+        """Refuse what this machine cannot do; starts a process where a task requires measures.
+
+        Raises:
+            IsolationError: A measure of isolation that a task requires is not there.
+        """
+        check_machine(self.tasks, self._loaded.isolation_places)
 
     def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
         """Take the data directory, or make it; blocks while its owner is dying.
@@ -326,6 +341,7 @@ class Assembly:
             self.pool,
             self._data_dir.quarantined,
             is_shared=self.is_placed,
+            floor=self._spec.runtime.minimum_isolation,
         )
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)

@@ -18,8 +18,9 @@ from typing import Final
 import msgspec
 
 from walle_stream.app.connectors import ConnectorModels
-from walle_stream.app.programs import load_program, on_error_values
+from walle_stream.app.programs import confinement_of, load_program, on_error_values
 from walle_stream.errors import PackageError, SpecFileError
+from walle_stream.spec.isolation import IsolationSpec
 from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.spec.suggestions import suggest
@@ -28,6 +29,7 @@ from walle_stream.vm.package.build import build_package, compile_for
 from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     MANIFEST,
+    PackagedConfinement,
     PackagedLimits,
     PackagedTask,
     TaskPackage,
@@ -130,7 +132,10 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         config=dict(spec.config),
         limits=PackagedLimits(**spec.limits.model_dump()),
         pages=spec.pages,
-        isolation=spec.isolation,
+        isolation=spec.isolation.policy,
+        confinement=msgspec.UNSET
+        if spec.isolation == IsolationSpec(policy=spec.isolation.policy)
+        else PackagedConfinement.of(confinement_of(spec.isolation)),
         on_error=msgspec.UNSET
         if spec.on_error == OnErrorSpec()
         else on_error_values(spec.on_error),

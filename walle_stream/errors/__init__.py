@@ -56,6 +56,7 @@ against the classes)::
     │     └─ EpochOverError
     └─ VmError
        ├─ FrameError(ValueError)
+       ├─ IsolationError
        ├─ PackageError(ValueError)
        ├─ ScriptError
        ├─ StuckScriptError
@@ -140,6 +141,7 @@ from walle_stream.errors.tunnels import (
 )
 from walle_stream.errors.vm import (
     FrameError,
+    IsolationError,
     PackageError,
     ScriptError,
     StuckScriptError,
@@ -172,6 +174,7 @@ __all__ = [
     "FunctionError",
     "GitError",
     "IntegrityError",
+    "IsolationError",
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",

@@ -18,6 +18,34 @@ class FrameError(VmError, ValueError):
     """
 
 
+class IsolationError(VmError):
+    """A task requires measures of isolation that this machine, or this user, does not have.
+
+    Run it where they are, as docs/isolation.md says, or take them out of ``isolation.require``.
+    """
+
+    exit_code: ClassVar[int] = 22
+
+    def __init__(
+        self, message: str = "", task: str = "", file: str = "", line: int = 0, column: int = 0
+    ) -> None:
+        """Keep the place.
+
+        Args:
+            message: The whole line shown to the user, place included.
+            task: Name of the task.
+            file: Of the definition.
+            line: From 1; 0 when unknown.
+            column: From 1; 0 when unknown.
+        """
+        super().__init__(message)
+        self.args = (message, task, file, line, column)
+        self.task = task
+        self.file = file
+        self.line = line
+        self.column = column
+
+
 class PackageError(VmError, ValueError):
     """A task package is altered, cut, or not for this interpreter, or cannot be built.
 

@@ -8,7 +8,7 @@ data flow: ``cli`` and ``app`` call it before anything else happens.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Never, Protocol, Self
 
@@ -85,6 +85,8 @@ class LoadedPipeline[P: Packaged = Never]:
     """Values that came from the environment: never to be logged."""
     dead_letters: BaseModel | None = None
     """The connector's model of ``spec.deadLetters``, where there is one."""
+    isolation_places: Mapping[str, SpecFileError] = field(default_factory=dict)
+    """By task, where its isolation is asked for: an error that says nothing else."""
 
 
 def load_pipeline[P: Packaged = Never](
@@ -153,6 +155,7 @@ class _Loading:
         self._look_for_scripts = look_for_scripts
         self._problems: list[Problem] = []
         self._masked: set[str] = set()
+        self._places: dict[str, SpecFileError] = {}
 
     def pipeline[P: Packaged](
         self, overrides: Sequence[str], read_package: Callable[[Path], P]
@@ -185,7 +188,8 @@ class _Loading:
         if pipeline is None or source is None:
             raise document.error((), "the definition is not valid")
         masked = frozenset(self._masked)
-        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, masked, letters)
+        places = self._places
+        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, masked, letters, places)
 
     def single_task(self) -> Task | None:
         documents = self._read(self._file)
@@ -279,7 +283,9 @@ class _Loading:
             self._add(document.error(key, _no_file(file)))
             return None
         try:
-            return read_package(file)
+            task = read_package(file)
+            self._places[task.name] = document.error(key, "")
+            return task  # noqa: TRY300 - what is raised is of reading
         except WalleError as error:
             self._add(document.error(key, error.message))
             return None
@@ -369,8 +375,11 @@ class _Loading:
                     self._problems += explain(refused, error)
                     return None
             else:
-                if self._look_for_scripts and isinstance(found, Task):
-                    self._look_for_script(document, found)
+                if isinstance(found, Task):
+                    place = document.error(("spec", "isolation", "require"), "")
+                    self._places[found.metadata.name] = place
+                    if self._look_for_scripts:
+                        self._look_for_script(document, found)
                 return found
         return None
 

@@ -48,6 +48,11 @@ class Machine(ABC):
         """Number of the run at hand, ascending for the VM's life; 0 when idle."""
 
     @property
+    def cpu_ms(self) -> float:
+        """CPU time that it has used, milliseconds; 0 where it has no clock of its own."""
+        return 0.0
+
+    @property
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
         # loading the script counts as the first

@@ -331,7 +331,8 @@ class VmPool:
     def _make(self, program: CompiledProgram) -> Machine:
         is_apart = program.isolation == "process" or not self._can_be_inside()
         made = self._make_process(program) if is_apart else self._make_vm(program)
-        self._watchdog.watch(made, program.wall_time_ms)
+        cpu_ms = program.confinement.cpu_ms if is_apart else 0
+        self._watchdog.watch(made, program.wall_time_ms, cpu_ms)
         return made
 
     def _can_be_inside(self) -> bool:

@@ -35,14 +35,20 @@ from collections.abc import Mapping
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
-from typing import Annotated, Any, Final, Literal, Never
+from typing import Annotated, Any, Final, Literal, Never, Self
 
 import msgspec
 
 from walle_stream.errors import PackageError
 from walle_stream.vm.bytecode.check import check_code
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, pack_program
+from walle_stream.vm.program import (
+    CompiledProgram,
+    Confinement,
+    RunLimits,
+    TaskProgram,
+    pack_program,
+)
 
 FORMAT: Final = 1
 """Version of the layout above."""
@@ -123,6 +129,24 @@ class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
 
 
+class PackagedConfinement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``program.Confinement`` as JSON, within the bounds of a definition."""
+
+    memory_bytes: Annotated[int, msgspec.Meta(ge=64 * _MIB, le=2**40)]
+    cpu_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)]
+    required: tuple[str, ...]
+
+    @classmethod
+    def of(cls, confinement: Confinement) -> Self:
+        """Pack one."""
+        required = tuple(sorted(confinement.required))
+        return cls(confinement.memory_bytes, confinement.cpu_ms, required)
+
+    def unpacked(self) -> Confinement:
+        """Return it as programs have it."""
+        return Confinement(self.memory_bytes, self.cpu_ms, frozenset(self.required))
+
+
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The task's definition, whole: a host needs no YAML beside the package."""
 
@@ -139,6 +163,8 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     pages: tuple[str, ...] | None = None
     """Only events on these pages wake the task; on any page when null."""
     isolation: Literal["shared", "device", "process"] = "shared"
+    confinement: PackagedConfinement | msgspec.UnsetType = msgspec.UNSET
+    """Of its processes; left out where it is the default."""
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
     on_error: tuple[_Attempts, _BackoffMs, bool] | msgspec.UnsetType = msgspec.UNSET
@@ -195,6 +221,8 @@ class TaskPackage(msgspec.Struct, frozen=True):
     """The other members by their full names, inflated."""
     packed_bytes: Mapping[str, int]
     """Size of each member in the file, deflated."""
+    sha256: str
+    """Of the whole file, in hexadecimal digits."""
 
     def code(self, tag: str = CURRENT_TAG) -> bytes:
         """Return ``script.bin``.
@@ -338,7 +366,8 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     if found != digest:
         _refuse(file, f"expected the seal {digest[:12]!r}..., found {found[:12]!r}...")
     packed = {name: info.compress_size for name, info in infos.items()}
-    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed, sha256)
 
 
 def _refuse(file: str, text: str, member: str = "") -> Never:
