@@ -51,7 +51,7 @@ types: setup ## mypy, strict
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
-.PHONY: unit prop kafka chaos chaos-kafka chaos-release fuzz long
+.PHONY: unit prop kafka chaos chaos-kafka chaos-release chaos-power fuzz long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
@@ -66,6 +66,8 @@ chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances 
 	    --json bench/results/chaos-kafka.json $(ARGS)
 chaos-release: setup ## 200 kills of release services, hosts, operators and file server; then every device is looked at
 	@$(PY) -m walle_deploy.testing.chaos --kills 200 --json bench/results/chaos-release.json $(ARGS)
+chaos-power: setup ## 1,000 power cuts, rebuilt from a log of every file operation; goes on, too. ext4 itself: ARGS='--ext4 50'
+	@$(PY) -m tests.power --folder walle-data/chaos-power --json bench/results/chaos-power.json $(ARGS)
 fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothing else; goes on, too
 	@mkdir -p walle-data
 	@$(PY) -m walle_stream.testing.onnx.fuzz --count 100000 --seed 2 \
@@ -80,12 +82,14 @@ conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
+.PHONY: bench-pipeline bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-release bench-report
-bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
+bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
-bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
+bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine, makes a busy one beside
 	@$(PY) bench/latency.py $(ARGS)
+bench-core: setup ## the core without scripts: a trigger on clicks beside one on exits
+	@$(PY) bench/core.py $(ARGS)
 bench-install: setup ## versions installed into a running host under load, beside a restart
 	@$(PY) bench/install.py $(ARGS)
 bench-growth: setup ## memory of one process over 10 million events; five minutes and more

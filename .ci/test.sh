@@ -18,7 +18,7 @@ ray="tests/integration/test_ray.py tests/integration/test_ray_bad_input.py \
 tasks="tests/integration/test_packaged_tasks.py tests/integration/test_task_commands.py \
     tests/integration/test_contained_crashes.py tests/integration/test_vm_policies.py \
     tests/integration/test_on_error.py"
-kills="tests/chaos tests/integration/test_ledger.py tests/integration/test_exchange.py \
+kills="tests/chaos tests/power tests/integration/test_ledger.py tests/integration/test_exchange.py \
     tests/integration/test_scripted_faults.py"
 kafka_cloud=$(printf 'tests/integration/kafka/test_%s.py ' chaos faust faust_baseline faust_faults faust_tls)
 kafka_faults=$(printf 'tests/integration/kafka/test_%s.py ' copies dead_letters ray_pipeline source_kills \

@@ -158,7 +158,7 @@ def test_a_measure_that_this_machine_lacks_is_one_line_with_its_place(
     assert main(["run", str(pipeline), "--data-dir", str(data_dir)]) == IsolationError.exit_code
     [line] = capsys.readouterr().err.splitlines()
     number = text.splitlines().index("    require: [own_network]") + 1
-    assert f"{pipeline}:{number}:14: spec.isolation.require: task 'visit': " in line
+    assert f"{pipeline}:{number}:14: task 'visit': " in line
     assert "lacks own_network" in line
     assert not data_dir.exists()
     assert main(["validate", str(pipeline)]) == 0  # on another machine it may be there

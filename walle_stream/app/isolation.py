@@ -15,20 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from walle_stream.app.programs import ReadyTask
-from walle_stream.errors import IsolationError, SpecFileError
+from walle_stream.app.programs import ReadyTask, compile_task
+from walle_stream.errors import IsolationError
 from walle_stream.spec.isolation import POLICIES, Policy
+from walle_stream.spec.loader import ISOLATION, LoadedPipeline
 from walle_stream.vm.containment import measures_here
 
 _log = logging.getLogger(__name__)
 
 
-def check_machine(tasks: Iterable[ReadyTask], places: Mapping[str, SpecFileError]) -> None:
+def check_machine(tasks: Iterable[ReadyTask], places: Mapping[tuple[str, str], str]) -> None:
     """Refuse tasks that require what this machine has not; starts a process to see.
 
     Args:
         tasks: Of a definition.
-        places: By task, where the definition asks for it.
+        places: Of the definition, see ``LoadedPipeline``.
 
     Raises:
         IsolationError: Such a task; the first.
@@ -36,15 +37,9 @@ def check_machine(tasks: Iterable[ReadyTask], places: Mapping[str, SpecFileError
     for task in tasks:
         problem = _lacking(task)
         if problem:
-            place = places.get(task.name, SpecFileError())
-            text = f"{place.message} task {task.name!r}: {problem}; see docs/isolation.md"
-            raise IsolationError(
-                text.strip(),
-                task.name,
-                place.file,
-                place.line,
-                place.column,
-            )
+            place = places.get((task.name, ISOLATION), "")
+            text = f"task {task.name!r}: {problem}; see docs/isolation.md"
+            raise IsolationError(f"{place}: {text}" if place else text, task.name, place)
 
 
 def _lacking(task: ReadyTask) -> str:
@@ -55,6 +50,22 @@ def _lacking(task: ReadyTask) -> str:
     if confinement.cpu_ms and sys.platform != "linux":
         return "this machine cannot limit the CPU time of its runs"
     return ""
+
+
+def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
+    """Compile the scripts of a definition, and decide how isolated its packages run.
+
+    Args:
+        loaded: The definition.
+
+    Raises:
+        ScriptError: A script is wrong, or a file of it cannot be read.
+    """
+    floor = loaded.pipeline.spec.runtime.minimum_isolation
+    return [
+        admit(task, floor, is_signed=False) if isinstance(task, ReadyTask) else compile_task(task)
+        for task in loaded.tasks
+    ]
 
 
 def admit(task: ReadyTask, floor: Policy, *, is_signed: bool) -> ReadyTask:

@@ -125,6 +125,21 @@ def run_state(data_dir: Path) -> RunState:
     return RunState(counters.commits, is_complete, counters, ledger, heads)
 
 
+def cloud_losses(data_dir: Path) -> int:
+    """Return how many features and frames the cloud side lacks, or has others for.
+
+    Args:
+        data_dir: The data directory; 0 where the cloud side is not in it, or not made yet.
+    """
+    with DataDir.open_read_only(data_dir) as opened:
+        if not (opened.cloud_path / "CURRENT").exists():
+            return 0
+        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
+        losses: int = store.stats.losses
+        store.close()
+        return losses
+
+
 def canonical_state(data_dir: Path) -> Iterator[bytes]:
     """Iterate over what must be equal in every run over the same source.
 

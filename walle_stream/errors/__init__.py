@@ -50,6 +50,7 @@ against the classes)::
     │  └─ TransactionStateError
     ├─ TunnelError
     │  ├─ CloudStalledError
+    │  ├─ DataLostError
     │  ├─ TopicError
     │  ├─ TunnelClosedError
     │  └─ EnvelopeError(ValueError)
@@ -133,6 +134,7 @@ from walle_stream.errors.stores import (
 )
 from walle_stream.errors.tunnels import (
     CloudStalledError,
+    DataLostError,
     EnvelopeError,
     EpochOverError,
     TopicError,
@@ -165,6 +167,7 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "DTypeError",
+    "DataLostError",
     "DeployError",
     "EngineError",
     "EnvelopeError",

@@ -24,32 +24,26 @@ class IsolationError(VmError):
     Run it where they are, as docs/isolation.md says, or take them out of ``isolation.require``.
     """
 
-    exit_code: ClassVar[int] = 22
+    exit_code: ClassVar[int] = 23
 
-    def __init__(
-        self, message: str = "", task: str = "", file: str = "", line: int = 0, column: int = 0
-    ) -> None:
+    def __init__(self, message: str = "", task: str = "", place: str = "") -> None:
         """Keep the place.
 
         Args:
             message: The whole line shown to the user, place included.
             task: Name of the task.
-            file: Of the definition.
-            line: From 1; 0 when unknown.
-            column: From 1; 0 when unknown.
+            place: ``FILE:LINE:COLUMN`` of the definition; empty when unknown.
         """
         super().__init__(message)
-        self.args = (message, task, file, line, column)
+        self.args = (message, task, place)
         self.task = task
-        self.file = file
-        self.line = line
-        self.column = column
+        self.place = place
 
 
 class PackageError(VmError, ValueError):
-    """A task package is altered, cut, or not for this interpreter, or cannot be built.
+    """A task package is altered, cut, of another format, or has a script that may not run here.
 
-    Build it again with ``walle task build``; the message says for which Python.
+    Build it again with ``walle task build``; the message says what is wrong.
     """
 
     exit_code: ClassVar[int] = 3

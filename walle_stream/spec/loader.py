@@ -35,6 +35,9 @@ from walle_stream.spec.places import find_shared
 from walle_stream.spec.strict import Strict
 from walle_stream.spec.suggestions import nearest, suggest
 
+ISOLATION: Final = "spec.isolation.require"
+"""Stands for what a task requires, among ``LoadedPipeline.places``."""
+
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
 _RESTORABLE: Final = frozenset({"string_type", "path_type"})
@@ -85,8 +88,9 @@ class LoadedPipeline[P: Packaged = Never]:
     """Values that came from the environment: never to be logged."""
     dead_letters: BaseModel | None = None
     """The connector's model of ``spec.deadLetters``, where there is one."""
-    isolation_places: Mapping[str, SpecFileError] = field(default_factory=dict)
-    """By task, where its isolation is asked for: an error that says nothing else."""
+    places: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """``FILE:LINE:COLUMN`` of a task's trigger ids and pages by their text, of its ``ISOLATION``,
+    and, with no task's name, of the source's keys."""
 
 
 def load_pipeline[P: Packaged = Never](
@@ -155,7 +159,7 @@ class _Loading:
         self._look_for_scripts = look_for_scripts
         self._problems: list[Problem] = []
         self._masked: set[str] = set()
-        self._places: dict[str, SpecFileError] = {}
+        self._places: dict[tuple[str, str], str] = {}
 
     def pipeline[P: Packaged](
         self, overrides: Sequence[str], read_package: Callable[[Path], P]
@@ -188,8 +192,11 @@ class _Loading:
         if pipeline is None or source is None:
             raise document.error((), "the definition is not valid")
         masked = frozenset(self._masked)
-        places = self._places
-        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, masked, letters, places)
+        for name in document.value["spec"]["source"]:
+            self._places["", name] = document.shown_place(("spec", "source", name))
+        return LoadedPipeline(
+            pipeline, tasks, source, tunnel, self._file, masked, letters, self._places
+        )
 
     def single_task(self) -> Task | None:
         documents = self._read(self._file)
@@ -284,11 +291,11 @@ class _Loading:
             return None
         try:
             task = read_package(file)
-            self._places[task.name] = document.error(key, "")
-            return task  # noqa: TRY300 - what is raised is of reading
         except WalleError as error:
             self._add(document.error(key, error.message))
             return None
+        self._places[task.name, ISOLATION] = document.shown_place(key)
+        return task
 
     def _referred_task(
         self,
@@ -376,12 +383,23 @@ class _Loading:
                     return None
             else:
                 if isinstance(found, Task):
-                    place = document.error(("spec", "isolation", "require"), "")
-                    self._places[found.metadata.name] = place
-                    if self._look_for_scripts:
-                        self._look_for_script(document, found)
+                    self._look_at(document, found)
                 return found
         return None
+
+    def _look_at(self, document: Document, task: Task) -> None:
+        if self._look_for_scripts:
+            self._look_for_script(document, task)
+        name, spec = task.metadata.name, task.spec
+        keys: list[tuple[str, Key]] = [
+            (each, ("spec", "triggers", at, "sequence", index))
+            for at, trigger in enumerate(spec.triggers)
+            for index, each in enumerate(trigger.sequence)
+        ]
+        keys += [(page, ("spec", "pages", at)) for at, page in enumerate(spec.pages or ())]
+        keys.append((ISOLATION, ("spec", "isolation", "require")))
+        for text, key in keys:
+            self._places.setdefault((name, text), document.shown_place(key))
 
     def _look_for_script(self, document: Document, task: Task) -> None:
         script = task.spec.script

@@ -11,7 +11,8 @@ Three facts of rocksdict that shape this module (tests hold each):
   deletes a write-ahead log between the reader's look at the manifest and at
   the logs, the reader misses rows without an error: so the open is repeated
   until no log went away meanwhile.
-- It holds the interpreter's lock through every call, ``sync`` commits included.
+- It holds the interpreter's lock through every call, ``sync`` commits included,
+  except a flush of the log: so commits are written without, and flushed beside.
 
 Torn tails of a killed process's log are cut off at the next open (RocksDB's
 point-in-time recovery): never half a write batch, nothing acknowledged lost.
@@ -34,7 +35,6 @@ from rocksdict import (
     Options,
     Rdict,
     WriteBufferManager,
-    WriteOptions,
 )
 
 from walle_stream.errors import (
@@ -44,6 +44,7 @@ from walle_stream.errors import (
     StoreLockedError,
     StoreMissingError,
 )
+from walle_stream.store.durability import Durability
 
 BLOCK_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Block cache of the process, shared by all databases, until it is set."""
@@ -104,15 +105,21 @@ def set_block_cache_bytes(size_bytes: int) -> None:
     _cache.set_capacity(size_bytes)
 
 
-def write_options(*, sync: bool) -> WriteOptions:
-    """Return how commits are written.
+def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durability:
+    """Return what says which writes of a database survive a power cut.
 
     Args:
-        sync: Wait for the disk at every commit: survives a power cut too.
+        database: Closed after it.
+        path: Its folder, for messages.
+        sync_ms: How often its log is flushed; see ``store.durability``.
     """
-    options = WriteOptions()
-    options.sync = sync
-    return options
+    map_errors = map_rocks_errors(path)
+
+    def flush() -> None:
+        with map_errors:
+            database.flush_wal(sync=True)
+
+    return Durability(flush, sync_ms, f"{path.parent.name}/{path.name}")
 
 
 def map_rocks_errors(path: Path) -> "RocksErrorMap":

@@ -23,10 +23,12 @@ from walle_stream.vm.guest.layout import (
     RUN_CALLED,
     RUN_DONE,
     RUN_FAILED,
+    RUN_RETURNED,
     RUN_SILENT,
     WORD_BYTES,
 )
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
+from walle_stream.wire.page_rows import with_packed_rows
 
 LEVELS: Final = ("info", "warning", "error")
 """Levels of log lines by their codes."""
@@ -58,13 +60,13 @@ def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
     """Encode a call.
 
     Args:
-        groups: Plain values only.
+        groups: Plain values only, and the rows of open pages.
 
     Raises:
         FrameError: A value is not plain, or nested deeper than marshal allows.
     """
-    plain: Any = groups
     try:
+        plain: Any = with_packed_rows(groups)
         return marshal.dumps(plain, _MARSHAL_VERSION)
     except ValueError as error:
         devices = ", ".join(repr(group[0]) for group in groups[:3])
@@ -160,7 +162,7 @@ def _owned(results: list[GroupResult]) -> list[GroupResult]:
     return results
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912, PLR0915 - the hot loop
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
     # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
@@ -168,8 +170,13 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
     results = []
     for device_id, _, inputs in groups:
         runs = []
+        returned = 0
         for _ in inputs:
             code = words[at]
+            if code == RUN_RETURNED:
+                returned += 1
+                at += 1
+                code = words[at]
             if code == RUN_SILENT:
                 at += 1
                 runs.append(_SILENT)
@@ -213,7 +220,7 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
             else:
                 end = middle + size_bytes
                 state[key] = body[middle:end]
-        results.append(GroupResult(device_id, state, runs))
+        results.append(GroupResult(device_id, state, runs, returned))
     if end != len(body) or at != len(words):
         raise FrameError(
             f"a result frame does not add up: its words say {end} bytes, its body has {len(body)}"

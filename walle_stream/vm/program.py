@@ -91,8 +91,7 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     file: str
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
-    globals can be shared between runs, limits, state version, resources, what a
-    package brings to import)."""
+    globals can be shared between runs, limits, state version, resources)."""
     wall_time_ms: int
     """Longest run."""
     strikes: int
@@ -191,7 +190,6 @@ def pack_program(
     imports: Sequence[str],
     *,
     shares_globals: bool,
-    modules: tuple[bytes, Sequence[str]] | None = None,
 ) -> CompiledProgram:
     """Put together what a VM is bound to.
 
@@ -200,8 +198,6 @@ def pack_program(
         code: Its script's, guarded.
         imports: Allowed modules that the script imports.
         shares_globals: Whether nothing in its globals can differ between runs.
-        modules: What a package brings to import, as ``guest.importer`` takes it;
-            None lets the VM import from this machine's standard library.
     """
     limits = program.limits
     packed = marshal.dumps(
@@ -215,7 +211,6 @@ def pack_program(
             msgspec.structs.astuple(limits),
             program.state_version,
             dict(program.resources),
-            None if modules is None else (modules[0], list(modules[1])),
         )
     )
     return CompiledProgram(

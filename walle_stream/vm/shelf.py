@@ -42,6 +42,18 @@ STOPPED: Final = frozenset({"RunStopped", "StepsExceeded"})
 _ATTEMPTS: Final = 2
 
 
+class _Spent(threading.local):
+    ms = 0.0
+
+
+_spent: Final = _Spent()
+
+
+def called_cpu_ms() -> float:
+    """Return how long VMs worked on the calling thread's calls so far, milliseconds of CPU."""
+    return _spent.ms
+
+
 class BlamedRunError(Exception):
     """A run ended its VM; its device's task is quarantined now: run the others again."""
 
@@ -243,8 +255,10 @@ class Shelf(ABC):
         failure: VmError | None = None
         for _ in range(_ATTEMPTS):
             machine = self._take(key)
+            began_ms = machine.cpu_ms()
             try:
                 results = machine.call(groups, packed)
+                _spent.ms += max(machine.cpu_ms() - began_ms, 0.0)
             except (VmCrashedError, FrameError) as error:
                 failure = error
                 with self._changed:

@@ -45,8 +45,8 @@ class Watched(Protocol):
         ...
 
     @property
-    def cpu_ms(self) -> float:
-        """CPU time that it has used."""
+    def cpu_ms(self) -> Callable[[], float]:
+        """Clock of what it worked, milliseconds."""
         ...
 
     def stop_run(self) -> bool:
@@ -167,7 +167,7 @@ class Watchdog:
         if number != look.run_number:
             look.run_number, look.since_ms = number, now_ms
             look.asked_ms, look.is_stuck = 0.0, False
-            look.cpu_ms = machine.cpu_ms if look.cpu_limit_ms else 0.0
+            look.cpu_ms = machine.cpu_ms() if look.cpu_limit_ms else 0.0
         elif look.paused_ms:
             pause_ms = now_ms - look.paused_ms
             look.since_ms += pause_ms
@@ -189,4 +189,4 @@ class Watchdog:
 def _is_over(machine: Watched, look: _Look, now_ms: float) -> bool:
     if now_ms - look.since_ms >= look.limit_ms:
         return True
-    return 0.0 < look.cpu_limit_ms <= machine.cpu_ms - look.cpu_ms
+    return 0.0 < look.cpu_limit_ms <= machine.cpu_ms() - look.cpu_ms

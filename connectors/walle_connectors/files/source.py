@@ -3,15 +3,18 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final
 
 from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
+from walle_connectors.files.expressions import literals
 from walle_connectors.files.layout import CsvLayout, JsonLayout
 from walle_connectors.files.mapping import MappingError, RowResult, compile_mapping
 from walle_connectors.files.model import FilesModel
 from walle_connectors.files.reader import FilesReader
 from walle_connectors.files.records import CsvRecords, JsonRecords, Record
 from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.ports import DeclaredIds
 
 _DIGEST_BYTES: Final = 16
 
@@ -28,6 +31,25 @@ class FilesSource:
             model: The source's definition.
         """
         self._model = model
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._model.path
+
+    @property
+    def declared(self) -> DeclaredIds:
+        """Ids and pages that stand in the definition as literals."""
+        events = self._model.events
+        # without an id of its own an event has its kind's
+        ids = [{each.kind} if each.id is None else literals(each.id) for each in events]
+        pages = [literals(each.page) for each in events]
+        return DeclaredIds(
+            frozenset().union(*(each or () for each in ids)),
+            frozenset().union(*(each or () for each in pages)),
+            has_other_ids=None in ids,
+            has_other_pages=None in pages,
+        )
 
     @property
     def fingerprint(self) -> Mapping[str, str | int]:

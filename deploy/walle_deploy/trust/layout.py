@@ -27,6 +27,7 @@ from uuid import uuid4
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
+from walle_stream.store.files import make_folder, sync_folder
 
 METADATA: Final = "public/metadata"
 TARGETS: Final = "public/targets"
@@ -50,18 +51,20 @@ def blob_path(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256}"
 
 
-def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def put_file(path: Path, data: bytes, *, mode: int = 0o644, is_durable: bool = True) -> None:
     """Write a file so that a reader, or a kill at any point, sees the old or the new one.
 
     Args:
         path: Where; its folder is made.
         data: Its content.
         mode: Its rights.
+        is_durable: Whether its name survives a power cut when this returns; else it does once
+            somebody has called ``sync_folder``, as for one file of many.
 
     Raises:
         StoreFullError: The disk is full; nothing was changed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(f".{uuid4().hex}")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -70,6 +73,8 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
             file.flush()
             os.fsync(descriptor)
         part.replace(path)
+        if is_durable:
+            sync_folder(path.parent)
     except OSError as error:
         part.unlink(missing_ok=True)
         _explain(path, error)
@@ -89,7 +94,7 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
         RefNotFoundError: There is no such file to read.
         StoreFullError: The disk is full; nothing was changed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     part = folder / f".{uuid4().hex}"
     digest, size_bytes = hashlib.sha256(), 0
     try:
@@ -101,9 +106,10 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
             file.flush()
             os.fsync(file.fileno())
         path = folder / blob_path(digest.hexdigest())
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         part.chmod(0o644)
         part.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         part.unlink(missing_ok=True)
         _explain(folder, error)
@@ -122,19 +128,6 @@ def remove_parts(folder: Path, before_ms: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files survive a power cut.
-
-    Args:
-        folder: Which.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
     """Hold a repository's lock; a killed process gives it back.
@@ -148,7 +141,7 @@ def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
         RefNotFoundError: There can be no such folder.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise RefNotFoundError(
             f"{folder}: cannot be made: {error.strerror}: name another folder"

@@ -27,11 +27,11 @@ from walle_deploy.trust.layout import (
     TREE,
     put_file,
     remove_parts,
-    sync_folder,
 )
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
+from walle_stream.store.files import sync_folder
 
 _COMPACT: Final = JSONSerializer(compact=True)
 _KEPT_MS: Final = 86_400_000
@@ -209,7 +209,7 @@ class Signing:
     def _write(self, name: str, signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
         signed.expires = expiry_of(name, self.clock())
         data = _signed(signed, signers)
-        put_file(self.metadata / f"{signed.version}.{name}.json", data)
+        put_file(self.metadata / f"{signed.version}.{name}.json", data, is_durable=False)
         return data
 
     def _finish(
@@ -223,7 +223,6 @@ class Signing:
         timestamp.unrecognized_fields[MADE] = self.clock()
         sync_folder(self.metadata)
         put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
-        sync_folder(self.metadata)
 
     def _sweep(self, now_ms: int) -> None:
         # a device in the middle of a refresh still reads what was the newest a moment ago

@@ -9,7 +9,8 @@ from walle_stream.app import isolation
 from walle_stream.app.isolation import admit, check_machine, note_built
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
-from walle_stream.errors import IsolationError, SpecFileError
+from walle_stream.errors import IsolationError
+from walle_stream.spec.loader import ISOLATION
 from walle_stream.vm.containment import measures_here
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.process.guard import MEASURES
@@ -91,13 +92,13 @@ def test_where_nothing_can_be_noted_nothing_is_trusted(asking, package, tmp_path
 
 
 def test_a_measure_that_is_missing_refuses_to_start_with_its_place(task, monkeypatch):
-    ready, place = compile_task(task), SpecFileError("p.yaml:9:3:", "p.yaml", 9, 3)
-    check_machine([ready], {"visit": place})  # everywhere where there are process VMs
+    ready, places = compile_task(task), {("visit", ISOLATION): "p.yaml:9:3"}
+    check_machine([ready], places)  # everywhere where there are process VMs
     monkeypatch.setattr(isolation, "measures_here", frozenset)
     with pytest.raises(IsolationError) as caught:
-        check_machine([ready], {"visit": place})
+        check_machine([ready], places)
     error = caught.value
-    assert (error.task, error.file, error.line, error.column) == ("visit", "p.yaml", 9, 3)
+    assert (error.task, error.place) == ("visit", "p.yaml:9:3")
     assert error.message.startswith("p.yaml:9:3: ")
     assert "file_limits" in error.message
 

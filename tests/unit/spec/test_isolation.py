@@ -6,7 +6,7 @@ import pytest
 
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.isolation import POLICIES, IsolationSpec, Measure, Policy
-from walle_stream.spec.loader import load_pipeline, load_task
+from walle_stream.spec.loader import ISOLATION, load_pipeline, load_task
 from walle_stream.vm.process.guard import MEASURES
 from walle_stream.vm.process.settings import ProcessSettings
 
@@ -86,6 +86,5 @@ def test_a_pipeline_knows_where_each_task_asks_for_it(tmp_path):
         "  runtime: {minimumIsolation: device}}\n"
     )
     loaded = load_pipeline(tmp_path / "p.yaml", connector_models={"c": IsolationSpec})
-    place = loaded.isolation_places["visit"]
-    assert (place.file, place.line, place.column) == (str(tmp_path / "visit.yaml"), 12, 14)
+    assert loaded.places["visit", ISOLATION] == f"{tmp_path / 'visit.yaml'}:12:14"
     assert loaded.pipeline.spec.runtime.minimum_isolation == "device"
