@@ -177,8 +177,9 @@ class VmPool:
     ) -> list[GroupResult]:
         """Run a batch of one task; blocks until a VM is free and done.
 
-        A run that raises is a result, not an error: its own state changes and
-        emits are undone, the others stand.
+        A run that raises, or whose output is malformed (``outputs``), is a result, not
+        an error: its own state changes and emits are undone, the others stand. So is one
+        that ends its process VM.
 
         Args:
             task: One of the pool's tasks.
