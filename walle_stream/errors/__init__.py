@@ -57,6 +57,7 @@ against the classes)::
     │     └─ EpochOverError
     └─ VmError
        ├─ FrameError(ValueError)
+       ├─ IsolationError
        ├─ PackageError(ValueError)
        ├─ ScriptError
        ├─ StuckScriptError
@@ -142,6 +143,7 @@ from walle_stream.errors.tunnels import (
 )
 from walle_stream.errors.vm import (
     FrameError,
+    IsolationError,
     PackageError,
     ScriptError,
     StuckScriptError,
@@ -175,6 +177,7 @@ __all__ = [
     "FunctionError",
     "GitError",
     "IntegrityError",
+    "IsolationError",
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",
