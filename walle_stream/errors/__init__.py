@@ -115,6 +115,7 @@ from walle_stream.errors.engine import (
     ShapeError,
     SpecError,
 )
+from walle_stream.errors.rows import MalformedRowError
 from walle_stream.errors.sources import (
     SourceChangedError,
     SourceError,
@@ -124,7 +125,6 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
-    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
