@@ -9,6 +9,8 @@ OTHER := .venv-other
 # the engine alone runs on an older Python
 OLDEST := .venv-oldest
 PY := $(VENV)/bin/python
+# which one makes .venv, such as python3.13; the newest where nothing is said
+PYTHON ?=
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own;
@@ -27,17 +29,19 @@ help: ## list the targets
 
 .PHONY: setup
 setup: ## a virtual environment in .venv with everything
-	@.ci/python.sh setup $(VENV)
+	@.ci/python.sh setup $(VENV) $(PYTHON)
 
 .PHONY: run
 run: setup ## item page view features of real users: the main job over the sample
 	@$(VENV)/bin/walle run configs/ipv.yaml $(ARGS)
 
-.PHONY: test
-test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
+.PHONY: test test-all
+test: fmt-check lint types arch ## everything essential, on one Python; needs no other program
+	@$(PY) .ci/jobs.py essential $(PY) $(OTHER)/bin/python $(ARGS)
+test-all: setup ## the rest: the other Python, faults, kills, Ray, brokers, containers
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@.ci/python.sh oldest $(OLDEST)
-	@.ci/test.sh $(PY) $(OTHER)/bin/python $(ARGS)
+	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: fmt fmt-check lint types arch
 fmt: setup ## format the code
@@ -82,7 +86,7 @@ conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
+.PHONY: bench-pipeline bench-durability bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-release bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
@@ -92,6 +96,8 @@ bench-core: setup ## the core without scripts: a trigger on clicks beside one on
 	@$(PY) bench/core.py $(ARGS)
 bench-install: setup ## versions installed into a running host under load, beside a restart
 	@$(PY) bench/install.py $(ARGS)
+bench-durability: setup ## what spec.state.sync costs: false, interval and true in turns, and on a slow disk
+	@$(PY) bench/durability.py $(ARGS)
 bench-growth: setup ## memory of one process over 10 million events; five minutes and more
 	@$(PY) bench/growth.py $(ARGS)
 bench-peers: setup ## the shop against other streaming libraries (installed in .venv-peers): over a file, over Kafka

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.conftest import ROOT
 from tests.integration.noting_syncs import cut
+from walle_stream.app.query import features_lines
 
 pytestmark = pytest.mark.integration
 
@@ -86,14 +87,16 @@ def test_what_tunnel_and_cloud_forgot_is_sent_again(runs, whole, share):
     assert report_of(done)["resent_features"] > 0
 
 
-def test_a_cloud_side_whose_disk_is_gone_gets_everything_again(runs, whole, walle):
-    assert runs.run("true").returncode == 0
+def test_a_cloud_side_whose_disk_is_gone_gets_everything_again(job, sample, tmp_path, whole, walle):
+    data_dir = tmp_path / "d"
+    first = job(data_dir, sample, "state.sync=true")
     for part in ("tunnel", "cloud"):
-        shutil.rmtree(runs.data_dir / part)
-    done = runs.run("true")
-    assert (done.returncode, runs.features() == whole) == (0, True), done.stderr
-    assert report_of(done)["resent_features"] == report_of(done)["features"]
-    assert "features were sent again" in walle("status", runs.data_dir).stdout
+        shutil.rmtree(data_dir / part)
+    again = job(data_dir, sample, "state.sync=interval")
+    assert again["resent_features"] == again["features"] == first["features"]
+    assert (again["cloud"]["gaps"], again["untold_losses"]) == (0, 0)
+    assert b"\n".join(features_lines(data_dir)) + b"\n" == whole
+    assert "features were sent again" in walle("status", data_dir).stdout
 
 
 def test_features_that_come_out_different_are_a_loss_with_a_code_of_its_own(runs, tmp_path, walle):

@@ -57,11 +57,16 @@ def test_a_task_that_never_fires_is_named(start, project):
     assert told(done)["problems"][0].startswith("task 'visit' never fired")
 
 
-def test_what_was_not_read_to_its_end_is_not_blamed(start, project):
+def test_what_was_not_read_to_its_end_is_not_blamed(start, project, walle, tmp_path):
     yaml = project / "pipeline.yaml"
     yaml.write_text(yaml.read_text().replace("[page_exit]", "[page_exti]"))
     done = start("--json", "--limit", "2")
     assert (done.returncode, told(done)["problems"]) == (0, [])
+    (host,) = json.loads(walle("status", tmp_path / "d", "--json").stdout)["hosts"]
+    lines = (project / "visits.csv").read_bytes().splitlines(keepends=True)
+    assert host["unread_bytes"] == sum(map(len, lines[3:]))
+    assert host["unread"] == pytest.approx(host["unread_bytes"] / sum(map(len, lines)))
+    assert f"{host['unread_bytes']:,} bytes" in walle("status", tmp_path / "d").stdout
 
 
 def test_the_same_run_again_is_as_good_as_the_first(start):

@@ -64,7 +64,7 @@ def resumed_head(
     rows.put_outbox(frames, ())
     rows.commit(head, rows.offset())
     rows.durability.wait()
-    _log.warning(
+    _log.info(
         "partition %d and the cloud side disagree after a power cut, or since a copy was restored: "
         "%s has forgotten %d frames, %d features are sent again",
         partition,

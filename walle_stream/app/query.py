@@ -125,21 +125,6 @@ def run_state(data_dir: Path) -> RunState:
     return RunState(counters.commits, is_complete, counters, ledger, heads)
 
 
-def cloud_losses(data_dir: Path) -> int:
-    """Return how many features and frames the cloud side lacks, or has others for.
-
-    Args:
-        data_dir: The data directory; 0 where the cloud side is not in it, or not made yet.
-    """
-    with DataDir.open_read_only(data_dir) as opened:
-        if not (opened.cloud_path / "CURRENT").exists():
-            return 0
-        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
-        losses: int = store.stats.losses
-        store.close()
-        return losses
-
-
 def canonical_state(data_dir: Path) -> Iterator[bytes]:
     """Iterate over what must be equal in every run over the same source.
 
@@ -264,6 +249,8 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
                     "counters": head["counters"],
                     "watermark_ms": head["watermark_ms"],
                     "made": _made_by_task(head["ledger"]["tasks"]),
+                    # not which failure came first, nor what a quarantine of a process refused
+                    "runs": {task: counts[:2] for task, counts in head["tasks"].items()},
                 }
                 for name in _CHANCE_COUNTERS:
                     del head["counters"][name]

@@ -19,7 +19,6 @@ import msgspec
 
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.cloud import CloudHoldings
 from walle_stream.actors.device_host import (
     DELIVERY_EVENTS,
     Close,
@@ -29,6 +28,7 @@ from walle_stream.actors.device_host import (
     Pull,
     Settle,
 )
+from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.remote_tunnel import RemoteDownlink, RemoteUplink

@@ -174,7 +174,7 @@ class RayRun:
                     pid=host.pid,
                     step=host.step,
                     restarts=host.restarts,
-                    mailbox_bytes=0 if state is None else state.mailbox_bytes,
+                    mailbox_bytes=state.mailbox_bytes if state and host.step != "done" else 0,
                 )
             )
         return told

@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from walle_stream.app.query import cloud_losses, run_state
+from walle_stream.app.connectors import load_connector
+from walle_stream.app.query import run_state
 from walle_stream.app.task_figures import TaskFigures, task_figures
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Unread
@@ -156,7 +157,7 @@ def read_status(data_dir: Path) -> RunStatus:
         status.pid = status.cloud_pid = 0
         for host in status.hosts:
             host.pid = 0
-    status.cloud_losses = cloud_losses(data_dir)
+    status.cloud_losses = _cloud_losses(data_dir)
     if not status.partitions:
         heads = run_state(data_dir).heads
         status.partitions = _committed(heads, len(status.hosts))
@@ -202,3 +203,13 @@ def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[Partition
             for number, head in heads.items()
         ]
     )
+
+
+def _cloud_losses(data_dir: Path) -> int:
+    with DataDir.open_read_only(data_dir) as opened:
+        if not (opened.cloud_path / "CURRENT").exists():
+            return 0  # the cloud side is another program's, or not made yet
+        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
+        losses: int = store.stats.losses
+        store.close()
+        return losses

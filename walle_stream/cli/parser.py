@@ -187,19 +187,11 @@ def _add_dead_letters(commands: Any) -> None:
     letters = commands.add_parser("dead-letters", help="records that could not be processed")
     verbs = letters.add_subparsers(title="verbs", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="every dead letter with its reason")
-    _add_data_dir(listing)
     listing.set_defaults(run=_later("dead_letters", "listing"))
     replay = verbs.add_parser(
         "replay", help="give their records to the source again, or write them into a file"
     )
-    replay.add_argument(
-        "file", nargs="?", metavar="FILE", help="pipeline YAML: names the topics; not with --to"
-    )
-    replay.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
-    )
-    place = replay.add_mutually_exclusive_group(required=True)
-    place.add_argument("--data-dir", type=Path, metavar="D", help="whose letters")
+    place = replay.add_mutually_exclusive_group()
     place.add_argument(
         "--from-topic", action="store_true", help="the letters in the topic of spec.deadLetters"
     )
@@ -209,9 +201,20 @@ def _add_dead_letters(commands: Any) -> None:
     replay.add_argument("--limit", type=_positive, metavar="N", help="at most N letters")
     replay.add_argument("--again", action="store_true", help="also what was replayed before")
     replay.add_argument("--dry-run", action="store_true", help="only say what would be replayed")
-    replay.add_argument("--json", action="store_true", help="one JSON object on one line")
     replay.set_defaults(run=_later("dead_letters", "replaying"))
-    for verb in (listing, replay):
+    for verb, data_dir, text in (
+        (listing, listing, "per line"),
+        (replay, place, "on one line"),
+    ):
+        verb.add_argument("file", nargs="?", metavar="FILE", help="pipeline YAML: whose letters")
+        verb.add_argument(
+            "--set", action="append", default=[], metavar="A.B=C", help="override a value of it"
+        )
+        data_dir.add_argument(
+            "--data-dir", type=Path, metavar="D", help="where they are (default: walle-data/NAME)"
+        )
+        verb.add_argument("--json", action="store_true", help=f"one JSON object {text}")
+        verb.set_defaults(refuse=verb.error)
         verb.add_argument("--route", choices=_ROUTES, help="only this route")
         verb.add_argument("--task", help="only this task's")
         verb.add_argument("--device", type=_device, help="only this device's")

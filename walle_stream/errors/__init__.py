@@ -57,6 +57,7 @@ against the classes)::
     │     └─ EpochOverError
     └─ VmError
        ├─ FrameError(ValueError)
+       ├─ IsolationError
        ├─ PackageError(ValueError)
        ├─ ScriptError
        ├─ StuckScriptError
@@ -114,6 +115,7 @@ from walle_stream.errors.engine import (
     ShapeError,
     SpecError,
 )
+from walle_stream.errors.rows import MalformedRowError
 from walle_stream.errors.sources import (
     SourceChangedError,
     SourceError,
@@ -123,7 +125,6 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
-    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
@@ -142,6 +143,7 @@ from walle_stream.errors.tunnels import (
 )
 from walle_stream.errors.vm import (
     FrameError,
+    IsolationError,
     PackageError,
     ScriptError,
     StuckScriptError,
@@ -175,6 +177,7 @@ __all__ = [
     "FunctionError",
     "GitError",
     "IntegrityError",
+    "IsolationError",
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",

@@ -22,6 +22,7 @@ class StoreSpec(Strict):
         default=100,
         alias="syncInterval",
         ge=1,
+        le=1_000,
         description="Longest time between two flushes, with sync: interval.",
     )
     cache_size_bytes: SizeBytes = Field(

@@ -50,11 +50,6 @@ class ResultHeader(msgspec.Struct, frozen=True):
     word_count: int
     body_bytes: int
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the whole result, header included."""
-        return HEADER.size + WORD_BYTES * self.word_count + self.body_bytes
-
 
 def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
     """Encode a call.

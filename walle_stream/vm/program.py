@@ -44,6 +44,17 @@ class RunLimits(msgspec.Struct, frozen=True):
     """Keys and values of one device's state of the task."""
 
 
+class Confinement(msgspec.Struct, frozen=True):
+    """How the processes of a task with ``isolation: process`` are confined."""
+
+    memory_bytes: int = 256 * 1024 * 1024
+    """Of one process, interpreter included."""
+    cpu_ms: int = 0
+    """CPU time of one run; 0 for any."""
+    required: frozenset[str] = frozenset()
+    """Measures without which no script runs."""
+
+
 class TaskProgram(msgspec.Struct, frozen=True):
     """What a task runs."""
 
@@ -93,6 +104,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Whether all runs of a VM have the same globals: none can leave anything there."""
     limits: RunLimits = RunLimits()
     """Bounds of one run, which the host holds its output to."""
+    confinement: Confinement = Confinement()
+    """Of its processes."""
 
     @property
     def file_name(self) -> str:

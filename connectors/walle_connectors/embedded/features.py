@@ -186,11 +186,12 @@ class FeatureStore:
 
     def tell(self) -> None:
         """Take note that what is missing by now was told; blocks until that is durable."""
-        counts = msgspec.structs.replace(self.stats, told=self.stats.losses)
-        with map_rocks_errors(self._path):
-            self._database[b"\x00counts"] = _encode(counts)
-        self.stats = counts
-        self._durability.commit()
+        if self.stats.told != self.stats.losses:
+            counts = msgspec.structs.replace(self.stats, told=self.stats.losses)
+            with map_rocks_errors(self._path):
+                self._database[b"\x00counts"] = _encode(counts)
+            self.stats = counts
+            self._durability.commit()
         self._durability.wait()
 
     @property

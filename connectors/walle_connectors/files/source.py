@@ -17,6 +17,8 @@ from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.ports import DeclaredIds
 
 _DIGEST_BYTES: Final = 16
+_DELIMITERS: Final = ",;\t|"
+_SHOWN_MAX: Final = 80
 
 type _Rows = tuple[Callable[[Any], RowResult], Iterator[Record]]
 
@@ -143,8 +145,29 @@ def _open_csv(model: FilesModel, stream: FileStream) -> _Rows:
     header = csv.header()
     if header is None:
         raise SourceError(f"source {stream.name!r} has no readable header line: add one")
-    build = compile_mapping(model, CsvLayout(model.columns, header))
+    try:
+        build = compile_mapping(model, CsvLayout(model.columns, header))
+    except MappingError as error:
+        raise MappingError(f"{error}{_better_delimiter(header, model.delimiter)}") from error
     return build, csv.rows(len(header))
+
+
+def _better_delimiter(header: list[str], delimiter: str) -> str:
+    # the end of a message about a column that is missing, or nothing where others are there
+    line = delimiter.join(header)
+    better = max(_DELIMITERS, key=line.count)
+    columns = line.count(better) + 1
+    if columns <= len(header) and len(header) > 1:
+        return ""
+    count = "one column" if len(header) == 1 else f"{len(header)} columns"
+    found = f"; with delimiter {delimiter!r} its header has {count}, {_shown(line)}"
+    if columns <= len(header):
+        return found
+    return f"{found}: spec.source.delimiter {better!r} would give {columns}"
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= _SHOWN_MAX else f"{line[:_SHOWN_MAX]}...")
 
 
 def _open_json(model: FilesModel, stream: FileStream) -> _Rows:
