@@ -42,12 +42,12 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
     │  ├─ FormatVersionError
-    │  ├─ MalformedRowError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
     │  ├─ StoreMissingError(FileNotFoundError)
-    │  └─ TransactionStateError
+    │  ├─ TransactionStateError
+    │  └─ MalformedRowError
     ├─ TunnelError
     │  ├─ CloudStalledError
     │  ├─ DataLostError
