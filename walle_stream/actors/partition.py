@@ -3,10 +3,12 @@
 A turn of this object takes some batches, one by one, then commits them together::
 
     take   -> machine.handle
-    commit -> VmPool.run -> machine.complete -> ONE write batch -> session.offer
+    commit -> VmPool.run -> machine.complete -> ONE write batch
+    send   -> session.offer
 
 Small batches stay in the processor's caches while they are handled, large commits
-spread what a call of a VM and a write batch cost.
+spread what a call of a VM and a write batch cost. A host commits its partitions
+together (``committing``): they share the VMs' calls.
 
 Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
@@ -16,7 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
+from walle_stream.actors.calling import Calling, run_alone
+from walle_stream.actors.dead_letters import event_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.installing import Refusal, Refused, Wanted
@@ -32,12 +35,11 @@ from walle_stream.actors.reports import RunReports
 from walle_stream.actors.runs import Done, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates
-from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.actors.turn import Delivery, Turn, count_commit
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ActorDeadError
-from walle_stream.events import Event
 from walle_stream.faults import crash_point
-from walle_stream.ports import Downlink, SourceBatch
+from walle_stream.ports import Downlink
 from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
@@ -46,7 +48,7 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
-from walle_stream.wire.journal import decode_events, encode_batch, encode_events
+from walle_stream.wire.journal import encode_batch
 from walle_stream.wire.rows import PartitionHead
 
 
@@ -80,7 +82,8 @@ class PartitionHost:
         self.run_events = 0
         self._last_place = ""  # the last record that was read and committed
         self._plan = plan
-        self._pool = pool
+        self.pool = pool
+        """Where its tasks run."""
         self._open_rows = open_rows
         self._open_session = open_session
         self._downlink = downlink
@@ -117,11 +120,12 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        self._runs = TaskRuns(self._pool, rows, self._states, sets.on_error, reports=self.reports)
+        self._runs = TaskRuns(rows, self._states, sets.on_error, reports=self.reports)
         incarnation = rows.incarnation(plan.incarnation)
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
+        self._frames: list[tuple[int, bytes]] = []
         self._letters: LetterSession | None = None
         if plan.sink is not None:
             kept_as = {"pipeline": plan.pipeline, "incarnation": incarnation}
@@ -165,7 +169,16 @@ class PartitionHost:
             turn.taken += 1
 
     def commit(self) -> None:
-        """Run the tasks that were woken and commit everything taken; blocks.
+        """Run the tasks that were woken, commit everything taken, and send it; blocks.
+
+        Raises:
+            WalleError: Restart, take all again: that passes over what was committed.
+        """
+        run_alone(self.pool, self.committing())
+        self.send()
+
+    def committing(self) -> Calling[None]:
+        """Run the tasks that were woken and commit everything taken, beside other partitions.
 
         Raises:
             WalleError: Nothing was committed: restart, take all again.
@@ -173,7 +186,19 @@ class PartitionHost:
         turn = self._turn
         if turn is not None:
             inbound = self._exchange.take(turn.head, self._sets.names)
-            self._complete(turn, inbound)
+            yield from self._complete(turn, inbound)
+
+    def send(self) -> None:
+        """Hand over to the tunnel what commits have put into the outbox; may block.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed.
+        """
+        frames, self._frames = self._frames, []
+        for frame in frames:
+            self._session.offer(*frame)
+        if self._letters is not None:
+            self._letters.pump(self._last_letter)
 
     def _begin(self) -> Turn:
         head = _copied(self._head)
@@ -182,10 +207,7 @@ class PartitionHost:
 
     def _take(self, turn: Turn, delivery: Delivery) -> None:
         machine, rows, batch = self._machine, self._opened(), delivery.batch
-        if delivery.part:
-            events = decode_events(delivery.part)
-        else:
-            events, delivery.part = _encoded(batch)
+        events = delivery.events()
         turn.parts.append(delivery.part)
         for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
@@ -202,11 +224,13 @@ class PartitionHost:
             for event in machine.late_events[late:]
         ]
 
-    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> Refused:
+    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> Calling[Refused]:
         machine, head = self._machine, turn.head
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
-        done = self._runs.run(runs, self._doubt, turn.places) if runs else Done()
+        done = Done()
+        if runs:
+            done = yield from self._runs.run(runs, self._doubt, turn.places)
         head.counters.task_runs += len(runs)
         head.counters.task_failures += done.failures
         turn.dead_letters += done.dead_letters
@@ -222,7 +246,8 @@ class PartitionHost:
             )
             for run, number, (feature, encoding) in machine.complete(done.emitted)
         ]
-        self._count(head, records)
+        count_commit(head, machine.counts, records)
+        head.watermark_ms = machine.watermark_ms
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
         asked: list[CloudCall] = []
         if done.calls:
@@ -239,15 +264,11 @@ class PartitionHost:
             bodies += self.reports.take(wall_ms(), is_last=is_last)
         refused = self._sets.move(turn, machine, self._states) if turn.installs else {}
         self._put_devices(turn)
-        frames = self._commit(turn, records, bodies)
+        self._frames += self._commit(turn, records, bodies)
         if self.reports is not None:
             self.reports.committed()
         self._doubt.commit(turn.events, head)
         self._last_place = turn.places.last
-        for frame in frames:
-            self._session.offer(*frame)
-        if self._letters is not None:
-            self._letters.pump(self._last_letter)
         if self._keeper is not None:
             self._keeper.look(self._opened(), head.counters.commits)
         self.run_events += turn.events
@@ -263,23 +284,6 @@ class PartitionHost:
         for device_id in machine.absent((), replies=replies):
             machine.activate(device_id, *rows.device(device_id))
         return runs + machine.answer(replies)
-
-    def _count(self, head: PartitionHead, records: list[FeatureRecord]) -> None:
-        counters, stream = head.counters, self._machine.counts
-        counters.devices += stream.new_devices
-        counters.events += stream.events
-        counters.late_events += stream.late_events
-        counters.duplicate_events += stream.duplicate_events
-        counters.page_sequences += stream.page_sequences
-        counters.timed_out_pages += stream.timed_out_pages
-        counters.reentered_pages += stream.reentered_pages
-        counters.overflowed_pages += stream.overflowed_pages
-        counters.missing_enters += stream.missing_enters
-        counters.features += len(records)
-        counters.feature_bytes += sum(len(record.feature) for record in records)
-        counters.encoded_bytes += sum(len(record.encoding) for record in records)
-        counters.commits += 1
-        head.watermark_ms = self._machine.watermark_ms
 
     def _put_devices(self, turn: Turn) -> None:
         # the batches into the journal; devices that are dirty for long, or must leave memory
@@ -367,7 +371,9 @@ class PartitionHost:
         self._turn = turn
         if turn.installs:
             crash_point("install.before")
-            refused = self._complete(turn, self._exchange.take(turn.head, sets.names))
+            inbound = self._exchange.take(turn.head, sets.names)
+            refused = run_alone(self.pool, self._complete(turn, inbound))
+            self.send()
             crash_point("install.after")
         elif turn.taken:
             self.commit()
@@ -406,7 +412,8 @@ class PartitionHost:
             inbound = self._exchange.take(turn.head, self._sets.names)
             is_due = self.reports is not None and self.reports.is_due(wall_ms())
             if inbound.count or is_due:
-                self._complete(turn, inbound)
+                run_alone(self.pool, self._complete(turn, inbound))
+                self.send()
 
     @property
     def _last_letter(self) -> int:
@@ -426,7 +433,9 @@ class PartitionHost:
         """
         rows = self._opened()
         if self.reports is not None and self._turn is None and self.reports.is_due(0, is_last=True):
-            self._complete(self._begin(), Inbound([], []), is_last=True)
+            last = self._complete(self._begin(), Inbound([], []), is_last=True)
+            run_alone(self.pool, last)
+            self.send()
         self._session.flush(deadline_ms)
         arrived = []
         if self._letters is not None:
@@ -478,15 +487,3 @@ class PartitionHost:
 def _copied(head: PartitionHead) -> PartitionHead:
     # a failed commit must leave the counters as they were
     return msgspec.structs.replace(head, counters=msgspec.structs.replace(head.counters))
-
-
-def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:
-    # the events of a batch as the journal has them; the batch lets them go
-    try:
-        part = encode_events(batch.events)
-    except OverflowError:
-        # JSON knows no bounds, what is stored does
-        events = set_large_numbers_aside(batch)
-        return events, encode_events(events)
-    events, batch.events = batch.events, []
-    return events, part
