@@ -37,6 +37,8 @@ DELIVERY_EVENTS: Final = 256
 """Most events handed over at once: they should still be in the processor's caches when
 they are taken. A commit takes many of these."""
 
+_SHARED_BY: Final = 4  # partitions that have a delivery's worth of events to themselves
+
 LINGER_S: Final = 0.003
 """How long more is waited for before a commit, while nothing comes."""
 
@@ -90,6 +92,17 @@ class Close(msgspec.Struct):
     """Question: flush the tunnel and close the partitions; the last message."""
 
     flush_timeout_s: float = 5.0
+
+
+def delivery_events(partitions: int) -> int:
+    """Return how many events are read at once, of all partitions together.
+
+    More for many partitions: what is taken of each must be worth a turn of its own.
+
+    Args:
+        partitions: That have a part in it.
+    """
+    return DELIVERY_EVENTS * max(min(partitions, _SHARED_BY), 1)
 
 
 class _Waiting:
@@ -320,7 +333,7 @@ class DeviceHost(Actor):
         if pull.stop.is_set():
             batches, is_last = reader.drain(), True
         else:
-            reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
+            reader.batch_events = min(delivery_events(len(self._partitions)), self._sizer.events)
             try:
                 batches, is_last = reader.read(), reader.is_done
             except SourceError:
