@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 from conformance_parts.tables import beside as beside_peers
 from conformance_parts.tables import known as known_peers
+from core import tables as core_tables
 from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
@@ -163,6 +164,11 @@ def fleet_lines(result: dict) -> list[str]:
     return _section(title, f"{_where(result)}.{_trial(result)}", fleet_tables(result))
 
 
+def core_lines(result: dict) -> list[str]:
+    """Return the table of the core by what wakes tasks."""
+    return _section("The core, by what wakes a task", f"{_where(result)}.", core_tables(result))
+
+
 def latency_lines(result: dict) -> list[str]:
     """Return the tables and the figure of the latencies at shares of the maximum rate."""
     settings = result["settings"]
@@ -313,6 +319,7 @@ def _row(cells: Iterable[str]) -> str:
 RENDERERS = {
     "pipeline.json": pipeline_lines,
     "latency.json": latency_lines,
+    "core.json": core_lines,
     "install.json": install_lines,
     "growth.json": growth_lines,
     "peers.json": peers_lines,

@@ -19,7 +19,7 @@ import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.device_host as hosts
 import walle_stream.actors.partition as turns
 import walle_stream.actors.turn as deliveries
-import walle_stream.vm.virtual_machine as machines
+import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.packed import PackedReader
@@ -32,6 +32,7 @@ from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.vm.pool import VmPool
+from walle_stream.vm.virtual_machine import VirtualMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("numbers, features, frame", hosts, "run_together"),
     ("VM: host's side", VmPool, "run"),
     ("VM: host's side", machines, "decode_behind_header"),
-    ("VM: waiting for it", machines.VirtualMachine, "order"),
+    ("VM: waiting for it", VirtualMachine, "order"),
     ("numbers, features, frame", PartitionMachine, "complete"),
     ("numbers, features, frame", turns, "encode_body"),
     ("numbers, features, frame", PartitionRows, "put_features"),

@@ -17,7 +17,6 @@ from vm_parts.overhead import interleaved_us
 from vm_parts.plain import tune_gc
 from vm_parts.scripts import LIGHT, compiled, make_batch
 from walle_stream.vm.frames import encode_groups
-from walle_stream.vm.guest.auditing import Auditor
 from walle_stream.vm.guest.session import Session
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.virtual_machine import VirtualMachine
@@ -31,19 +30,18 @@ _FINER: Final = 5  # a few per cent: both sides must see the same machine
 _CODE: Final = 2  # place of the code in a packed program
 
 
-class _NoAuditor(Auditor):
-    """No hook: a process's hooks are never taken away, so one that looks on is not put in."""
+class _Session(Session):
+    """A session without the audit hook: one would refuse this process its files for ever."""
 
-    def begin(self) -> None:
+    def _begin_audit(self) -> None:
         """Look at nothing."""
 
 
-class _BareSession(Session):
+class _BareSession(_Session):
     """A session whose scripts get the real builtins, imports included."""
 
     def bind(self, packed: bytes) -> None:
         """Load a task, then take the guards away, before the body runs for good."""
-        self._auditor = _NoAuditor(memoryview(bytearray(8)).cast("Q"))
         super().bind(packed)
         self._builtins = vars(builtins)
 
@@ -59,7 +57,7 @@ def measure_guards(settings: Settings) -> dict[str, Any]:
     packed = memoryview(encode_groups(batch))
     guarded, bare = compiled(LIGHT), _without_gate(LIGHT)
     sessions = {
-        "guarded": _open(Session, guarded),
+        "guarded": _open(_Session, guarded),
         "bare": _open(_BareSession, bare),
     }
     outboxes = []

@@ -1,5 +1,7 @@
 """Cores that others take change no batch: the host's turns are those of a quiet machine."""
 
+from types import SimpleNamespace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +39,7 @@ class Partition:
     """A partition host that only works."""
 
     pool = offset = None
+    outgoing = SimpleNamespace(is_waiting=False)
 
     def __init__(self, number, machine, costs, commits):
         self.number, self.machine, self.commits = number, machine, commits

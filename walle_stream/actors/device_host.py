@@ -176,8 +176,11 @@ class DeviceHost(Actor):
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
-        """Short while something waits to be committed."""
-        return LINGER_S if self._waiting.deliveries else _IDLE_S
+        """Short while something waits to be committed, or for the disk."""
+        is_short = bool(self._waiting.deliveries) or any(
+            each.outgoing.is_waiting for each in self._partitions.values()
+        )
+        return LINGER_S if is_short else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -417,6 +420,9 @@ class DeviceHost(Actor):
             self._supervisors[number].run(
                 turn, failure if isinstance(failure, WalleError) else None
             )
+        for other, each in self._partitions.items():
+            if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
+                self._supervisors[other].run(each.outgoing.step)
 
     def _install(self, message: Installs) -> Installed:
         answer = Installed()

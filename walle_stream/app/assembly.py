@@ -11,12 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
-from walle_stream.actors.cloud import CloudActor
+from walle_stream.actors.cloud import CloudActor, CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.installed import InstalledPrograms
+from walle_stream.app.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -116,6 +117,8 @@ class Assembly:
         self.runtime = self._spec.runtime.kind
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
+        self.holdings = CloudHoldings()
+        """What the cloud side has; usable once its actor is named, where it is here."""
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -199,7 +202,9 @@ class Assembly:
             self.open_cloud(stack)
         else:
             self.open_device_end(stack)
-        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
+        holdings = self.holdings if self.has_cloud else None
+        place = HostPlace(0, 1, self._tunnel, self._tunnel.downlink, holdings)
+        self._open_vms(stack, options, place)
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory.
@@ -262,13 +267,17 @@ class Assembly:
         if path is not None:
             self._data_dir = stack.enter_context(DataDir.open_read_only(path))
         set_block_cache_bytes(spec.state.cache_size_bytes)
-        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path)
+        sync_ms = spec.state.sync_ms
+        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path, sync_ms=sync_ms)
         self.cloud_store.report_sink = self.report_sink
         stack.callback(self.cloud_store.close)
         self._tunnel = self._connector.open_tunnel(
-            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
+            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes, sync_ms
         )
         stack.callback(self._tunnel.close)
+        for lane, position in self.cloud_store.positions.items():
+            # before anybody sends: a log that lost its end goes on behind what was merged
+            self._tunnel.receiver.release(lane, position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks.
@@ -294,6 +303,16 @@ class Assembly:
         relax = getattr(getattr(self, "_tunnel", None), "relax", None)
         if relax is not None:
             relax()
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, in its order."""
+        return [task.name for task in self.tasks]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a run of this process has all partitions, so all events of the source."""
+        return not self.is_placed and len(self.partitions) == self.partition_count
 
     @property
     def status_path(self) -> Path:
@@ -415,12 +434,8 @@ class Assembly:
             offsets: By partition.
             limit: Most rows to read in this run.
         """
-        reader: SourceReader = self._source.open(
-            offsets, self.partition_count, self.batch_events, limit
-        )
-        if self._plan.is_measured:
-            reader.keeps_raw = True
-        return reader
+        count = self.partition_count
+        return self._watched(self._source.open(offsets, count, self.batch_events, limit))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
         """Join the group of a source that places partitions; see ``PlacingSource.join``.
@@ -429,10 +444,18 @@ class Assembly:
             placement: The host that gets some.
             limit: Most rows that it reads in this run.
         """
-        reader: SourceReader = self._source.join(placement, self.batch_events, limit)
+        return self._watched(self._source.join(placement, self.batch_events, limit))
+
+    def _watched(self, reader: SourceReader) -> SourceReader:
         if self._plan.is_measured:
             reader.keeps_raw = True
-        return reader
+        # of several hosts that read the same rows one warns
+        is_first = self.is_placed or self._start == self.partition_count
+        return FirstRows(reader, self.mistakes()) if is_first else reader
+
+    def mistakes(self) -> LikelyMistakes:
+        """Return who looks for likely mistakes in the definition and in its events."""
+        return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
     def open_partition(
         self, number: int, generation: int = 0, is_anew: bool = False

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -21,6 +22,7 @@ import msgspec
 from walle_stream.app.programs import ReadyTask, unpack_task
 from walle_stream.errors import PackageError, StoreError, StoreFullError
 from walle_stream.faults import crash_point
+from walle_stream.store.files import make_folder, put_file, sync_folder
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.pool import VmPool
 
@@ -152,23 +154,13 @@ class InstalledPrograms:
 
     def _write(self, digest: str, data: bytes) -> None:
         path = self._folder / digest
-        part = self._folder / f".{digest}.{os.getpid()}"
         try:
             if path.exists():
+                sync_folder(self._folder)  # who put it there may have died before
                 return
-            if not self._folder.exists():
-                self._folder.mkdir(exist_ok=True)
-                _sync(self._folder.parent)
-            try:
-                with part.open("wb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                crash_point("package.part")
-                part.replace(path)
-                _sync(self._folder)  # a commit that names it must not outlive it in a power cut
-            finally:
-                part.unlink(missing_ok=True)
+            make_folder(self._folder)
+            # for good: a commit that names it must not outlive it in a power cut
+            put_file(path, data, on_part=partial(crash_point, "package.part"))
         except OSError as error:
             kind = StoreFullError if error.errno in _FULL else StoreError
             raise kind(
@@ -206,14 +198,6 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _digest(data: bytes) -> str:

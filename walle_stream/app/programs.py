@@ -86,19 +86,18 @@ def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
 
 
 def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
-    """Read a package for this interpreter and check every byte of it; compiles nothing.
+    """Read a package, check every byte of it and compile its script.
 
     Args:
         file: Where it lies, or its bytes.
         beside: Resources that the package has not; of one name these.
 
     Raises:
-        PackageError: It is no package, altered, cut, or not for this interpreter.
+        PackageError: It is no package, altered, cut, or its script may not run here.
     """
     package = read_package(file)
     task = package.manifest.task
     program = package.program(beside)
-    on_error = FailurePolicy() if task.on_error is msgspec.UNSET else FailurePolicy(*task.on_error)
     return ReadyTask(
         task.name,
         task.version,
@@ -106,7 +105,7 @@ def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -
         task.fields,
         task.pages,
         program,
-        on_error,
+        FailurePolicy(*task.on_error),
         task.state_version,
     )
 

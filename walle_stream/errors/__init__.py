@@ -42,6 +42,7 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
     │  ├─ FormatVersionError
+    │  ├─ MalformedRowError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
@@ -49,6 +50,7 @@ against the classes)::
     │  └─ TransactionStateError
     ├─ TunnelError
     │  ├─ CloudStalledError
+    │  ├─ DataLostError
     │  ├─ TopicError
     │  ├─ TunnelClosedError
     │  └─ EnvelopeError(ValueError)
@@ -121,6 +123,7 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
+    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
@@ -130,6 +133,7 @@ from walle_stream.errors.stores import (
 )
 from walle_stream.errors.tunnels import (
     CloudStalledError,
+    DataLostError,
     EnvelopeError,
     EpochOverError,
     TopicError,
@@ -161,6 +165,7 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "DTypeError",
+    "DataLostError",
     "DeployError",
     "EngineError",
     "EnvelopeError",
@@ -173,6 +178,7 @@ __all__ = [
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",
+    "MalformedRowError",
     "MetricsAddressError",
     "ModelError",
     "PackageError",

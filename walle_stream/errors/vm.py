@@ -19,9 +19,9 @@ class FrameError(VmError, ValueError):
 
 
 class PackageError(VmError, ValueError):
-    """A task package is altered, cut, or not for this interpreter, or cannot be built.
+    """A task package is altered, cut, of another format, or has a script that may not run here.
 
-    Build it again with ``walle task build``; the message says for which Python.
+    Build it again with ``walle task build``; the message says what is wrong.
     """
 
     exit_code: ClassVar[int] = 3

@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 from walle_stream.spec.engine import EngineSpec
 from walle_stream.spec.reports import ReportsSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
+from walle_stream.spec.store import StoreSpec
 from walle_stream.spec.strict import Strict
 from walle_stream.types import HOSTS_MAX
 
@@ -425,30 +426,9 @@ class SnapshotsSpec(Strict):
     )
 
 
-class StateSpec(Strict):
+class StateSpec(StoreSpec):
     """How state is kept."""
 
-    sync: StrictBool = Field(
-        default=False, description="Wait for the disk at every commit: survives a power cut too."
-    )
-    """Wait for the disk at every commit: survives a power cut too."""
-    cache_size_bytes: SizeBytes = Field(
-        default=64 * _MIB,
-        alias="cacheSize",
-        ge=_MIB,
-        le=2**40,
-        description="Memory for blocks of all partitions together.",
-    )
-    journal_events: int = Field(
-        default=20_000,
-        alias="journalEvents",
-        ge=0,
-        le=10_000_000,
-        description=(
-            "Events of a partition kept to be handled again after a death, before the devices "
-            "that they touched are written; 0 writes these at every commit."
-        ),
-    )
     snapshots: SnapshotsSpec | None = Field(
         default=None, description="Where a partition's state is found by its next owner."
     )

@@ -2,8 +2,8 @@
 
 Checks a script's syntax tree against ``guest.rules`` and rewrites the few
 places where a guard has to look at run time (``guest.restricted``). A finding
-names file and line and what to do. The gate is for mistakes; see the promise
-in ``guest.rules``.
+names file and line and what to do. The gate is a linter: it catches mistakes
+early, and is no boundary against who wants past it (docs/isolation.md).
 """
 
 import ast
@@ -13,8 +13,8 @@ from typing import Final
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES
 from walle_stream.vm.guest.restricted import (
-    FORMAT_ATTRIBUTES,
     FORMAT_GUARD,
     GUARDED_ATTRIBUTES,
     STORE_GUARD,
@@ -149,6 +149,8 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
             yield f"matches the attribute {name!r}, which a script may not: call it"
     for name in filter(is_refused_name, _identifiers(node)):
+        if not name.startswith("_") and not isinstance(node, (ast.Attribute, ast.MatchClass)):
+            continue  # it reads no attribute: a script may call its own what it likes
         yield f"uses the name {name!r}, which a script may not{hint(name)}"
 
 
@@ -167,11 +169,11 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _class_problems(node: ast.ClassDef) -> Iterator[str]:
-    # a dataclass of texts would let a pattern read the method by its field's name
+    # a dataclass of texts, or of times, would let a pattern read the method by its field's name
     for each in node.body if node.bases else ():
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             name = each.target.id
-            if name in FORMAT_ATTRIBUTES:
+            if name in FORMAT_ATTRIBUTES or is_refused_name(name):
                 yield f"has the field {name!r} in a class with a base: name it otherwise"
 
 

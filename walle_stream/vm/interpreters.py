@@ -41,8 +41,11 @@ _ASKED: Final = compile(
     "<walle probe>",
     "exec",
 )
-# on 3.13 a memoryview is shareable only once the guest has this module
-_PREPARE: Final = compile("import _interpreters", "<walle>", "exec")
+# On 3.13 a memoryview is shareable only once the guest has this module. What is in it makes
+# interpreters, which no audit hook of the guest's would look at.
+_PREPARE: Final = compile(
+    "import _interpreters\nvars(_interpreters).clear()\ndel _interpreters", "<walle>", "exec"
+)
 
 
 class _Api(Protocol):

@@ -43,6 +43,7 @@ def test_defaults(load, text):
     }
     assert spec.state.model_dump() == {
         "sync": False,
+        "sync_interval_ms": 100,
         "cache_size_bytes": 64 * MIB,
         "journal_events": 20_000,
         "snapshots": None,

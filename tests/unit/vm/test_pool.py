@@ -11,10 +11,11 @@ from walle_stream.errors import FrameError, VmCrashedError, VmError
 from walle_stream.vm import virtual_machine
 from walle_stream.vm.counts import VmCounts
 from walle_stream.vm.interpreters import Interpreter, live_count
+from walle_stream.vm.machine import BUFFER_BYTES
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.shelf import called_cpu_ms
-from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
+from walle_stream.vm.virtual_machine import VirtualMachine
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import marshal
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.process import machine as process_machine
 from walle_stream.vm.process import settings as process_settings
+from walle_stream.vm.process import start as process_start
 from walle_stream.vm.process.guard import MEASURES
 from walle_stream.vm.process.machine import ProcessMachine, ProcessSettings
 from walle_stream.vm.program import (
@@ -64,11 +66,24 @@ def call(page: Any) -> Callable[..., Any]:
     return call_
 
 
+UNAUDITED = """
+TEXT_WINDOW = [0]
+def begin(*_): pass
+"""
+
+
+@pytest.fixture
+def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children without an audit hook, which nothing inside them could switch off."""
+    modules = dict(marshal.loads(process_start.guest_bundle()))  # noqa: S302 - made here
+    modules["walle_guest.auditing"] = compile(UNAUDITED, "<walle_guest.auditing>", "exec")
+    monkeypatch.setattr(process_start, "guest_bundle", lambda: marshal.dumps([*modules.items()]))
+
+
 HOSTILE = """
 def run(ctx, page):
     real = ctx.emit.__func__.__globals__["__builtins__"]
     load, dir, exec, hex = real["__import__"], real["dir"], real["exec"], real["hex"]
-    load("sys")._getframe(1).f_locals["self"]._auditor.pauses += 1  # past the audit hook, too
     os, sys, errno, ctypes, mmap = map(load, ("os", "sys", "errno", "ctypes", "mmap"))
     libc = ctypes.CDLL(None, use_errno=True)
     def checked(value):
@@ -122,6 +137,7 @@ needs_filter = pytest.mark.skipif(
 
 @needs_filter
 @pytest.mark.parametrize(("attack", "opened"), ATTACKS.values(), ids=ATTACKS.keys())
+@pytest.mark.usefixtures("unaudited")
 def test_what_gets_past_the_guards_finds_closed_doors(
     open_machine: Any, call: Any, tmp_path: Path, attack: str, opened: set[str]
 ) -> None:
@@ -149,6 +165,7 @@ def test_what_gets_past_the_guards_finds_closed_doors(
         ("os.kill(page.trigger['host'], 0)", "own_user", {"syscall_filter"}, "EPERM"),
     ],
 )
+@pytest.mark.usefixtures("unaudited")
 def test_each_layer_holds_without_the_filter(
     open_machine: Any, call: Any, attack: str, measure: str, others: set[str], error: str
 ) -> None:
@@ -161,6 +178,7 @@ def test_each_layer_holds_without_the_filter(
 
 @needs_filter
 @pytest.mark.parametrize(("is_on", "expected"), [(True, "ENETUNREACH"), (False, "done")])
+@pytest.mark.usefixtures("unaudited")
 def test_the_network_of_the_host_is_not_there(
     open_machine: Any, call: Any, is_on: bool, expected: str
 ) -> None:
@@ -178,6 +196,7 @@ def test_the_network_of_the_host_is_not_there(
 
 
 @needs_filter
+@pytest.mark.usefixtures("unaudited")
 def test_a_child_cannot_cut_the_memory_that_the_host_reads(open_machine: Any, call: Any) -> None:
     program = ungated(HOSTILE.format(attack="[os.ftruncate(fd, 0) for fd in (3, 4, 5)]"))
     machine = open_machine(program, off=frozenset(MEASURES) - {"dies_with_host"})

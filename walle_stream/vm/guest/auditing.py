@@ -1,19 +1,32 @@
 """A second wall behind the gate: the interpreter's own audit events (PEP 578).
 
 A script that got past the gate and the restricted builtins still acts through
-the interpreter, which announces what reaches outside before it does it. While
-a run is at hand, what no script has any business with is refused here. A hook
-cannot be removed; it lives as long as its interpreter. Costs 0.2 to 0.5 us an event,
-and there is about one per call.
+the interpreter, which announces what reaches outside before it does it. From
+``begin`` on, what no script has any business with is refused: to the script,
+and to everything else in the interpreter, for ever. So there is nothing to
+switch off: no number that says whether a run is at hand, no exception that a
+script could make its own.
+
+The hook itself is out of reach, too. The interpreter does not hand its hooks
+out, and what could find them (``gc``) is refused. A refusal's traceback leads to
+the hook's frame, which has nothing to write to: what the hook compares with are
+constants and defaults, and a default is reached through the function alone.
+It uses no global name, no builtin and no closure.
+
+Costs 0.2 to 0.5 us an event, and there is about one per call.
 """
 
 import sys
-from os import O_RDWR, O_WRONLY
+from collections.abc import Iterable
+from types import FunctionType
 from typing import Any, Final
+
+from walle_stream.vm.guest.stopping import STOP_TEXTS
 
 _REFUSED: Final = frozenset(
     {
-        *("open", "code.__new__", "builtins.input", "builtins.breakpoint"),
+        *("open", "code.__new__", "builtins.input", "builtins.breakpoint", "compile"),
+        "import",
         *("_thread.start_new_thread", "_thread.start_joinable_thread", "os", "socket"),
         *("subprocess", "ctypes", "shutil", "tempfile", "glob", "signal", "resource", "mmap"),
         *("fcntl", "pty", "sqlite3", "gc", "pickle", "cpython", "winreg", "msvcrt", "syslog"),
@@ -23,54 +36,66 @@ _REFUSED: Final = frozenset(
     }
 )
 
-_WRITES: Final = O_WRONLY | O_RDWR
+# other interpreters have no hook; memory as it is
+_NOT_IMPORTED: Final = frozenset(
+    {
+        *("_interpreters", "_interpchannels", "_interpqueues", "_ctypes", "_testcapi"),
+        *("_testinternalcapi", "_testlimitedcapi"),
+    }
+)
+
+TEXT_WINDOW: Final = [0]
+"""How many checked functions turn text into code at the moment: ``sealing`` counts.
+The one thing here that can be written to. It lets text become code, which a script
+that can write to it has done already, and nothing else."""
 
 
-class Auditor:
-    """Refuses events while a run is at hand; one per VM."""
+def begin(allowed: Iterable[str] = ()) -> None:
+    """Look at every event of this interpreter from now on.
 
-    def __init__(self, pulse: memoryview) -> None:
-        """Prepare.
+    Args:
+        allowed: Events that are not refused: what the host itself needs later.
+    """
+    paths = tuple(f"{path}/" for path in sys.path if path)
+    given = (_REFUSED, frozenset(allowed), _NOT_IMPORTED, paths, TEXT_WINDOW, STOP_TEXTS)
+    # a copy that nobody else holds
+    hook = FunctionType(_look.__code__, {"__builtins__": {}}, "hook", (*given, *_TYPES))
+    sys.addaudithook(hook)
 
-        Args:
-            pulse: The number of the run at hand, 0 between runs; a u64.
-        """
-        self._pulse = pulse
-        self._library = tuple(sys.path)
-        self.pauses = 0
-        """How many parts of this library at once do what a script may not."""
 
-    def begin(self) -> None:
-        """Look at every event from now on."""
-        pulse, look = self._pulse, self._on_event
+_TYPES: Final = (str, type, PermissionError)
 
-        def on_event(event: str, values: tuple[Any, ...]) -> None:
-            # a plain function: a bound method would cost every event 1 us, not 0.2 to 0.5
-            if pulse[0]:
-                look(event, values)
 
-        sys.addaudithook(on_event)
-
-    def _on_event(self, event: str, values: tuple[Any, ...]) -> None:
-        # by its name, or by what stands before the first dot
+def _look(  # noqa: PLR0913, PLR0917 - no global name is read: see the module
+    event: str,
+    values: tuple[Any, ...],
+    refused: frozenset[str] = frozenset(),
+    allowed: frozenset[str] = frozenset(),
+    not_imported: frozenset[str] = frozenset(),
+    library: tuple[str, ...] = (),
+    window: list[int] = TEXT_WINDOW,
+    stop_texts: tuple[bytes, ...] = (),
+    text: type[str] = str,
+    kind: type[type] = type,
+    error: type[Exception] = PermissionError,
+) -> None:
+    # by its name, or by what stands before the first dot
+    if (event not in refused and event.partition(".")[0] not in refused) or event in allowed:
+        return
+    if event == "import":
+        if values[0] not in not_imported:
+            return
+    elif event in {"open", "os.listdir", "compile"}:
+        # a module is imported when it is first needed, a codec for one: in the middle of a run
+        path = values[1] if event == "compile" else values[0]
         if (
-            (event in _REFUSED or event.partition(".")[0] in _REFUSED)
-            and not self.pauses
-            and not self._is_import(event, values)
-        ):
-            raise PermissionError(f"a task's script may not: {event}")
-
-    def _is_import(self, event: str, values: tuple[Any, ...]) -> bool:
-        # a codec is imported when a text is first encoded by it: in the middle of a run
-        path = values[0] if values else None
-        return (
-            event in {"open", "os.listdir"}
-            and type(path) is str
-            and path.startswith(self._library)
+            kind(path) is text
+            and path.startswith(library)
+            and ".." not in path
             and "site-packages" not in path
-            and (event != "open" or not values[2] & _WRITES)
-        )
-
-
-NO_AUDITOR: Final = Auditor(memoryview(bytes(8)).cast("Q"))
-"""Where nothing is looked at."""
+            and (event != "open" or (path.endswith((".py", ".pyc")) and not values[2] & 3))
+        ):
+            return
+        if event == "compile" and (window[0] or values[0] in stop_texts):
+            return
+    raise error(f"a task's script may not: {event}")

@@ -49,13 +49,14 @@ def merge(
     return found
 
 
-def guard_views() -> None:
-    """Let ``collections.abc.KeysView`` delegate to no object of a script."""
-    view: Any = import_module("collections.abc").KeysView
-    if not hasattr(view.__iter__, "is_guarded"):
+def guard_views(module: Any) -> None:
+    """Let ``KeysView`` delegate to no object of a script.
 
-        def keys(self: Any) -> Iterator[Any]:
-            yield from yield_source(self._mapping)
+    Args:
+        module: ``_collections_abc``.
+    """
 
-        keys.is_guarded = True  # type: ignore[attr-defined] # a mark of ours
-        view.__iter__ = keys
+    def keys(self: Any) -> Iterator[Any]:
+        yield from yield_source(self._mapping)
+
+    module.KeysView.__iter__ = keys

@@ -11,9 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Never
 
-from walle_stream.vm.guest.auditing import NO_AUDITOR, Auditor
-from walle_stream.vm.guest.caches import close_caches
 from walle_stream.vm.guest.rules import ALLOWED_MODULES, WITHHELD, hint, is_refused_name
+from walle_stream.vm.guest.sealing import seal
 
 type Importer = Callable[..., ModuleType]
 """What ``__import__`` is: (name, globals, locals, fromlist, level) -> module."""
@@ -84,14 +83,12 @@ def exported_names(name: str) -> dict[str, Any]:
 def make_importer(
     names: Iterable[str],
     replacements: Mapping[str, Mapping[str, object]],
-    auditor: Auditor = NO_AUDITOR,
 ) -> Importer:
     """Import modules and return the ``__import__`` that hands their proxies out.
 
     Args:
         names: Allowed modules that the script imports.
         replacements: By module, values that take the place of its own.
-        auditor: Lets what C code imports be read from its files.
     """
     proxies = _make_proxies(names, replacements)
 
@@ -104,12 +101,8 @@ def make_importer(
     ) -> ModuleType:
         found = None if level else proxies.get(name)
         if found is None and name in _INTERNAL_MODULES and not level:
-            auditor.pauses += 1
-            try:
-                import_module(name)  # C code takes it from sys.modules, not from here
-                close_caches()
-            finally:
-                auditor.pauses -= 1
+            import_module(name)  # C code takes it from sys.modules, not from here
+            seal()
             return ReadOnlyModule(name)
         if found is None:
             raise ImportError(

@@ -15,6 +15,9 @@ from typing import Any, Final
 SCRIPT_MODULE: Final = "task"
 """``__name__`` in a script: what its classes and functions say of themselves."""
 
+FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
+"""Attributes whose templates walk attributes by name."""
+
 _WRITERS: Final = frozenset({"__init__", "seed", "setstate"})
 _VIEWS: Final = frozenset({"groupindex", "metadata"})
 _ZONED: Final = frozenset({"astimezone", "fromtimestamp", "timestamp"})
@@ -32,6 +35,23 @@ def is_of_script(value: object) -> bool:
     if type(value).__module__ == SCRIPT_MODULE:
         return True
     return isinstance(value, (type, FunctionType)) and value.__module__ == SCRIPT_MODULE
+
+
+def store_target(target: Any) -> Any:
+    """Return what a script sets attributes of, if it may: anything else could outlive the run.
+
+    Args:
+        target: The object.
+
+    Raises:
+        AttributeError: It is not the script's own.
+    """
+    if is_of_script(target):
+        return target
+    raise AttributeError(
+        f"a {type(target).__name__!r} object is read-only for a task's script: it may set "
+        "attributes of its own classes, functions and their instances only"
+    )
 
 
 def read(value: Any, name: str) -> Any:

@@ -11,22 +11,20 @@ names the guards by words that no script can spell.
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Final, Never
+from typing import Any, Final
 
-from walle_stream.vm.guest.caches import STRUCT_NAMES, close_caches
-from walle_stream.vm.guest.delegation import YIELD_GUARD, guard_views, merge, yield_source
+from walle_stream.vm.guest.delegation import YIELD_GUARD, merge, yield_source
 from walle_stream.vm.guest.modules import Importer, real_builtin
-from walle_stream.vm.guest.reading import READ_ATTRIBUTES, is_of_script, read
+from walle_stream.vm.guest.naming import TypedDictForm, dataclass
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, READ_ATTRIBUTES, read, store_target
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
+from walle_stream.vm.guest.sealing import STRUCT_NAMES, seal
 
 STORE_GUARD: Final = "@store"
 """Name in rewritten code of the guard around the target of a store."""
 
 FORMAT_GUARD: Final = "@format"
 """Name in rewritten code of the guard that reads ``GUARDED_ATTRIBUTES``."""
-
-FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
-"""Attributes whose templates walk attributes by name."""
 
 GUARDED_ATTRIBUTES: Final = FORMAT_ATTRIBUTES | READ_ATTRIBUTES
 """Attributes that are read by a guard alone."""
@@ -44,28 +42,8 @@ def is_plain_name(name: str) -> bool:
     return not is_refused_name(name) and name not in GUARDED_ATTRIBUTES
 
 
-def is_guarded_attribute(name: str) -> bool:
-    """Tell whether reading an attribute needs a guard at run time.
-
-    Args:
-        name: An attribute.
-    """
-    return name in GUARDED_ATTRIBUTES
-
-
 # what string.Formatter.parse is, without importing ``string``
 _parse_template: Final = import_module("_string").formatter_parser
-
-
-def _store_target(target: Any) -> Any:
-    # what is not of the script itself could outlive the run
-    kind = type(target)
-    if is_of_script(target):
-        return target
-    raise AttributeError(
-        f"a {kind.__name__!r} object is read-only for a task's script: it may set attributes of "
-        "its own classes, functions and their instances only"
-    )
 
 
 def _guarded_attribute(value: Any, name: str) -> Any:
@@ -128,11 +106,11 @@ def _hasattr(target: Any, name: str) -> bool:
 
 
 def _setattr(target: Any, name: str, value: Any) -> None:
-    setattr(_store_target(target), _check_stored(name), value)
+    setattr(store_target(target), _check_stored(name), value)
 
 
 def _delattr(target: Any, name: str) -> None:
-    delattr(_store_target(target), _check_stored(name))
+    delattr(store_target(target), _check_stored(name))
 
 
 def _check_stored(name: object) -> str:
@@ -159,72 +137,25 @@ class _Type(metaclass=_IsType):
         return cls  # for annotations; ``type[item]`` could be called as the real one
 
 
-def _dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
-    if class_ is None:
-        return lambda given: _dataclass(given, **options)
-    made = import_module("dataclasses").dataclass(_store_target(class_), **options)
-    if FORMAT_ATTRIBUTES.intersection(vars(made)["__dataclass_fields__"]):
-        _refuse_text(made)
-        made.__init_subclass__ = classmethod(_refuse_text)
-    return made
-
-
-def _refuse_text(class_: type[Any]) -> None:
-    # patterns and asdict read a field by its name: in a text they would find its method
-    if issubclass(class_, str):
-        raise TypeError("a text's class may not have the field 'format' or 'format_map'")
-
-
 def _total_ordering(class_: type[Any]) -> type[Any]:
-    return functools.total_ordering(_store_target(class_))
+    return functools.total_ordering(store_target(class_))
 
 
 def _abstractmethod(function: Any) -> Any:
-    return import_module("abc").abstractmethod(_store_target(function))
+    return import_module("abc").abstractmethod(store_target(function))
 
 
 def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda wrapper: functools.update_wrapper(_store_target(wrapper), wrapped)
-
-
-def _guard_enumerations() -> None:
-    # Enum("X", names) makes a class with attributes that the gate never saw
-    kind: Any = import_module("enum").EnumType
-    create = kind._create_
-    if hasattr(create, "is_guarded"):
-        return
-
-    def guarded(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
-        if type(names) is str:
-            names = names.replace(",", " ").split()
-        elif isinstance(names, Mapping):
-            names = names.items()
-        members = [each if type(each) is str else tuple(each) for each in names]
-        for each in members:
-            _check_name(each if isinstance(each, str) else each[0])
-        return create(cls, class_name, members, **options)
-
-    guarded.is_guarded = True  # type: ignore[attr-defined] # a mark of ours
-    kind._create_ = guarded
-
-
-def _guard_forward_references() -> None:
-    # names in annotations are looked up among the real builtins, without an audit event
-    def refused(*_: Any, **__: Any) -> Never:
-        raise TypeError("a task's script may not evaluate annotations")
-
-    kind: Any = import_module("typing").ForwardRef
-    for name in ("evaluate", "_evaluate"):
-        if hasattr(kind, name):
-            setattr(kind, name, refused)
+    return lambda wrapper: functools.update_wrapper(store_target(wrapper), wrapped)
 
 
 REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
-    "dataclasses": {"dataclass": _dataclass},
+    "dataclasses": {"dataclass": dataclass},
     "functools": {"total_ordering": _total_ordering, "wraps": _wraps},
     "heapq": {"merge": merge},
     "struct": STRUCT_NAMES,
+    "typing": {"TypedDict": TypedDictForm()},
 }
 """By module, what a script gets instead of functions that write to a class, keep a key
 or delegate to an object of its own."""
@@ -239,10 +170,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     Args:
         importer: What ``import`` calls.
     """
-    _guard_enumerations()
-    guard_views()
-    close_caches()
-    _guard_forward_references()
+    seal()
     restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr
@@ -250,7 +178,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     restricted["hasattr"] = _hasattr
     restricted["setattr"] = _setattr
     restricted["type"] = _Type
-    restricted[STORE_GUARD] = _store_target
+    restricted[STORE_GUARD] = store_target
     restricted[FORMAT_GUARD] = _guarded_attribute
     restricted[YIELD_GUARD] = yield_source
     return restricted

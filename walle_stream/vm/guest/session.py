@@ -9,16 +9,16 @@ run leaves in a global, a default argument or a class is there for the next.
 import gc
 import marshal
 import sys
+from collections.abc import Iterable
 from time import monotonic
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from walle_stream.vm.guest.auditing import Auditor
+from walle_stream.vm.guest import auditing
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.deferral import Deferral
 from walle_stream.vm.guest.exchange import Exchange
-from walle_stream.vm.guest.importer import import_from_package
-from walle_stream.vm.guest.layout import AGAIN, RUN_SILENT
+from walle_stream.vm.guest.layout import AGAIN, RUN_RETURNED, RUN_SILENT
 from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
@@ -26,6 +26,7 @@ from walle_stream.vm.guest.page import Page
 from walle_stream.vm.guest.reading import SCRIPT_MODULE
 from walle_stream.vm.guest.reply import Reply, ReplyInput
 from walle_stream.vm.guest.restricted import REPLACED_NAMES, make_builtins
+from walle_stream.vm.guest.sealing import seal_imports
 from walle_stream.vm.guest.state import Overlay, State, check_size, merge, state_bytes
 from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 
@@ -62,13 +63,20 @@ _NO_PROGRAM: Final = _Program(
 class Session(Exchange):
     """One VM's task and buffers. One thread at a time, the one that entered."""
 
-    def __init__(self, inbox: memoryview, outbox: memoryview, pulse: memoryview) -> None:
+    def __init__(
+        self,
+        inbox: memoryview,
+        outbox: memoryview,
+        pulse: memoryview,
+        allowed: Iterable[str] = (),
+    ) -> None:
         """Take the buffers.
 
         Args:
             inbox: Where the host writes orders.
             outbox: Where results go.
             pulse: One u64 for the number of the run at hand, 0 for none.
+            allowed: Audit events that what serves the session needs later.
         """
         super().__init__(inbox, outbox)
         self._pulse = pulse.cast("Q")
@@ -82,7 +90,7 @@ class Session(Exchange):
         self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
-        self._auditor = Auditor(self._pulse)
+        self._allowed = tuple(allowed)
         self._was_stopped = False  # the run that was described last
 
     def bind(self, packed: bytes) -> None:
@@ -94,23 +102,20 @@ class Session(Exchange):
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
                 whether globals can be shared between runs, limits, state
-                version, resources, what a package brings to import: None, or its
-                modules and the runtime's names).
+                version, resources).
         """
         given = marshal.loads(packed)  # noqa: S302 - made by the host
-        task, file, code, config, imports, shares, limits, version, resources, package = given
-        if package is not None:
-            import_from_package(*package)
+        task, file, code, config, imports, shares, limits, version, resources = given
         context = bind_context(task, _flat(config), limits, resources, self._deferral)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
-        self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES, self._auditor))
+        self._builtins = make_builtins(make_importer(imports, REPLACED_NAMES))
         stopper = self._stopper = Stopper(self._pulse, limits[5], code)
         words: list[int] = []
         parts: list[bytes] = []
         log = Log(limits[2])
         namespace = self._namespace(log)
-        self._auditor.begin()
+        self._begin_audit()
         self._pulse[0] = self._run_number = 1
         try:
             exec(code, namespace)
@@ -156,6 +161,11 @@ class Session(Exchange):
         if has_failed:
             raise RuntimeError(answer.decode("utf-8", "replace"))
         return answer
+
+    def _begin_audit(self) -> None:
+        # for ever, and for all of this interpreter
+        seal_imports()
+        auditing.begin(self._allowed)
 
     def _ask_for_all(self, request: bytes, run_count: int) -> bytes:
         # for runs of this call that are over: no run is at hand
@@ -244,9 +254,9 @@ class Session(Exchange):
                     if old_version != state_version and state:
                         migrate(view, namespace.get("migrate"), state_version, old_version)
                     if given.__class__ is list:
-                        _take_reply(namespace, context, given)
+                        has_value = _take_reply(namespace, context, given)
                     else:
-                        run(context, Page(given))
+                        has_value = run(context, Page(given)) is not None
                     if shared is None:
                         # functions and globals hold each other: without this only the garbage
                         # collector would free a run, and what ends with it is part of it
@@ -271,6 +281,8 @@ class Session(Exchange):
                         is_task_out = stops >= strikes * TASK_FACTOR
                         is_out = is_task_out or stops - stops_before >= strikes
                 else:
+                    if has_value:
+                        words.append(RUN_RETURNED)
                     if context._emitted_ or context._log_ is not None:
                         if waiting:
                             deferral.place = (len(words) + 2, len(parts))
@@ -355,10 +367,9 @@ def _check_run(namespace: dict[str, Any]) -> None:
         raise TypeError("'run' is no function any more when the script's body is done")
 
 
-def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> None:
+def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> bool:
     on_reply = namespace.get("on_reply")
-    if on_reply is not None:
-        on_reply(context, Reply(given))
+    return on_reply is not None and on_reply(context, Reply(given)) is not None
 
 
 def _run_nothing(_context: Context, _page: Page) -> None:

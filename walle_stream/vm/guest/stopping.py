@@ -16,6 +16,16 @@ _TOOL_NAME: Final = "walle"
 _DEEPEST: Final = sys.getrecursionlimit()
 DEEPER: Final = _DEEPEST + 100
 """Recursion limit while a run is stopped: at the bottom of a recursion nothing could be called."""
+STOP_RUN: Final = f"import sys\nsys.setrecursionlimit({DEEPER})\n_session.stop()".encode()
+"""Text of the pending call that stops the run at hand: the one frame that must fit under what
+runs; the rest makes its own room."""
+
+STOP_FOR_MEMORY: Final = STOP_RUN.replace(b"stop()", b"stop(for_memory=True)")
+"""The same, because its process has too much."""
+
+STOP_TEXTS: Final = (STOP_RUN, STOP_FOR_MEMORY)
+"""All texts that the host lets an interpreter execute."""
+
 # ours, and the text of a pending call: an exception from one has nowhere to go
 _OWN_FILES: Final = ("<walle_guest", "<string>")
 

@@ -26,8 +26,8 @@ from mmap import mmap
 from struct import Struct
 from typing import Any, Final, Never
 
-from walle_stream.vm.guest.caches import close_caches
 from walle_stream.vm.guest.layout import RING
+from walle_stream.vm.guest.sealing import seal
 from walle_stream.vm.guest.session import Session
 from walle_stream.vm.guest.stopping import DEEPER
 from walle_stream.vm.process.guard import (
@@ -51,6 +51,7 @@ STOP_SIGNAL: Final = signal.SIGUSR1
 """Asks the child to stop the run at hand."""
 
 _FAILED: Final = 70
+_LATER: Final = ("mmap.__new__",)  # buffers grow, over the descriptors that it has
 _FIRST_FD: Final = 3  # after those of the standard streams, which are /dev/null
 # What runs later and would import it from files: C code, codecs, string.Template.
 _NEEDED_LATER: Final = (
@@ -87,7 +88,7 @@ def main(
             signal.signal(number, signal.SIG_IGN)
         fds = _alone(fds)
         control = memoryview(mmap(fds[0], CONTROL_BYTES, trackfd=False))
-        session = Session(*_buffers(control, fds), control[:8])
+        session = Session(*_buffers(control, fds), control[:8], _LATER)
 
         def stop(*_: object) -> None:
             sys.setrecursionlimit(DEEPER)
@@ -97,7 +98,7 @@ def main(
         for name in ("re", *_NEEDED_LATER, *_imports(packed)):
             with suppress(ImportError):
                 import_module(name)
-                close_caches()  # before another module uses it
+                seal()  # before another module uses it
         measures = lock_down(guard, fds)
         _write_measures(control, measures)
         if set(required) <= set(measures):

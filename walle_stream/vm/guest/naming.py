@@ -1,0 +1,141 @@
+"""Names that library functions make classes and code of are checked here.
+
+``dataclass`` and the like put the names of fields into text that they execute: a
+name that is none would be code that the gate never saw.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from keyword import iskeyword
+from typing import Any, Final
+
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, SCRIPT_MODULE, store_target
+from walle_stream.vm.guest.rules import is_refused_name
+
+NAME_MAX_CHARACTERS: Final = 200
+"""Longest name of a field that is made at run time."""
+
+_LAMBDA: Final = "lambda _cls, "
+_TUPLE: Final = ": _tuple_new(_cls, ("
+
+
+def check_names(names: Iterable[object]) -> None:
+    """Refuse what is no name of a field.
+
+    Args:
+        names: What a script gave.
+
+    Raises:
+        TypeError: One is no text.
+        ValueError: One is no identifier, a keyword or too long.
+        AttributeError: One is refused to scripts.
+    """
+    for name in names:
+        if type(name) is not str:
+            raise TypeError(f"a field's name is text, not {type(name).__name__}")
+        if not name.isidentifier() or iskeyword(name) or len(name) > NAME_MAX_CHARACTERS:
+            raise ValueError(
+                f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
+                f"most {NAME_MAX_CHARACTERS} characters"
+            )
+        if is_refused_name(name):
+            raise AttributeError(f"a task's script may not use the attribute {name!r}")
+
+
+def check_tuple_code(text: str) -> None:
+    """Refuse what is not the text that ``collections.namedtuple`` makes of good names.
+
+    Args:
+        text: What would become code.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    head, found, tail = text.partition(_TUPLE)
+    names = head.removeprefix(_LAMBDA).rstrip(", ")
+    for name in names.split(",") if names else ():
+        if not name.strip().isidentifier():
+            found = ""
+    if not (head.startswith(_LAMBDA) and found and tail.rstrip("), ") == names):
+        raise ValueError("a named tuple's fields are identifiers")
+
+
+def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
+    """Make a data class as ``dataclasses.dataclass`` does, of a script's own class.
+
+    Args:
+        class_: The class; None for a decorator with options.
+        **options: As there.
+    """
+    if class_ is None:
+        return lambda given: dataclass(given, **options)
+    check_names(_annotations(store_target(class_)))
+    made = import_module("dataclasses").dataclass(class_, **options)
+    if FORMAT_ATTRIBUTES.intersection(vars(made)["__dataclass_fields__"]):
+        _refuse_text(made)
+        made.__init_subclass__ = classmethod(_refuse_text)
+    return made
+
+
+def _annotations(class_: type[Any]) -> Mapping[str, object]:
+    # as ``dataclasses`` itself finds the fields
+    found: Any
+    try:
+        library = import_module("annotationlib")
+    except ModuleNotFoundError:
+        found = vars(class_).get("__annotations__", {})
+    else:
+        found = library.get_annotations(class_, format=library.Format.FORWARDREF)
+    return found  # type: ignore[no-any-return]
+
+
+def _refuse_text(class_: type[Any]) -> None:
+    # patterns and asdict read a field by its name: in a text they would find its method
+    if issubclass(class_, str):
+        raise TypeError("a text's class may not have the field 'format' or 'format_map'")
+
+
+class TypedDictForm:
+    """``typing.TypedDict`` whose functional form takes names of fields alone."""
+
+    __slots__ = ()
+
+    def __call__(self, name: str, fields: Mapping[str, Any], /, **options: Any) -> Any:
+        """Make a class.
+
+        Args:
+            name: Of the class.
+            fields: Types by name.
+            **options: As there.
+        """
+        plain = dict(fields)
+        check_names((name, *plain))
+        made = import_module("typing").TypedDict(name, plain, **options)
+        made.__module__ = SCRIPT_MODULE
+        return made
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
+        """Stand for the real one among the bases of a class."""
+        real = import_module("typing").TypedDict
+        return real.__mro_entries__((real,))
+
+
+def guard_enumerations(module: Any) -> None:
+    """Check the names of ``Enum("X", names)``: attributes that the gate never saw.
+
+    Args:
+        module: ``enum``.
+    """
+    kind = module.EnumType
+    create: Callable[..., Any] = kind._create_
+
+    def guarded(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
+        if type(names) is str:
+            names = names.replace(",", " ").split()
+        elif isinstance(names, Mapping):
+            names = names.items()
+        members = [each if type(each) is str else tuple(each) for each in names]
+        check_names(each if isinstance(each, str) else each[0] for each in members)
+        return create(cls, class_name, members, **options)
+
+    kind._create_ = guarded

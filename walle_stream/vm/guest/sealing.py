@@ -1,0 +1,287 @@
+"""What all runs of a VM share is sealed: nothing of a run can be left in it.
+
+A run gets globals of its own, but the standard library's modules are those of
+its interpreter. ``seal`` looks at every module that was imported and closes
+what a script could write to, or leave something of its own in, by kind:
+
+- class attributes that are containers, and defaults of functions: a container
+  that nobody can change takes their place;
+- functions that remember their arguments (``lru_cache``): the function alone;
+- flags that remember each combination (``enum``): plain numbers, a bounded many;
+- caches of ``re``, ``struct``, ``typing`` and dates: keys of builtin classes, or
+  no cache. A text of a script's own class would stay there with all that it
+  refers to, and its ``__eq__`` would meet the next run's;
+- functions that turn text into code (``checked_code``): they go through a window
+  in the audit hook, and their names through ``naming``.
+
+The closed-world test walks everything that a script can reach and fails on what
+is missing here.
+"""
+
+import builtins
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from types import FunctionType, ModuleType
+from typing import Any, Final, Never
+
+from walle_stream.vm.guest.auditing import TEXT_WINDOW
+from walle_stream.vm.guest.delegation import guard_views
+from walle_stream.vm.guest.naming import check_tuple_code, guard_enumerations
+from walle_stream.vm.guest.rules import ALLOWED_MODULES, is_refused_name
+
+_CACHED: Final = type(lru_cache(len))
+_CONTAINERS: Final = (dict, list, set, bytearray)
+_FLAG_BITS: Final = 12
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_LIBRARY: Final = frozenset(name.partition(".")[0] for name in ALLOWED_MODULES)
+_NO_CODE: Final = compile("None", "<annotation>", "eval")
+_TAKES_MORE: Final = 0x0C  # CO_VARARGS, CO_VARKEYWORDS
+_sealed: Final[set[str]] = set()
+
+
+class FixedMapping(Mapping[Any, Any]):
+    """A dictionary that nobody can change, and that hands out no other that one could."""
+
+    __slots__ = ("_items_",)
+
+    def __init__(self, items: Mapping[Any, Any]) -> None:
+        """Copy a dictionary.
+
+        Args:
+            items: The dictionary.
+        """
+        self._items_ = tuple(items.items())
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the value of a key; KeyError when there is none."""
+        return dict(self._items_)[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the keys, in order."""
+        return iter(dict(self._items_))
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self._items_)
+
+
+class _Fixed(tuple[Any, ...]):
+    """A list that nobody can change; no two are the same object, as lists are not."""
+
+    __slots__ = ()
+
+
+class _Members(dict[Any, Any]):
+    # of a library's flags, by value: what has no name is made anew when it is asked for,
+    # but for plain numbers of few bits
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is int and 0 <= key < 1 << _FLAG_BITS:
+            super().__setitem__(key, value)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if type(key) is int and 0 <= key < 1 << _FLAG_BITS:
+            return super().setdefault(key, default)
+        return default
+
+
+def plain_key(value: Any) -> Any:
+    """Return a text, bytes or whole number as one of the builtin class.
+
+    Args:
+        value: Anything; what is neither is returned as it is.
+    """
+    kind = type(value)
+    if kind is str or kind is int or kind is bytes:
+        return value
+    if isinstance(value, str):
+        return "".join((value,))  # noqa: FLY002 - an f-string asks the text for its format
+    if isinstance(value, bytes):
+        return b"".join((value,))
+    return int.__add__(value, 0) if isinstance(value, int) else value
+
+
+def seal() -> None:
+    """Seal the modules that this interpreter has imported; each once, some 2 ms for all."""
+    for name, module in tuple(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name not in _sealed and not getattr(spec, "_initializing", False):
+            _sealed.add(name)
+            if name in _BY_NAME:
+                _BY_NAME[name](module)
+            if name.partition(".")[0] in _LIBRARY:
+                _seal_module(module)
+
+
+def seal_imports() -> None:
+    """Seal from now on what the library imports when it needs it, too: in the middle of a run."""
+    modules, import_ = sys.modules, builtins.__import__
+
+    def sealing_import(*given: Any, **named: Any) -> ModuleType:
+        count = len(modules)
+        found = import_(*given, **named)
+        if len(modules) != count:
+            seal()
+        return found
+
+    builtins.__import__ = sealing_import
+
+
+def _seal_module(module: ModuleType) -> None:
+    fixed: dict[int, tuple[Any, Any]] = {}
+    for key, value in tuple(vars(module).items()):
+        if not isinstance(value, type):
+            _seal_value(module, key, value, fixed)
+        elif value.__flags__ & _HEAP_TYPE and value.__module__ in sys.modules:
+            _seal_class(value, fixed)
+    for key, value in tuple(vars(module).items()):
+        if id(value) in fixed:
+            setattr(module, key, fixed[id(value)][1])
+
+
+def _seal_class(class_: type[Any], fixed: dict[int, tuple[Any, Any]]) -> None:
+    own = vars(class_)
+    members: Any = class_
+    if "_flag_mask_" in own and type(members._value2member_map_) is dict:
+        members._value2member_map_ = _Members(members._value2member_map_)
+    for key, value in tuple(own.items()):
+        if type(value) not in _CONTAINERS:
+            _seal_value(class_, key, value, fixed)
+        elif not is_refused_name(key):
+            setattr(class_, key, _fixed(value, fixed))
+
+
+def _seal_value(owner: Any, key: str, value: Any, fixed: dict[int, tuple[Any, Any]]) -> None:
+    kind = type(value)
+    if kind is classmethod or kind is staticmethod:
+        _seal_value(owner, key, value.__func__, fixed)
+    elif kind is _CACHED:
+        code = value.__wrapped__.__code__
+        if code.co_argcount or code.co_kwonlyargcount or code.co_flags & _TAKES_MORE:
+            setattr(owner, key, value.__wrapped__)
+    elif kind is FunctionType and any(
+        type(each) in _CONTAINERS for each in value.__defaults__ or ()
+    ):
+        value.__defaults__ = tuple(_fixed(each, fixed) for each in value.__defaults__)
+
+
+def _fixed(value: Any, fixed: dict[int, tuple[Any, Any]]) -> Any:
+    # what is the same object in two places stays so
+    kind = type(value)
+    if kind not in _CONTAINERS:
+        return value
+    if id(value) not in fixed:
+        made: Any = FixedMapping(value) if kind is dict else _Fixed(value)
+        fixed[id(value)] = value, made
+    return fixed[id(value)][1]
+
+
+def _through_window(
+    function: Callable[..., Any], check: Callable[[str], None] | None = None
+) -> Callable[..., Any]:
+    # text becomes code here alone
+    def call(text: str, *given: Any, **more: Any) -> Any:
+        if check is not None:
+            check(text)
+        TEXT_WINDOW[0] += 1
+        try:
+            return function(text, *given, **more)
+        finally:
+            TEXT_WINDOW[0] -= 1
+
+    return call
+
+
+def _seal_ast(module: Any) -> None:
+    parse = _through_window(compile)
+
+    def parse_only(text: str, file: str, mode: str, flags: int = 0, **more: Any) -> Any:
+        # text that becomes a tree, not code: ``dataclass`` reads signatures of C functions
+        return (parse if flags & module.PyCF_ONLY_AST else compile)(text, file, mode, flags, **more)
+
+    module.compile = parse_only
+
+
+def _seal_collections(module: Any) -> None:
+    module.eval = _through_window(eval, check_tuple_code)  # noqa: S307 - of checked text
+
+
+def _seal_dataclasses(module: Any) -> None:
+    module.exec = _through_window(exec)  # the names in it were checked by ``naming.dataclass``
+
+
+def _seal_re(module: Any) -> None:
+    _give_plain_keys(module, "_compile")
+    _give_plain_keys(module, "_compile_template")
+
+
+def _seal_dates(module: Any) -> None:
+    _give_plain_keys(module, "_strptime")
+
+
+def _seal_annotations(module: Any) -> None:
+    module.compile = lambda *_, **__: _NO_CODE  # names in annotations: nobody looks them up
+
+    def refused(*_: Any, **__: Any) -> Never:
+        raise TypeError("a task's script may not evaluate annotations")
+
+    # they would be looked up among the real builtins, without an audit event
+    for name in ("evaluate", "_evaluate"):
+        if hasattr(module.ForwardRef, name):
+            setattr(module.ForwardRef, name, refused)
+
+
+def _seal_typing(module: Any) -> None:
+    caches: dict[Any, Any] = vars(module).get("_caches", {})
+    # subscripts are for annotations: seldom, and not slow
+    caches.update({function: function for function in caches})
+    if sys.version_info < (3, 14):
+        _seal_annotations(module)
+
+
+def _seal_textwrap(module: Any) -> None:
+    wrapper = module.TextWrapper
+    spaces = wrapper.unicode_whitespace_trans
+    # a text is as good a table, and nobody can change it
+    wrapper.unicode_whitespace_trans = "".join(
+        chr(spaces.get(code, code)) for code in range(max(spaces) + 1)
+    )
+
+
+def _give_plain_keys(module: Any, name: str) -> None:
+    setattr(module, name, _with_plain_keys(getattr(module, name)))
+
+
+def _with_plain_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(first: Any, *others: Any) -> Any:
+        return function(plain_key(first), *map(plain_key, others))
+
+    return call
+
+
+def _with_plain_format(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(format: Any, /, *values: Any, **named: Any) -> Any:  # noqa: A002 - its name there
+        return function(plain_key(format), *values, **named)
+
+    return call
+
+
+STRUCT_NAMES: Final = {
+    name: _with_plain_format(getattr(struct, name))
+    for name in ("calcsize", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from")
+}
+"""``struct``'s functions, with formats that its cache may keep."""
+
+_BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
+    "_collections_abc": guard_views,
+    "_strptime": _seal_dates,
+    "annotationlib": _seal_annotations,
+    "ast": _seal_ast,
+    "collections": _seal_collections,
+    "dataclasses": _seal_dataclasses,
+    "enum": guard_enumerations,
+    "re": _seal_re,
+    "textwrap": _seal_textwrap,
+    "typing": _seal_typing,
+}
