@@ -8,6 +8,7 @@ More arguments are pytest's. The marks (pyproject.toml, tests/conftest.py) decid
 tables only share it out: a job has the tests under its paths that no other job names more exactly.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -141,17 +142,20 @@ def _tell(jobs: list[Job], is_over: threading.Event) -> None:
                 job.log.read_text(errors="replace") if job.log.exists() else ""
             )
             words += [f"{job.name} {found[-1]} %"] if found else []
-        print(f"{time.monotonic() - began:5.0f} s: {', '.join(words)}", flush=True)
+        print(
+            f"{time.monotonic() - began:5.0f} s: {', '.join(words) or 'tests are collected'}",
+            flush=True,
+        )
 
 
 def main() -> int:
     """Run all jobs, and return the exit code."""
     part, python, other, *arguments = sys.argv[1:]
+    folders = map(str, Path("/usr/lib/postgresql").glob("*/bin"))
+    programs = os.pathsep.join((os.environ["PATH"], "/usr/sbin", *folders))
+    where = "its tests are in `make test-all`" if part == "essential" else "some tests need it"
     for name in _NEEDED:
-        if shutil.which(name) is None and not list(Path("/usr").glob(f"*/{name}")):
-            where = (
-                "its tests are in `make test-all`" if part == "essential" else "some tests need it"
-            )
+        if shutil.which(name, path=programs) is None:
             print(f"no {name} on this machine: {where}", flush=True)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_WORKERS + 1) as pool:
         jobs, is_over = _jobs(part, python, other, Path(folder)), threading.Event()

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from fnmatch import fnmatch
@@ -21,6 +22,9 @@ settings.load_profile("walle")
 for _name in [name for name in os.environ if name.startswith("WALLE_") and "KAFKA" not in name]:
     del os.environ[_name]
 
+# packages that tests build are trusted by them alone (app/isolation.py)
+_state = tempfile.TemporaryDirectory(prefix="walle-state-")
+os.environ["XDG_STATE_HOME"] = _state.name
 
 _TESTS = Path(__file__).parent
 # What a mark means stands in pyproject.toml. These files have it as a whole; single tests name it.

@@ -240,16 +240,17 @@ def test_a_task_and_a_package_run_beside_each_other(walle, folder, features):
     }
     assert by_task["visit"] == by_task["second"] != []
     shown = json.loads(walle("validate", folder / "both.yaml", "--json").stdout)
-    assert shown == {"kind": "Pipeline", "name": "visits", "tasks": ["second", "visit"]}
+    expected = {"kind": "Pipeline", "name": "visits", "tasks": ["second", "visit"]}
+    assert shown == {**expected, "warnings": []}
 
 
 def test_only_the_reason_of_a_failed_run_differs(walle, folder):
     failing = SCRIPT.replace("    past =", "    assert page.page_id != 'product', 'no'\n    past =")
     (folder / "visit.py").write_text(failing)
     walle("task", "build", "visit.yaml", cwd=folder)
-    walle("run", folder / "source.yaml", "--data-dir", folder / "of-source")
+    walle("run", folder / "source.yaml", "--data-dir", folder / "of-source", "--allow-empty")
     without_source(folder)
-    walle("run", folder / "device.yaml", "--data-dir", folder / "d")
+    walle("run", folder / "device.yaml", "--data-dir", folder / "d", "--allow-empty")
     letters = list(dead_letters(folder / "d"))
     assert letters
     assert {each.reason for each in letters} == {"visit.py:5: AssertionError: no"}

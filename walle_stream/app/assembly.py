@@ -18,11 +18,12 @@ from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.installed import InstalledPrograms
+from walle_stream.app.isolation import check_machine, ready_tasks
 from walle_stream.app.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
-from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
+from walle_stream.app.programs import ReadyTask, unpack_task
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
@@ -152,10 +153,7 @@ class Assembly:
             read_package=unpack_task,
         )
         # what is wrong is said before anything is opened
-        tasks = [
-            task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
-        ]
-        assembly = cls(loaded, tasks)
+        assembly = cls(loaded, ready_tasks(loaded))
         models = onnx_models(assembly._models)
         if assembly.runtime != "ray":
             for model in models.values():
@@ -194,6 +192,7 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
+        check_machine(self.tasks, self._loaded.places)
         # a driver of Ray that was killed may have left processes that are ending
         directory = self.open_directory(stack, options.data_dir)
         if not self.is_placed:
@@ -217,6 +216,7 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
+        check_machine(self.tasks, self._loaded.places)
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
         self._open_vms(stack, options, place)
 
@@ -333,8 +333,7 @@ class Assembly:
         count = self.partition_count
         self._start = count + place.index
         numbers = () if self.is_placed else place.numbers(count)
-        own = [*numbers, self._start]
-        self._in_hand = self._data_dir.open_in_hand(place.hosts, own)
+        self._in_hand = self._data_dir.open_in_hand(place.hosts, [*numbers, self._start])
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         for model in onnx_models(self._models).values():
             stack.callback(model.close)
@@ -345,6 +344,7 @@ class Assembly:
             self.pool,
             self._data_dir.quarantined,
             is_shared=self.is_placed,
+            floor=self._spec.runtime.minimum_isolation,
         )
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)

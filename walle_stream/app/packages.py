@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.app.connectors import ConnectorModels
-from walle_stream.app.programs import load_program, on_error_values
+from walle_stream.app.programs import confinement_of, load_program, on_error_values
 from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import Task
@@ -30,6 +30,7 @@ from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     MANIFEST,
     SCRIPT,
+    PackagedConfinement,
     PackagedLimits,
     PackagedTask,
     TaskPackage,
@@ -133,7 +134,8 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         config=dict(spec.config),
         limits=PackagedLimits(**spec.limits.model_dump()),
         pages=spec.pages,
-        isolation=spec.isolation,
+        isolation=spec.isolation.policy,
+        confinement=PackagedConfinement.of(confinement_of(spec.isolation)),
         on_error=on_error_values(spec.on_error),
     )
     return build_package(packaged, program.source, program.resources, pythons)

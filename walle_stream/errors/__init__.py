@@ -57,6 +57,7 @@ against the classes)::
     │     └─ EpochOverError
     └─ VmError
        ├─ FrameError(ValueError)
+       ├─ IsolationError
        ├─ PackageError(ValueError)
        ├─ ScriptError
        ├─ StuckScriptError
@@ -123,7 +124,6 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
-    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
@@ -131,6 +131,7 @@ from walle_stream.errors.stores import (
     StoreMissingError,
     TransactionStateError,
 )
+from walle_stream.errors.stores_malformed import MalformedRowError
 from walle_stream.errors.tunnels import (
     CloudStalledError,
     DataLostError,
@@ -142,6 +143,7 @@ from walle_stream.errors.tunnels import (
 )
 from walle_stream.errors.vm import (
     FrameError,
+    IsolationError,
     PackageError,
     ScriptError,
     StuckScriptError,
@@ -175,6 +177,7 @@ __all__ = [
     "FunctionError",
     "GitError",
     "IntegrityError",
+    "IsolationError",
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",

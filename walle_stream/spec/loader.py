@@ -35,6 +35,9 @@ from walle_stream.spec.places import find_shared
 from walle_stream.spec.strict import Strict
 from walle_stream.spec.suggestions import nearest, suggest
 
+ISOLATION: Final = "spec.isolation.require"
+"""Stands for what a task requires, among ``LoadedPipeline.places``."""
+
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
 _RESTORABLE: Final = frozenset({"string_type", "path_type"})
@@ -86,8 +89,8 @@ class LoadedPipeline[P: Packaged = Never]:
     dead_letters: BaseModel | None = None
     """The connector's model of ``spec.deadLetters``, where there is one."""
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """``FILE:LINE:COLUMN`` of a task's trigger ids and pages by their text, and, with no
-    task's name, of the source's keys."""
+    """``FILE:LINE:COLUMN`` of a task's trigger ids and pages by their text, of its ``ISOLATION``,
+    and, with no task's name, of the source's keys."""
 
 
 def load_pipeline[P: Packaged = Never](
@@ -287,10 +290,12 @@ class _Loading:
             self._add(document.error(key, _no_file(file)))
             return None
         try:
-            return read_package(file)
+            task = read_package(file)
         except WalleError as error:
             self._add(document.error(key, error.message))
             return None
+        self._places[task.name, ISOLATION] = document.shown_place(key)
+        return task
 
     def _referred_task(
         self,
@@ -392,6 +397,7 @@ class _Loading:
             for index, each in enumerate(trigger.sequence)
         ]
         keys += [(page, ("spec", "pages", at)) for at, page in enumerate(spec.pages or ())]
+        keys.append((ISOLATION, ("spec", "isolation", "require")))
         for text, key in keys:
             self._places.setdefault((name, text), document.shown_place(key))
 

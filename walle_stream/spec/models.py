@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.engine import EngineSpec
+from walle_stream.spec.isolation import IsolationSpec, Policy
 from walle_stream.spec.reports import ReportsSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
 from walle_stream.spec.store import StoreSpec
@@ -153,7 +154,6 @@ class TaskSpec(Strict):
     fields: tuple[Annotated[str, StringConstraints(min_length=1)], ...] | None = Field(
         default=None, description="Contents that the script reads; all when left out."
     )
-    """Contents of events that the script reads; all when left out."""
     config: dict[str, Any] = Field(
         default_factory=dict, description="For the script, as ctx.config."
     )
@@ -164,8 +164,8 @@ class TaskSpec(Strict):
         description="Files that travel with the script, by the name it knows them by.",
     )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
-    isolation: Literal["shared", "device", "process"] = Field(
-        default="shared", description="Who shares a VM: all devices; none; none, in a process."
+    isolation: IsolationSpec = Field(
+        default_factory=IsolationSpec, description="What keeps its runs apart from others."
     )
     on_error: OnErrorSpec = Field(
         default_factory=OnErrorSpec, description="What becomes of a run that fails."
@@ -390,7 +390,6 @@ class RuntimeSpec(Strict):
     vms: StrictInt | None = Field(
         default=None, ge=1, le=64, description="Per task; as many as hosts when left out."
     )
-    """VMs per task; as many as hosts when left out."""
     device_vms: StrictInt = Field(
         default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
     )
@@ -412,6 +411,7 @@ class RuntimeSpec(Strict):
         ge=64 * _MIB,
         description="Memory above which runs are stopped; 3/4 of the machine's when left out.",
     )
+    minimum_isolation: Policy = Field(default="shared", description="Least, of any package.")
     active_devices: StrictInt = Field(
         default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
     )

@@ -47,6 +47,8 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """SHA-256 of files that only this device has, by the name that the script uses."""
     origin: str = ""
     """What installed it calls it; empty for a task of the definition."""
+    is_signed: bool = False
+    """Whether a signature that was checked covers its package."""
 
 
 type Changes = Mapping[str, InstalledTask | None]

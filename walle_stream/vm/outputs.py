@@ -48,6 +48,8 @@ def run_checked(
         One result per group, one per run, in order; all of them well-formed.
     """
     results = call(groups)
+    if program.confinement.cpu_ms:
+        _name_cpu_limit(program.confinement.cpu_ms, results)
     for place, (group, result) in enumerate(zip(groups, results, strict=True)):
         if _group_problem(program.limits, group, result) is not None:
             results[place] = _one_by_one(program, group, result, call)
@@ -137,6 +139,14 @@ def _state_problem(
     if size_bytes > limits.state_bytes + _VERSION_DIGITS and size_bytes > state_bytes(before):
         return f"a state of {size_bytes:,} bytes is beyond the task's limits"
     return None
+
+
+def _name_cpu_limit(cpu_ms: int, results: list[GroupResult]) -> None:
+    # a guest is told to stop, not why: it knows of one limit
+    here = "(limits.wallTime)"
+    both = f"{here}, or used {cpu_ms / 1000:g} s of CPU time (isolation.cpu),"
+    for run in (run for group in results for run in group.runs if run.error == "RunStopped"):
+        run.message = run.message.replace(here, both, 1)
 
 
 def _tidy(limits: RunLimits, run: RunResult) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
+from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.stateless import is_stateless
 
 type Isolation = Literal["shared", "device", "process"]
@@ -93,6 +94,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Whether all runs of a VM have the same globals: none can leave anything there."""
     limits: RunLimits = RunLimits()
     """Bounds of one run, which the host holds its output to."""
+    confinement: Confinement = Confinement()
+    """Of its processes."""
 
     @property
     def file_name(self) -> str:

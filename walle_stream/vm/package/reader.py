@@ -28,13 +28,19 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Never
+from typing import Annotated, Any, Final, Literal, Never, Self
 
 import msgspec
 
 from walle_stream.errors import PackageError, ScriptError
+from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import (
+    CompiledProgram,
+    RunLimits,
+    TaskProgram,
+    compile_program,
+)
 
 FORMAT: Final = 2
 """Version of the layout above."""
@@ -109,6 +115,24 @@ class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
 
 
+class PackagedConfinement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``program.Confinement`` as JSON, within the bounds of a definition."""
+
+    memory_bytes: Annotated[int, msgspec.Meta(ge=64 * _MIB, le=2**40)] = 256 * _MIB
+    cpu_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0
+    required: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, confinement: Confinement) -> Self:
+        """Pack one."""
+        required = tuple(sorted(confinement.required))
+        return cls(confinement.memory_bytes, confinement.cpu_ms, required)
+
+    def unpacked(self) -> Confinement:
+        """Return it as programs have it."""
+        return Confinement(self.memory_bytes, self.cpu_ms, frozenset(self.required))
+
+
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The task's definition, whole: a host needs no YAML beside the package."""
 
@@ -125,6 +149,8 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     pages: tuple[str, ...] | None = None
     """Only events on these pages wake the task; on any page when null."""
     isolation: Literal["shared", "device", "process"] = "shared"
+    confinement: PackagedConfinement = PackagedConfinement()
+    """Of its processes."""
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
     on_error: tuple[_Attempts, _BackoffMs, bool] = (1, 100, True)
@@ -164,6 +190,8 @@ class TaskPackage(msgspec.Struct, frozen=True):
     """The other members by their full names, inflated."""
     packed_bytes: Mapping[str, int]
     """Size of each member in the file, deflated."""
+    sha256: str
+    """Of the whole file, in hexadecimal digits."""
 
     def resource(self, name: str) -> bytes:
         """Return a resource.
@@ -257,7 +285,8 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     except UnicodeDecodeError as error:
         _refuse(file, f"is not UTF-8: {error}", SCRIPT)
     packed = {name: info.compress_size for name, info in infos.items()}
-    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed, sha256)
 
 
 def _refuse(file: str, text: str, member: str = "") -> Never:

@@ -72,7 +72,7 @@ class ProcessMachine(Machine):
 
         Args:
             program: The task it is bound to.
-            settings: How it is confined; by default with every measure there is.
+            settings: How it is confined; by default as its program says.
             services: What the host does for runs that ask.
 
         Raises:
@@ -80,7 +80,7 @@ class ProcessMachine(Machine):
                 required measure is missing.
             ScriptError: The script's body raised.
         """
-        settings = settings or ProcessSettings()
+        settings = settings or ProcessSettings.of(program.confinement)
         unknown = (settings.required | settings.off) - set(MEASURES)
         if unknown:
             raise VmStartError(

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from walle_stream.app import isolation
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
-from walle_stream.errors import MalformedRowError
+from walle_stream.cli.__main__ import main
+from walle_stream.errors import IsolationError, MalformedRowError
 from walle_stream.vm import shelf
 from walle_stream.vm.results import RunResult
 
@@ -70,9 +72,9 @@ def pipeline(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("isolation", ["shared", "process"])
-def test_a_malformed_feature_is_a_dead_letter_and_nothing_else(walle, pipeline, isolation):
-    pipeline.write_text(PIPELINE.replace("ISOLATION", isolation))
+@pytest.mark.parametrize("policy", ["shared", "process"])
+def test_a_malformed_feature_is_a_dead_letter_and_nothing_else(walle, pipeline, policy):
+    pipeline.write_text(PIPELINE.replace("ISOLATION", policy))
     data_dir = pipeline.parent / "d"
     done = walle("run", pipeline, "--data-dir", data_dir, "--json")
     report = json.loads(done.stdout.splitlines()[-1])
@@ -143,3 +145,20 @@ def test_other_commands_and_the_next_run_go_on(walle, pipeline, old_data_dir):
     assert "device 'd2', task 'visit', number 1: a feature is not well-formed" in done.stderr
     assert "Traceback" not in done.stderr
     assert '"d2"' not in done.stdout
+
+
+def test_a_measure_that_this_machine_lacks_is_one_line_with_its_place(
+    pipeline, monkeypatch, capsys
+):
+    text = PIPELINE.replace("ISOLATION", "\n    policy: process\n    require: [own_network]")
+    pipeline.write_text(text)
+    monkeypatch.setattr(isolation, "measures_here", frozenset)
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    data_dir = pipeline.parent / "d"
+    assert main(["run", str(pipeline), "--data-dir", str(data_dir)]) == IsolationError.exit_code
+    [line] = capsys.readouterr().err.splitlines()
+    number = text.splitlines().index("    require: [own_network]") + 1
+    assert f"{pipeline}:{number}:14: task 'visit': " in line
+    assert "lacks own_network" in line
+    assert not data_dir.exists()
+    assert main(["validate", str(pipeline)]) == 0  # on another machine it may be there
