@@ -5,6 +5,7 @@ here, 130 interrupted; with --folder the same command goes on.
 """
 
 import argparse
+import signal
 import sys
 import time
 from functools import partial
@@ -22,6 +23,8 @@ CANNOT = 3
 def main():
     """Run a campaign and return the exit code."""
     options = _parser().parse_args()
+    # as Ctrl-C: nothing is left mounted or in memory
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     missing = ext4.missing() if options.ext4 else _missing()
     if missing:
         print(f"power: {missing}", file=sys.stderr)

@@ -58,7 +58,7 @@ WEIGHTS = {
 
 PROOF = "all that was promised is there, nothing is doubled, and what was lost was said"
 
-_CHECK_S = 120.0
+_CHECK_S = 600.0  # a hang, on the busiest of machines
 
 
 class Cut(NamedTuple):

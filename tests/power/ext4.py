@@ -21,7 +21,7 @@ from tests.power.workloads import WORKLOADS
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 _WITHOUT_JOURNAL = struct.pack("I", 2)
 _IMAGE_BYTES = 192 * 1024 * 1024
-_WAIT_S = 60.0
+_WAIT_S = 300.0
 _LOOK_S = 0.0005
 
 
@@ -42,7 +42,7 @@ class RealDisk:
     def __init__(self, name, folder):
         """Count the promises of a run that nobody cuts."""
         self.name, self.folder = name, folder
-        folder.mkdir()
+        self._material = prepared(name, folder)
         with self._running("whole") as (process, promises, _):
             assert process.wait(_WAIT_S) == 0
             self._promised = len(_lines(promises))
@@ -80,7 +80,8 @@ class RealDisk:
     @contextmanager
     def _running(self, name):
         folder = self.folder / name
-        material = prepared(self.name, folder)
+        material = folder / "material"
+        shutil.copytree(self._material, material)
         with _Mount(folder) as mount:
             root, promises = mount.path / "root", folder / "promises"
             root.mkdir()

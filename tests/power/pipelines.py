@@ -71,7 +71,7 @@ spec:
   version: v2
   triggers: [{sequence: [page_exit]}]
 """
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 decode_head = RowDecoder(PartitionHead, "head").decode
 
@@ -90,7 +90,7 @@ class PipelineRun:
         (material / "pipeline.yaml").write_text(text)
         (material / "visits.py").write_text(SCRIPT + ASKING * self._asks)
         (material / "cloud.py").write_text(SERVICE)
-        code, said = _walle_run(material, material / "reference")
+        code, said = _settled_run(material, material / "reference")
         counters = run_state(material / "reference").counters
         assert (code, counters.task_failures) == (0, 0), said
         assert counters.features > 100
@@ -119,7 +119,7 @@ class PipelineRun:
             found = list(map(_text, features_lines(data)))
             if not self._asks and found != wanted["features"]:
                 return f"the run had ended: {difference({'': found}, {'': wanted['features']})}"
-        code, said = _walle_run(material, data)
+        code, said = _settled_run(material, data)
         found = self._outcome(data)
         if code == DataLostError.exit_code and self._sync == "false":
             return _untold(said, found["features"], wanted["features"])
@@ -189,6 +189,8 @@ class Installing:
         assert failures == [None], failures
 
     def check(self, root, material, promises):
+        for step in self.steps:  # a run that was really cut did not come so far
+            Gates(material / "steps.jsonl.gates").release(step)
         code, said = _walle_run(material, root / "data")
         if code:
             return f"exit code {code}: {said[-300:]}"
@@ -242,6 +244,15 @@ def _walle_run(material, data):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         code = main(["run", str(material / "pipeline.yaml"), "--data-dir", str(data), "--json"])
     return code, said.getvalue()
+
+
+def _settled_run(material, data):
+    # a run waits for replies for some seconds, and on a busy machine the next one takes them
+    code, said = _walle_run(material, data)
+    last, again = said, iter(range(2))
+    while "no reply" in last and next(again, None) is not None:
+        _, last = _walle_run(material, data)
+    return code, said
 
 
 def _untold(said, found, wanted):

@@ -194,6 +194,7 @@ def contents(folder):
 def campaign(folder, *arguments):
     command = [sys.executable, "-m", "tests.power", "--json", folder / "report.json", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert (folder / "report.json").exists(), done.stderr
     report = json.loads((folder / "report.json").read_bytes())
     return done, {part["target"]: part for part in report["parts"]}
 
