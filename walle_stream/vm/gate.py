@@ -26,6 +26,7 @@ from walle_stream.vm.guest.rules import (
     REPLACED_BUILTINS,
     hint,
     is_refused_name,
+    is_reserved_name,
 )
 from walle_stream.vm.suspension import suspension_findings
 
@@ -46,6 +47,8 @@ _BINDERS: Final = (
     *(ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.TypeVar),
 )
+
+_NAME_ATTRIBUTES: Final = (ast.Attribute, ast.MatchClass)
 
 type _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _OWN_SCOPES: Final = (
@@ -140,7 +143,7 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         isinstance(node, ast.Name)
         and node.id in _FORBIDDEN_BUILTINS
         and node.id not in bound
-        and not is_refused_name(node.id)
+        and not is_reserved_name(node.id)
     ):
         yield f"uses {node.id!r}, which a script does not have{hint(node.id)}"
     elif isinstance(node, ast.ClassDef):
@@ -148,7 +151,9 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
     elif isinstance(node, ast.MatchClass):
         for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
             yield f"matches the attribute {name!r}, which a script may not: call it"
-    for name in filter(is_refused_name, _identifiers(node)):
+    # the name of an attribute may be one that a variable may not have
+    is_refused = is_refused_name if isinstance(node, _NAME_ATTRIBUTES) else is_reserved_name
+    for name in filter(is_refused, _identifiers(node)):
         yield f"uses the name {name!r}, which a script may not{hint(name)}"
 
 
