@@ -36,7 +36,7 @@ jobs=(
     "integration: tests/integration $(ignored tests/integration/kafka tests/integration/deploy $ray $tasks $kills)"
     "deploy: tests/integration/deploy"
     "tasks: $tasks"
-    "property: tests/property"
+    "property: tests/property tests/isolation"
 )
 
 run_job() {
