@@ -9,6 +9,8 @@ OTHER := .venv-other
 # the engine alone runs on an older Python
 OLDEST := .venv-oldest
 PY := $(VENV)/bin/python
+# which one makes .venv, such as python3.13; the newest where nothing is said
+PYTHON ?=
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own;
@@ -27,17 +29,19 @@ help: ## list the targets
 
 .PHONY: setup
 setup: ## a virtual environment in .venv with everything
-	@.ci/python.sh setup $(VENV)
+	@.ci/python.sh setup $(VENV) $(PYTHON)
 
 .PHONY: run
 run: setup ## item page view features of real users: the main job over the sample
 	@$(VENV)/bin/walle run configs/ipv.yaml $(ARGS)
 
-.PHONY: test
-test: fmt-check lint types arch ## everything that CI runs, on both Pythons where they are here
+.PHONY: test test-all
+test: fmt-check lint types arch ## everything essential, on one Python; needs no other program
+	@$(PY) .ci/jobs.py essential $(PY) $(OTHER)/bin/python $(ARGS)
+test-all: setup ## the rest: the other Python, faults, kills, Ray, brokers, containers
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@.ci/python.sh oldest $(OLDEST)
-	@.ci/test.sh $(PY) $(OTHER)/bin/python $(ARGS)
+	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: fmt fmt-check lint types arch
 fmt: setup ## format the code
@@ -51,7 +55,7 @@ types: setup ## mypy, strict
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
-.PHONY: unit prop kafka chaos chaos-kafka chaos-release fuzz fuzz-guest long
+.PHONY: unit prop kafka chaos chaos-kafka chaos-release chaos-power fuzz fuzz-guest long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
@@ -66,6 +70,8 @@ chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances 
 	    --json bench/results/chaos-kafka.json $(ARGS)
 chaos-release: setup ## 200 kills of release services, hosts, operators and file server; then every device is looked at
 	@$(PY) -m walle_deploy.testing.chaos --kills 200 --json bench/results/chaos-release.json $(ARGS)
+chaos-power: setup ## 1,000 power cuts, rebuilt from a log of every file operation; goes on, too. ext4 itself: ARGS='--ext4 50'
+	@$(PY) -m tests.power --folder walle-data/chaos-power --json bench/results/chaos-power.json $(ARGS)
 fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothing else; goes on, too
 	@mkdir -p walle-data
 	@$(PY) -m walle_stream.testing.onnx.fuzz --count 100000 --seed 2 \
@@ -83,14 +89,18 @@ conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
-.PHONY: bench-pipeline bench-latency bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
+.PHONY: bench-pipeline bench-durability bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-ipv bench-engine bench-release bench-report
-bench-pipeline: setup ## speed of the main job, a plain Python loop beside it
+bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
-bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine
+bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine, makes a busy one beside
 	@$(PY) bench/latency.py $(ARGS)
+bench-core: setup ## the core without scripts: a trigger on clicks beside one on exits
+	@$(PY) bench/core.py $(ARGS)
 bench-install: setup ## versions installed into a running host under load, beside a restart
 	@$(PY) bench/install.py $(ARGS)
+bench-durability: setup ## what spec.state.sync costs: false, interval and true in turns, and on a slow disk
+	@$(PY) bench/durability.py $(ARGS)
 bench-growth: setup ## memory of one process over 10 million events; five minutes and more
 	@$(PY) bench/growth.py $(ARGS)
 bench-peers: setup ## the shop against other streaming libraries (installed in .venv-peers): over a file, over Kafka

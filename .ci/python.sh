@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# python.sh setup FOLDER: a virtual environment with the pinned versions, on the best Python here.
+# python.sh setup FOLDER [NAME]: a virtual environment with the pinned versions, on the Python NAME
+#                            where it is here, else on the best one.
 # python.sh other FOLDER OF: the same on the supported Python that the environment OF is not made
 #                            of; one line and no FOLDER where this machine has none.
 # python.sh oldest FOLDER: numpy and onnx alone on Python 3.12, the oldest that the tensor engine
@@ -67,8 +68,14 @@ install_into() { # FOLDER PYTHON
 
 case "${1:-}" in
 setup)
+    if [ -n "${3:-}" ]; then
+        python=$(real_python "$3") || { echo "no $3 on this machine: another one is taken" && set -- "$1" "$2"; }
+    fi
+    [ -z "${3:-}" ] || [ "$(version_of "$2/bin/python")" = "$(version_of "$python")" ] || rm -rf "$2"
     is_ready "$2" && exit 0
-    if is_reusable "$2"; then
+    if [ -n "${3:-}" ]; then
+        : # the one that was asked for
+    elif is_reusable "$2"; then
         python=$2/bin/python
     elif ! python=$(find_python); then
         echo "$NEEDS" >&2
@@ -83,7 +90,7 @@ other)
     esac
     if ! python=$(real_python "python$other"); then
         rm -rf "$2"
-        echo "no python$other on this machine: the vm, actors and chaos tests run on one Python only"
+        echo "no python$other on this machine: the tests run on one Python only"
         exit 0
     fi
     is_ready "$2" && [ "$(version_of "$2/bin/python")" = "$other" ] && exit 0
@@ -103,7 +110,7 @@ oldest)
     stamp >"$2/ready"
     ;;
 *)
-    sed -n '2,7s/^# //p' "$0" >&2
+    sed -n '2,8s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

@@ -4,6 +4,8 @@ Each round measures how many of the simulated shop's 1.1 KB JSON Lines one host 
 in a second, then feeds it at some shares of that by a fixed schedule. Each measurement
 is a process of its own with one partition; progress on stderr, tables on stdout. A round
 counts where the hypervisor and others left the core alone; there are more until enough do.
+One more round has busy neighbours, at the same shares of the quiet maximum: it is shown
+as it is, beside the others.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from apart import ROOT, measure_apart
@@ -20,10 +23,13 @@ from console import keep, show, surroundings
 from latency_parts.measuring import measure_rate
 from latency_parts.quiet import is_quiet, spin
 from latency_parts.tables import BAR_SHARE, bars, tables
+from neighbours import busy_neighbours
 from peers import simulate
 from vm_parts.measuring import say
 
 SHARES: Final = ("0.25", BAR_SHARE, "0.75")
+
+NEIGHBOURS: Final = 2
 
 _ROUNDS_FACTOR: Final = 3
 
@@ -50,6 +56,8 @@ def main() -> int:
             rounds.append(_round(len(rounds), options, source, size["events"]))
             # what a neighbour of the machine took is none of ours
             quiet += is_quiet(rounds[-1]["rates"][share])
+        maximum = median(each["fastest"]["events_per_s"] for each in rounds)
+        contended = _contended(options, source, size["events"], maximum)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     result: dict[str, Any] = {
@@ -63,6 +71,7 @@ def main() -> int:
         **size,
         "shares": options.shares,
         "rounds": rounds,
+        "contended": contended,
         **surroundings(load),
         "wall_s": round(time.monotonic() - began, 1),
     }
@@ -114,11 +123,25 @@ def _share(text: str) -> str:
     return f"{share:g}"
 
 
-def _round(number: int, options: argparse.Namespace, source: Path, events: int) -> dict[str, Any]:
+def _contended(
+    options: argparse.Namespace, source: Path, events: int, rate: float
+) -> dict[str, Any]:
+    with busy_neighbours(NEIGHBOURS):
+        say(f"with {NEIGHBOURS} busy neighbours")
+        return {"neighbours": NEIGHBOURS, **_round(0, options, source, events, rate)}
+
+
+def _round(
+    number: int,
+    options: argparse.Namespace,
+    source: Path,
+    events: int,
+    rate: float | None = None,
+) -> dict[str, Any]:
     controls = [spin(0.5)]
     fastest = _measured(source, 0.0, events)
-    rate = fastest["events_per_s"]
-    say(f"round {number + 1}: at most {rate:,.0f} events a second")
+    say(f"round {number + 1}: at most {fastest['events_per_s']:,.0f} events a second")
+    rate = rate or fastest["events_per_s"]
     rates = {}
     turn = number % len(options.shares)
     # who comes first changes, as the machine may get slower or faster

@@ -2,7 +2,8 @@
 
 Two jobs: item page views over the KuaiRand feed (the main job), and those of the
 simulated shop, with the cost of each stage, over its 1.1 KB JSON Lines and over the
-same events packed, whose payloads are never parsed. Events per
+same events packed, whose payloads are never parsed. A third (``busy``) has the shop's
+CPU beside busy neighbours, and with 16 partitions against one. Events per
 CPU-second of all threads and processes, start included; written as JSON with
 machine, versions and medians. Latency at a given rate and memory over very many
 events have benches of their own, ``latency.py`` and ``growth.py``: one wants a quiet
@@ -25,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from peers import simulate
-from pipeline_parts import shop
+from pipeline_parts import busy, shop
 
 ROOT = Path(__file__).resolve().parent.parent
 FEED = ROOT.parent / "shared" / "data" / "kuairand" / "feed.csv.gz"
+JOBS = ("feed", "shop", "busy")
 SAMPLE = ROOT / "configs" / "samples" / "kuairand_feed.csv.gz"
 
 
@@ -169,6 +171,17 @@ def measure_shop(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def measure_busy(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure what neighbours and partitions cost."""
+    with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
+        source = Path(folder) / "shop.jsonl"
+        # some 100,000 events of the shop's usual size
+        simulate(source, options.seed, options.devices, max(options.sessions // 3, 1))
+        found = busy.measure(source, options.rounds)
+    print("\n".join(busy.lines(found)))
+    return found
+
+
 def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(statistics.median(each[name] for each in rounds), 3) for name in rounds[0]}
 
@@ -177,7 +190,7 @@ def main() -> int:
     """Run the rounds, print the tables, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--jobs", nargs="+", choices=("feed", "shop"), default=["feed", "shop"])
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--feed", type=Path, default=FEED if FEED.exists() else SAMPLE)
     parser.add_argument("--devices", type=int, default=1_000, help="of the shop")
     parser.add_argument("--sessions", type=int, default=6, help="visits of each")
@@ -185,12 +198,14 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=ROOT / "bench/results/pipeline.json")
     options = parser.parse_args()
     known = json.loads(options.json.read_text()) if options.json.exists() else {}
+    jobs = options.jobs
     result = {
         "bench": "pipeline",
         "rounds": options.rounds,
         "seed": options.seed,
-        **(measure_feed(options) if "feed" in options.jobs else known),
-        "shop": measure_shop(options) if "shop" in options.jobs else known.get("shop"),
+        **(measure_feed(options) if "feed" in jobs else known),
+        "shop": measure_shop(options) if "shop" in jobs else known.get("shop"),
+        "busy": measure_busy(options) if "busy" in jobs else known.get("busy"),
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
         "versions": {
             "python": platform.python_version(),

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 from conformance_parts.tables import beside as beside_peers
 from conformance_parts.tables import known as known_peers
+from core import tables as core_tables
 from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
@@ -19,6 +20,7 @@ from latency_parts.tables import tables as latency_tables
 from peers_parts.kafka_tables import kafka_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
+from pipeline_parts.busy import lines as busy_lines
 from release_parts.tables import tables as release_tables
 from tunnel_parts.plot import figure as tunnel_figure
 from tunnel_parts.tables import tables as tunnel_tables
@@ -54,7 +56,9 @@ def pipeline_lines(result: dict) -> list[str]:
     lines.append(
         "The plain loop keeps nothing: no state on disk, no isolation, no tunnel, no exactly-once."
     )
-    return [*lines, *shop_lines(result["shop"])] if result.get("shop") else lines
+    if result.get("shop"):
+        lines += shop_lines(result["shop"])
+    return [*lines, *busy_lines(result["busy"])] if result.get("busy") else lines
 
 
 def shop_lines(result: dict) -> list[str]:
@@ -158,6 +162,11 @@ def fleet_lines(result: dict) -> list[str]:
     """Return the tables of the fleet."""
     title = f"Fleet of {result['settings']['devices']:,} devices"
     return _section(title, f"{_where(result)}.{_trial(result)}", fleet_tables(result))
+
+
+def core_lines(result: dict) -> list[str]:
+    """Return the table of the core by what wakes tasks."""
+    return _section("The core, by what wakes a task", f"{_where(result)}.", core_tables(result))
 
 
 def latency_lines(result: dict) -> list[str]:
@@ -310,6 +319,7 @@ def _row(cells: Iterable[str]) -> str:
 RENDERERS = {
     "pipeline.json": pipeline_lines,
     "latency.json": latency_lines,
+    "core.json": core_lines,
     "install.json": install_lines,
     "growth.json": growth_lines,
     "peers.json": peers_lines,

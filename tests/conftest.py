@@ -4,7 +4,11 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
+from collections import Counter
+from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,6 +21,57 @@ settings.load_profile("walle")
 # the Kafka tests use is said to them alone
 for _name in [name for name in os.environ if name.startswith("WALLE_") and "KAFKA" not in name]:
     del os.environ[_name]
+
+# packages that tests build are trusted by them alone (app/isolation.py)
+_state = tempfile.TemporaryDirectory(prefix="walle-state-")
+os.environ["XDG_STATE_HOME"] = _state.name
+
+_TESTS = Path(__file__).parent
+# What a mark means stands in pyproject.toml. These files have it as a whole; single tests name it.
+_MARKS = {
+    "full": (
+        "chaos/*",
+        "conformance/test_onnx_cases.py",
+        "integration/deploy/files/test_publisher_kills.py",
+        "integration/deploy/tasks/test_kills.py",
+        "integration/deploy/test_postgres_store.py",
+        "integration/deploy/test_release_chaos.py",
+        "integration/deploy/test_release_kills.py",
+        "integration/kafka/*",
+        "integration/test_contained_crashes.py",
+        "integration/test_exchange.py",
+        "integration/test_ray*",
+        "integration/test_scripted_faults.py",
+        "unit/engine/test_light.py",
+        "unit/test_bench_*",
+    ),
+    "commands": (
+        "integration/deploy/tasks/*",
+        "integration/deploy/test_walk.py",
+        "integration/documentation/*",
+        "integration/test_commands.py",
+        "integration/test_task_commands.py",
+        "unit/cli/*",
+        "unit/deploy/cli/*",
+    ),
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before those without a mark are left out
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if not item.path.is_relative_to(_TESTS):
+            continue
+        place = item.path.relative_to(_TESTS).as_posix()
+        for mark, patterns in _MARKS.items():
+            if any(fnmatch(place, pattern) for pattern in patterns):
+                item.add_marker(mark)
+
+
+def pytest_terminal_summary(terminalreporter):
+    reasons = Counter(str(each.longrepr[-1]) for each in terminalreporter.stats.get("skipped", ()))
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} not run: {reason.removeprefix('Skipped: ')}")
 
 
 _EXTRA_MISSING = re.compile(r"the extra `\w+` is|could not import '")

@@ -7,12 +7,14 @@ reached for the N-th time (1 when left out). No handler and no clean-up runs.
 ``WALLE_PHASE_FILE`` names a file in whose first byte the process keeps the
 number (from 1) of the point passed last, so that whoever kills it at a random
 moment can tell what it was doing; ``%p`` in the name is the process's number,
-for runs of several processes.
+for runs of several processes. ``WALLE_SYNC_MS`` makes every flush of a log take so much
+longer: a slow disk, for benchmarks and tests.
 """
 
 import mmap
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -93,3 +95,12 @@ def crash_point(name: str) -> None:
     """
     if _faults.is_on:
         _faults.reach(name)
+
+
+_SLOW_SYNC_S: Final = float(os.environ.get("WALLE_SYNC_MS") or 0.0) / 1000.0
+
+
+def slow_sync() -> None:
+    """Take as long as ``WALLE_SYNC_MS`` says; without the interpreter's lock, as a disk does."""
+    if _SLOW_SYNC_S:
+        time.sleep(_SLOW_SYNC_S)

@@ -83,22 +83,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
     for share in result["shares"]:
         found = _counting(result, share)
         counted.append(f"{len(found)} at {float(share):.0%}")
-        wall, cpu, gap = (
-            [_middle(found, clock, name) for name in ("p50", "p99", "p99.9", "max")]
-            for clock in ("wall_ms", "cpu_ms", "commit_gap_ms")
-        )
-        reported = median(each["run_reports_ms"]["p99"] for each in found)
-        rows.append(
-            (
-                f"{float(share):.0%}",
-                f"{median(each['events_per_s'] for each in found):,.0f}",
-                " / ".join(f"{each:.1f}" for each in wall[:3]),
-                " / ".join(f"{each:.1f}" for each in cpu[:3]),
-                f"{reported:.1f}",
-                f"{gap[1]:.1f}, {gap[3]:.1f}",
-                f"{sum(each['wall_ms']['count'] for each in found):,}",
-            )
-        )
+        rows.append(_row(share, found))
         quiet.append((f"{float(share):.0%}", *_quiet(found)))
     head = (
         "of the maximum",
@@ -120,6 +105,17 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         "waiting are in it, so it is no latency. The run's own: from the batch that let the page "
         "end. Gap: between two commits of a partition while events come.",
     )
+    contended = result.get("contended")
+    if contended:
+        yield Table(
+            f"The same with {contended['neighbours']} busy neighbours; at most "
+            f"{contended['fastest']['events_per_s']:,.0f} events a second",
+            head,
+            [_row(share, [contended["rates"][share]]) for share in result["shares"]],
+            "One round, whatever it shows, at shares of the quiet maximum: a process that works "
+            "without end for each neighbour. They have the cores for milliseconds at once, so the "
+            "wall clock shows them; the CPU clock shows what they cost us.",
+        )
     controls = [each for one in rounds for each in one["controls"]]
     yield Table(
         "How quiet the machine was, in cores",
@@ -205,6 +201,22 @@ def _counting(result: dict[str, Any], share: str) -> list[dict[str, Any]]:
     # where no core was quiet, all of them: the bars say so
     found = [each["rates"][share] for each in result["rounds"]]
     return [each for each in found if is_quiet(each)] or found
+
+
+def _row(share: str, found: list[dict[str, Any]]) -> tuple[str, ...]:
+    wall, cpu, gap = (
+        [_middle(found, clock, name) for name in ("p50", "p99", "p99.9", "max")]
+        for clock in ("wall_ms", "cpu_ms", "commit_gap_ms")
+    )
+    return (
+        f"{float(share):.0%}",
+        f"{median(each['events_per_s'] for each in found):,.0f}",
+        " / ".join(f"{each:.1f}" for each in wall[:3]),
+        " / ".join(f"{each:.1f}" for each in cpu[:3]),
+        f"{median(each['run_reports_ms']['p99'] for each in found):.1f}",
+        f"{gap[1]:.1f}, {gap[3]:.1f}",
+        f"{sum(each['wall_ms']['count'] for each in found):,}",
+    )
 
 
 def _middle(found: list[dict[str, Any]], clock: str, name: str) -> float:

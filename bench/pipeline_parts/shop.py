@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,32 +34,41 @@ def _environment() -> dict[str, str]:
     }
 
 
-def overrides(source: Mapping[str, str]) -> list[str]:
+_OF_ONE_CORE: Final = (
+    "spec.runtime.partitions=1",
+    f"spec.runtime.latencyTarget={_LATENCY_TARGET_MS}ms",
+)
+
+
+def overrides(source: Mapping[str, str], runtime: Iterable[str] = _OF_ONE_CORE) -> list[str]:
     """Return what a bench changes of the shop's definition, as for ``--set``.
 
     Args:
         source: The keys under ``spec.source``.
+        runtime: What else.
     """
     keys = ", ".join(f"{name}: {value}" for name, value in source.items())
-    return [
-        f"spec.source={{{keys}}}",
-        "spec.runtime.partitions=1",
-        f"spec.runtime.latencyTarget={_LATENCY_TARGET_MS}ms",
-    ]
+    return [f"spec.source={{{keys}}}", *runtime]
 
 
-def _arguments(source: Path, data_dir: Path) -> list[str]:
-    given = [f"--set={each}" for each in overrides({"connector": "events", "path": str(source)})]
+def _arguments(source: Path, data_dir: Path, runtime: Iterable[str] = _OF_ONE_CORE) -> list[str]:
+    keys = {"connector": "events", "path": str(source)}
+    given = [f"--set={each}" for each in overrides(keys, runtime)]
     return [str(DEFINITION), "--data-dir", str(data_dir), *given]
 
 
-def run_walle(source: Path) -> dict[str, Any]:
-    """Run the job in a fresh data directory, return its report."""
+def run_walle(source: Path, runtime: Iterable[str] = _OF_ONE_CORE) -> dict[str, Any]:
+    """Run the job in a fresh data directory, return its report.
+
+    Args:
+        source: Events of a shop.
+        runtime: What is changed of the definition's other settings.
+    """
     folder = Path(tempfile.mkdtemp(prefix="walle-bench-"))
     try:
         command = [sys.executable, "-m", "walle_stream.cli", "run", "--json"]
         done = subprocess.run(
-            [*command, *_arguments(source, folder / "d")],
+            [*command, *_arguments(source, folder / "d", runtime)],
             check=True,
             capture_output=True,
             text=True,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.partition as turns
-import walle_stream.vm.virtual_machine as machines
+import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.packed import PackedReader
@@ -31,6 +31,7 @@ from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.vm.pool import VmPool
+from walle_stream.vm.virtual_machine import VirtualMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("VM: host's side", TaskRuns, "run"),
     ("VM: host's side", VmPool, "run"),
     ("VM: host's side", machines, "decode_behind_header"),
-    ("VM: waiting for it", machines.VirtualMachine, "order"),
+    ("VM: waiting for it", VirtualMachine, "order"),
     ("numbers, features, frame", PartitionMachine, "complete"),
     ("numbers, features, frame", turns.PartitionHost, "_complete"),
     ("numbers, features, frame", turns, "encode_body"),

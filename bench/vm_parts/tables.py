@@ -192,8 +192,8 @@ def _guards(guards: dict[str, Any]) -> Table:
 def _packages(packages: dict[str, Any]) -> Table:
     steps, whole = packages["steps_ms"], packages["first_result_ms"]
     rows = [
-        ("read the file, check its hashes", f"{steps['read']:.1f}"),
-        ("verify its bytecode", f"{steps['verify']:.1f}"),
+        ("read the file, check its seal", f"{steps['read']:.1f}"),
+        ("check and compile its script", f"{steps['compile']:.1f}"),
         ("install", f"{steps['install']:.1f}"),
         ("first run", f"{steps['run']:.1f}"),
         ("all, median", f"{whole['median']:.1f}"),
@@ -201,7 +201,7 @@ def _packages(packages: dict[str, Any]) -> Table:
         ("all, first in its process", f"{packages['first_round_ms']:.1f}"),
     ]
     note = (
-        f"The main job's task, {packages['bytes']:,} bytes with bytecode for one Python; "
+        f"The main job's task, {packages['bytes']:,} bytes; "
         f"{len(packages['rounds'])} fresh pools with a warm VM each."
     )
     return Table("A package's first result", ("step", "ms"), rows, note)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from walle_stream.errors import SourceError, SourceNotFoundError
+from walle_stream.ports import Unread
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error)
 """What reading may raise: the disk's errors, and cut or damaged gzip data."""
@@ -83,7 +84,19 @@ class FileStream:
         """Share of the file that was read, 0–1."""
         if self._file.closed or not self._size:
             return 1.0
-        return min(self._file.tell() / self._size, 1.0)
+        return min(self._position() / self._size, 1.0)
+
+    @property
+    def unread(self) -> Unread:
+        """Bytes behind what was read, in the file as it is now; none of a closed one."""
+        if self._file.closed:
+            return Unread(size_bytes=0)
+        size = os.fstat(self._file.fileno()).st_size
+        return Unread(size_bytes=max(size - self._position(), 0))
+
+    def _position(self) -> int:
+        # what is decompressed has no place of its own in the file: then with what is read ahead
+        return self.bytes.tell() if self._gzip is None else self._file.tell()
 
     def close(self) -> None:
         """Close the file; may be called twice."""

@@ -105,7 +105,7 @@ def job(request, walle):
     return Job(walle, _ray_environ(request))
 
 
-@pytest.fixture(params=["local", pytest.param("ray", marks=needs_ray)])
+@pytest.fixture(params=["local", pytest.param("ray", marks=[needs_ray, pytest.mark.full])])
 def quick_job(request, walle):
     """The main job under every runtime, always."""
     return Job(walle, _ray_environ(request))

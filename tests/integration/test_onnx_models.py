@@ -220,6 +220,7 @@ def test_a_model_that_mixes_rows_fails_the_runs_that_ask_it(folder, tmp_path):
 
 
 @needs_ray
+@pytest.mark.full
 def test_hosts_under_ray_read_the_file_for_themselves(walle, ray_environ, folder, tmp_path):
     # relative: a worker stands elsewhere when it begins
     file = folder / "pipeline.yaml"

@@ -16,6 +16,7 @@ from walle_stream.actors.letter_rows import read_letters
 from walle_stream.actors.turn import Delivery
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
+from walle_stream.stream.pages import plain_page
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.vm.results import GroupResult, RunResult
 
@@ -43,7 +44,7 @@ class FailingPool(CountingPool):
                 results.append(RunResult(ok=False, error="KeyError", message=f"page {page[1]}"))
                 continue
             count += 1
-            emit = msgspec.json.encode([count, position, clock_ms, page])
+            emit = msgspec.json.encode([count, position, clock_ms, plain_page(page)])
             results.append(RunResult(ok=True, emits=[(emit, b"")]))
         return GroupResult(device_id, {"count": b"%d" % count}, results)
 

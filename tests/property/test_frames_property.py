@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from walle_stream.errors import FrameError
 from walle_stream.vm import frames
 from walle_stream.vm.frames import LEVELS, decode_results
-from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC, RUN_SILENT
+from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC, RUN_RETURNED, RUN_SILENT
 
 pytestmark = pytest.mark.vm
 
@@ -23,7 +23,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 emits = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=5)), max_size=3)
 logs = st.lists(st.tuples(st.sampled_from(LEVELS), texts), max_size=2)
 calls = st.lists(st.tuples(texts, st.binary(max_size=9)), max_size=2)
-good_runs = st.tuples(st.sampled_from([True]), emits, logs, calls)
+good_runs = st.tuples(st.sampled_from([True]), emits, logs, calls, st.booleans())
 bad_runs = st.tuples(st.sampled_from([False]), logs, texts, texts)
 states = st.dictionaries(texts, st.none() | st.binary(max_size=6), max_size=3)
 results = st.lists(st.tuples(st.lists(good_runs | bad_runs, max_size=3), states), max_size=3)
@@ -39,7 +39,9 @@ def encode(result: Any) -> bytes:  # noqa: C901 - the layout has so many cases
 
     for runs, state in result:
         for ok, *rest in runs:
-            sent, lines, called = rest if ok else ([], rest[0], [])
+            sent, lines, called, returned = rest if ok else ([], rest[0], [], False)
+            if returned:
+                words.append(RUN_RETURNED)
             if ok and not sent and not lines and not called:
                 words.append(RUN_SILENT)
                 continue
@@ -89,11 +91,12 @@ def test_what_a_guest_wrote_is_what_the_host_reads(result: Any) -> None:
     decoded = decode_results(groups_of(result), encode(result))
     for (runs, state), group in zip(result, decoded, strict=True):
         assert group.state == state
+        assert group.returned == sum(ok and rest[-1] for ok, *rest in runs)
         for (ok, *rest), run in zip(runs, group.runs, strict=True):
             found = [run.logs, run.error, run.message]
             if ok:
                 found = [run.emits, run.logs, run.calls]
-            assert (run.ok, found) == (ok, rest)
+            assert (run.ok, found) == (ok, rest[:3])
 
 
 @given(results, st.data())
@@ -121,8 +124,8 @@ def test_mutated_frames_are_read_or_refused(mutations: int) -> None:
     result = [
         (
             [
-                (True, [(b'{"a":1}', b"\0" * 16), (b"{}", b"")], [("info", "one")], []),
-                (True, [(b"{}", b"")], [], [("score", b'{"q":[1]}')]),
+                (True, [(b'{"a":1}', b"\0" * 16), (b"{}", b"")], [("info", "one")], [], True),
+                (True, [(b"{}", b"")], [], [("score", b'{"q":[1]}')], False),
                 (False, [("error", "two")], "KeyError", "t.py:3: KeyError: 'x'"),
             ],
             {"session": b"[1,2,3]", "gone": None, "views": b"7"},

@@ -17,6 +17,7 @@ from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.partition import PartitionStore
+from walle_stream.stream.pages import plain_page
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.tunnel.session import UplinkSession
@@ -35,7 +36,7 @@ class CountingPool:
         results = []
         for position, clock_ms, page in runs:
             count += 1
-            emit = msgspec.json.encode([count, position, clock_ms, page])
+            emit = msgspec.json.encode([count, position, clock_ms, plain_page(page)])
             results.append(RunResult(ok=True, emits=[(emit, b"")]))
         return GroupResult(device_id, {"count": b"%d" % count}, results)
 

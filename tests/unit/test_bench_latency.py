@@ -77,6 +77,18 @@ def test_every_share_has_figures_of_both_clocks_and_of_commits(measured):
         assert set(found["cores"]) == {"ours", "others", "stolen", "waited"}
 
 
+def test_a_round_with_busy_neighbours_is_shown_as_it_is(measured):
+    from latency_parts.tables import tables  # noqa: PLC0415 - same
+
+    contended, (one,) = measured["contended"], measured["rounds"]
+    assert contended["neighbours"] == 2
+    assert set(contended["rates"]) == SHARES
+    for share, found in contended["rates"].items():
+        assert found["asked_events_per_s"] == one["rates"][share]["asked_events_per_s"]
+    shown = [each for each in tables(measured) if "2 busy neighbours" in each.title]
+    assert [len(each.rows) for each in shown] == [len(SHARES)]
+
+
 def test_a_quick_look_meets_no_bar_but_shows_them(measured):
     bars = measured["bars"]
     assert len(bars) == 4

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,3 +28,47 @@ def test_a_quick_look_has_a_figure_for_every_stage(tmp_path):
         # each was found under the name that the code has for it today, and ran
         for name in ("read and decode", "VM: host's side", "write batch", "cloud merge"):
             assert stages[name] > 0
+
+
+def test_a_busy_machine_and_partitions_are_compared_by_cpu(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    from pipeline_parts import busy  # noqa: PLC0415 - no package of ours
+
+    class Machine:
+        neighbours = 0
+
+    @contextmanager
+    def neighbours(count):
+        Machine.neighbours = count
+        yield
+        Machine.neighbours = 0
+
+    def run_walle(_source, runtime):
+        cpu_s = 2.0 + 0.5 * Machine.neighbours + 0.1 * (runtime == ["spec.runtime.partitions=16"])
+        report = {"events": 100, "events_per_cpu_second": 100 / cpu_s, "commits": 7}
+        return report | {"exit_to_commit_ms": {"p99": 5.0}}
+
+    monkeypatch.setattr(busy, "busy_neighbours", neighbours)
+    monkeypatch.setattr(busy.shop, "run_walle", run_walle)
+    found = busy.measure(tmp_path, 2)
+    assert found["busy_to_quiet"] == {"2": round(3.1 / 2.1, 3), "12": round(8.1 / 2.1, 3)}
+    assert found["partitions_to_one"] == 1.05
+    text = "\n".join(busy.lines(found))
+    assert all(each in text for each in ("16 partitions, 12 neighbours", "1.476 (2)", "1.05 (bar"))
+
+
+def test_neighbours_work_until_the_block_ends(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import neighbours  # noqa: PLC0415 - no package of ours
+
+    started = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, command):
+            super().__init__(command)
+            started.append(self)
+
+    monkeypatch.setattr(neighbours.subprocess, "Popen", Noted)
+    with neighbours.busy_neighbours(2):
+        assert [each.poll() for each in started] == [None, None]
+    assert [each.returncode for each in started] == [-9, -9]

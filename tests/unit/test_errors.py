@@ -111,7 +111,7 @@ def test_every_error_is_raised_somewhere(cls, made):
 def test_exit_codes_are_those_of_the_table(cls):
     main = importlib.import_module("walle_stream.cli.__main__")
     assert f" {cls.exit_code} " in main.__doc__.replace("\n", " ")
-    assert 1 <= cls.exit_code <= 19
+    assert 1 <= cls.exit_code <= 23
     assert isinstance(cls.is_retryable, bool)
 
 

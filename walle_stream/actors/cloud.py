@@ -11,6 +11,7 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.cloud_calls import CallStore, CloudCalls, Service
+from walle_stream.actors.holdings import LastFrame, LastNumbers
 from walle_stream.ports import DownlinkSender, UplinkReceiver
 from walle_stream.types import partition_of
 
@@ -36,6 +37,22 @@ class CloudStore(CallStore, Protocol):
         """By lane of the tunnel, the position up to which frames are merged."""
         ...
 
+    def durable_positions(self) -> Mapping[int, int]:
+        """Return up to where what was merged survives a power cut; never blocks."""
+        ...
+
+    def last_frame(self, incarnation: str, partition: int) -> int:
+        """Return the number of a partition's last frame that was merged; 0 for none."""
+        ...
+
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the numbers of devices' last features and calls that were merged."""
+        ...
+
+    def tell(self) -> None:
+        """Take note that what is missing by now was told; blocks."""
+        ...
+
     @property
     def stats(self) -> CloudStats:
         """What was merged since the store was made."""
@@ -52,6 +69,9 @@ class CloudStore(CallStore, Protocol):
 
 class Drain(msgspec.Struct):
     """Question: merge all that is in the tunnel, answer with the statistics."""
+
+    is_last: bool = False
+    """Whether a run ends with it, and tells what is missing."""
 
 
 class Send(msgspec.Struct):
@@ -94,6 +114,7 @@ class CloudActor(Actor):
         self._partition_count = partition_count
         self._store = store
         self._receiver = receiver
+        self._released: dict[int, int] = {}
         self._calls = CloudCalls(store, sender, services or {}, partition_count)
 
     def on_start(self) -> None:
@@ -101,17 +122,27 @@ class CloudActor(Actor):
         self._release()
 
     def on_message(self, message: Any) -> Any:
-        """Answer ``Drain`` and ``Send``.
+        """Answer ``Drain``, ``Send``, ``LastFrame`` and ``LastNumbers``.
 
         Raises:
             TypeError: Another message; a bug of the sender.
         """
         if isinstance(message, Drain):
             self.on_idle()
-            return self._store.stats
+            stats = self._store.stats
+            if message.is_last:
+                self._store.tell()
+            return stats
         if isinstance(message, Send):
             partition = partition_of(message.device_id, self._partition_count)
-            return self._sender.send(partition, message.device_id, message.kind, message.payload)
+            number = self._sender.send(partition, message.device_id, message.kind, message.payload)
+            self._sender.settle()
+            return number
+        if isinstance(message, LastFrame):
+            self.on_idle()
+            return self._store.last_frame(message.incarnation, message.partition)
+        if isinstance(message, LastNumbers):
+            return self._store.last_numbers(message.incarnation, message.device_ids)
         raise TypeError(f"the cloud actor got {type(message).__name__}")
 
     def on_failure(self, error: BaseException) -> bool:
@@ -125,8 +156,11 @@ class CloudActor(Actor):
         while frames := receiver.receive(store.positions, MERGE_MAX_BYTES):
             store.merge(frames)
             self._release()
+        self._release()
         self._calls.step()
 
     def _release(self) -> None:
-        for lane, position in self._store.positions.items():
-            self._receiver.release(lane, position)
+        for lane, position in self._store.durable_positions().items():
+            if position != self._released.get(lane):
+                self._receiver.release(lane, position)
+                self._released[lane] = position

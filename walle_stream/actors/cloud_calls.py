@@ -111,6 +111,7 @@ class CloudCalls:
                 self._work.put((call, future))
                 in_hand.append((number, call, future))
             self._last = found[-1][0] if len(found) == room else last
+        sent: list[int] = []
         while in_hand and in_hand[0][2].done():
             number, call, future = in_hand.popleft()
             device_id = call.call.device_id
@@ -121,6 +122,10 @@ class CloudCalls:
             crash_point("reply.before")
             self._sender.send(partition, device_id, REPLY_KIND, future.result())
             crash_point("reply.after")
+            sent.append(number)
+        if sent:
+            self._sender.settle()  # once for all of them: a call is open until its reply is safe
+        for number in sent:
             self._store.close_call(number)
 
     def _hire(self, count: int) -> None:

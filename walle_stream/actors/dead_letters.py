@@ -10,6 +10,7 @@ from walle_stream.actors.places import origin_of
 from walle_stream.events import Event
 from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, Origins, SourceBatch
 from walle_stream.stream.commands import RunTask
+from walle_stream.stream.pages import plain_page
 from walle_stream.vm.pool import RunResult
 
 RAW_MAX_CHARACTERS: Final = 1_024
@@ -79,7 +80,7 @@ def run_dead_letter(run: RunTask, result: RunResult, attempts: int, place: str =
         place: The record of the event that woke it, where that is known.
     """
     return _letter(
-        msgspec.json.encode(run.page),
+        msgspec.json.encode(plain_page(run.page)),
         route="task",
         reason=result.message,
         origin=f"{run.device_id}@{run.position}",

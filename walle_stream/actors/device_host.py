@@ -89,13 +89,13 @@ class Close(msgspec.Struct):
 
 
 class _Waiting:
-    __slots__ = ("busy_ms", "deliveries", "events", "since_ms")
+    __slots__ = ("deliveries", "events", "passed_ms", "since_ms", "worked_ms")
 
     def __init__(self, since_ms: float) -> None:
         self.deliveries: list[Delivery] = []
         self.events = 0
-        self.since_ms = since_ms
-        self.busy_ms = 0.0
+        self.since_ms = since_ms  # of the host's own time
+        self.worked_ms = self.passed_ms = 0.0
 
 
 class DeviceHost(Actor):
@@ -136,6 +136,7 @@ class DeviceHost(Actor):
         self._left: dict[int, PartitionStatus] = {}  # partitions that went elsewhere
         self._policy = policy
         self._sizer = sizer
+        self._own = sizer.own
         self._idle_since_ms = 0.0
         self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
@@ -144,8 +145,11 @@ class DeviceHost(Actor):
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
-        """Short while something waits to be committed."""
-        return LINGER_S if self._waiting else _IDLE_S
+        """Short while something waits to be committed, or for the disk."""
+        is_short = self._waiting or any(
+            each.outgoing.is_waiting for each in self._partitions.values()
+        )
+        return LINGER_S if is_short else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -159,7 +163,8 @@ class DeviceHost(Actor):
             TypeError: An unknown message; a bug of the sender.
         """
         if isinstance(message, Delivery):
-            self._take(message, self._age_ms)
+            has_waited = message.handed_ms > self._own.looked_ms
+            self._take(message, self._age_ms, has_waited=has_waited)
             return None
         if isinstance(message, Pull):
             self._pull(message)
@@ -314,7 +319,7 @@ class DeviceHost(Actor):
         pull.events += count
         for batch in batches:
             pull.is_ended = pull.is_ended or batch.is_end
-            self._take(Delivery.of(batch), age_ms)
+            self._take(Delivery.of(batch), age_ms, has_waited=count < reader.batch_events)
         if is_last:
             self._commit_all()
             pull.done.set()
@@ -333,35 +338,48 @@ class DeviceHost(Actor):
             self._idle_since_ms = now_ms
             self.on_idle()
 
-    def _take(self, message: Delivery, age_ms: float) -> None:
-        batch = message.batch
+    def _take(self, message: Delivery, age_ms: float, *, has_waited: bool) -> None:
+        batch, own, sizer = message.batch, self._own, self._sizer
         number = batch.partition
-        began_ms = monotonic_ms()
+        began = own.look(has_waited=has_waited)
         waiting = self._waiting.get(number)
         if waiting is None:
-            waiting = self._waiting[number] = _Waiting(began_ms)
+            waiting = self._waiting[number] = _Waiting(own.ms)
         waiting.deliveries.append(message)
         waiting.events += len(batch.events)
         partition = self._partitions[number]
         self._supervisors[number].run(lambda: partition.take(waiting.deliveries))
-        waiting.busy_ms += monotonic_ms() - began_ms
-        if waiting.events >= self._sizer.events or batch.is_end:
+        self._add_time(waiting, began)
+        if waiting.events >= sizer.events or batch.is_end:
             self._commit(number)
         # those that get few events must not wait for as many
-        oldest = next(iter(self._waiting), None)
-        if oldest is not None and monotonic_ms() - self._waiting[oldest].since_ms > age_ms:
-            self._commit(oldest)
+        oldest = next(iter(self._waiting.values()), None)
+        if (
+            oldest is not None
+            and own.ms - oldest.since_ms > age_ms
+            and (has_waited or oldest.events >= sizer.floor)
+        ):
+            self._commit(next(iter(self._waiting)))
+
+    def _add_time(self, waiting: _Waiting, began: tuple[float, float]) -> None:
+        worked_ms, wall_ms = self._own.look(has_waited=False)
+        waiting.worked_ms += worked_ms - began[0]
+        waiting.passed_ms += wall_ms - began[1]
 
     def _commit(self, number: int) -> None:
         waiting = self._waiting.pop(number)
-        partition, began_ms = self._partitions[number], monotonic_ms()
+        partition, began = self._partitions[number], self._own.look(has_waited=False)
 
         def turn() -> None:
             partition.take(waiting.deliveries)
             partition.commit()
 
         self._supervisors[number].run(turn)
-        self._sizer.add(waiting.events, waiting.busy_ms + monotonic_ms() - began_ms)
+        self._add_time(waiting, began)
+        self._sizer.add(waiting.events, waiting.worked_ms, waiting.passed_ms)
+        for other, each in self._partitions.items():
+            if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
+                self._supervisors[other].run(each.outgoing.step)
 
     def _commit_all(self) -> None:
         for number in list(self._waiting):

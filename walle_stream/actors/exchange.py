@@ -115,9 +115,13 @@ class CloudExchange:
         head.downlink_position = self._passed = 0
         return True
 
-    def release(self, head: PartitionHead) -> None:
-        """Let the tunnel forget what a commit took."""
-        self._downlink.release(self._number, head.downlink_position)
+    def release(self, position: int) -> None:
+        """Let the tunnel forget what commits took.
+
+        Args:
+            position: Of the last message taken by one that is durable.
+        """
+        self._downlink.release(self._number, position)
 
     def put_calls(
         self, calls: Sequence[NumberedCall], task_version: Mapping[str, str]

@@ -3,7 +3,7 @@
 A turn of this object takes some batches, one by one, then commits them together::
 
     take   -> machine.handle
-    commit -> VmPool.run -> machine.complete -> ONE write batch -> session.offer
+    commit -> VmPool.run -> machine.complete -> ONE write batch -> outgoing.add
 
 Small batches stay in the processor's caches while they are handled, large commits
 spread what a call of a VM and a write batch cost.
@@ -14,8 +14,6 @@ opens the partition again from its last commit and the turn is tried again.
 
 from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
-
 from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
@@ -23,12 +21,14 @@ from walle_stream.actors.installing import Refusal, Refused, Wanted
 from walle_stream.actors.journal import JournalDefinition, JournalWindow
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.ledger import book_measured, book_sent
+from walle_stream.actors.outgoing import Outgoing
 from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.partition_sets import PartitionSets
 from walle_stream.actors.places import origin_of
 from walle_stream.actors.recovery import recover
 from walle_stream.actors.reports import RunReports
+from walle_stream.actors.resuming import resumed_head
 from walle_stream.actors.runs import Done, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates
@@ -47,7 +47,7 @@ from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.journal import decode_events, encode_batch, encode_events
-from walle_stream.wire.rows import PartitionHead
+from walle_stream.wire.rows import PartitionHead, add_tasks
 
 
 class PartitionHost:
@@ -100,7 +100,9 @@ class PartitionHost:
         rows = self._rows = self._open_rows()
         recover(rows, JournalDefinition(self._plan.triggers, self._plan.policy))
         self._journal = JournalWindow(self._plan.journal_events)
-        self._head = rows.head()
+        incarnation = rows.incarnation(self._plan.incarnation)
+        self._head = resumed_head(rows, self._plan, self.number, incarnation)
+        self._told_losses = self._head.told_losses
         self._doubt.begin(self._head)
         self.offset = rows.offset()
         plan = self._plan
@@ -117,8 +119,9 @@ class PartitionHost:
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
-        self._runs = TaskRuns(self._pool, rows, self._states, sets.on_error, reports=self.reports)
-        incarnation = rows.incarnation(plan.incarnation)
+        self._runs = TaskRuns(
+            self._pool, rows, self._states, sets.on_error, reports=self.reports, warned=plan.warned
+        )
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
@@ -130,7 +133,10 @@ class PartitionHost:
                 self.number,
                 lambda after: rows.unsent_letters(after, partition=self.number, **kept_as),
             )
-            self._letters.pump(self._last_letter)
+        self.outgoing = Outgoing(
+            rows.durability, self._session, self._letters, self._exchange.release, self._last_letter
+        )
+        self.outgoing.step()
 
     # A turn
 
@@ -176,7 +182,7 @@ class PartitionHost:
             self._complete(turn, inbound)
 
     def _begin(self) -> Turn:
-        head = _copied(self._head)
+        head = self._head.copied()
         self._machine.number = head.next_batch
         return Turn(head, self.offset, self._machine.watermark_ms, self._last_place)
 
@@ -209,6 +215,7 @@ class PartitionHost:
         done = self._runs.run(runs, self._doubt, turn.places) if runs else Done()
         head.counters.task_runs += len(runs)
         head.counters.task_failures += done.failures
+        head.tasks = add_tasks(head.tasks, done.tasks)
         turn.dead_letters += done.dead_letters
         records = [
             FeatureRecord(
@@ -244,10 +251,7 @@ class PartitionHost:
             self.reports.committed()
         self._doubt.commit(turn.events, head)
         self._last_place = turn.places.last
-        for frame in frames:
-            self._session.offer(*frame)
-        if self._letters is not None:
-            self._letters.pump(self._last_letter)
+        self.outgoing.add(frames, self._last_letter, head.downlink_position)
         if self._keeper is not None:
             self._keeper.look(self._opened(), head.counters.commits)
         self.run_events += turn.events
@@ -324,7 +328,6 @@ class PartitionHost:
         if self._letters is not None:
             rows.drop_letter_marks(self._letters.collect())
         rows.commit(head, turn.offset)
-        self._exchange.release(head)
         machine.mark_committed()
         machine.passivate(self._leaving)
         self._states.forget(self._leaving)
@@ -369,6 +372,7 @@ class PartitionHost:
             crash_point("install.before")
             refused = self._complete(turn, self._exchange.take(turn.head, sets.names))
             crash_point("install.after")
+            self.outgoing.settle()  # who asked is told
         elif turn.taken:
             self.commit()
         self._turn = None
@@ -397,10 +401,9 @@ class PartitionHost:
         return self._sets.programs_of([DEFAULT_SET, *self._head.task_sets])
 
     def idle(self) -> None:
-        """Take acknowledgements, and with nothing else at hand what came down meanwhile."""
+        """Let out what is durable, and with nothing else at hand take what came down meanwhile."""
+        self.outgoing.step()
         self._session.pump()
-        if self._letters is not None:
-            self._letters.pump(self._last_letter)
         if self._turn is None:
             turn = self._begin()
             inbound = self._exchange.take(turn.head, self._sets.names)
@@ -415,7 +418,8 @@ class PartitionHost:
     @property
     def open_calls(self) -> int:
         """Calls of the cloud whose replies are on their way."""
-        return self._head.counters.calls - self._head.counters.replies
+        counters = self._head.counters
+        return counters.calls - counters.replies - counters.lost_calls
 
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.
@@ -427,16 +431,18 @@ class PartitionHost:
         rows = self._opened()
         if self.reports is not None and self._turn is None and self.reports.is_due(0, is_last=True):
             self._complete(self._begin(), Inbound([], []), is_last=True)
+        self.outgoing.settle()
         self._session.flush(deadline_ms)
         arrived = []
         if self._letters is not None:
             self._letters.flush(self._last_letter, deadline_ms)
             arrived = self._letters.collect()
-        head = _copied(self._head)
+        head = self._head.copied()
         settled = self._settled(head)
+        head.told_losses = head.counters.losses
         self._write_as_committed(head)
         deltas = self._machine.delta()
-        if settled or arrived or deltas:
+        if settled or arrived or deltas or head.told_losses > self._told_losses:
             for delta in deltas:
                 rows.put_device(delta)
             rows.drop_journal(self._journal.release(None))
@@ -467,17 +473,14 @@ class PartitionHost:
             self._head.watermark_ms,
             self.run_events,
             self._head.ledger,
+            self._head.tasks,
+            self._head.counters.losses - self._told_losses,
         )
 
     def _opened(self) -> PartitionRows:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
-
-
-def _copied(head: PartitionHead) -> PartitionHead:
-    # a failed commit must leave the counters as they were
-    return msgspec.structs.replace(head, counters=msgspec.structs.replace(head.counters))
 
 
 def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:

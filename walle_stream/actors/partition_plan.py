@@ -8,12 +8,12 @@ import msgspec
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_sets import ProgramSource
-from walle_stream.ports import DeadLetterSink
+from walle_stream.ports import DeadLetterSink, Holdings
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.wire.ledger import Ledger
-from walle_stream.wire.rows import Counters
+from walle_stream.wire.rows import Counters, TaskCounts
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
 """Devices of a partition kept in memory when the pipeline does not say."""
@@ -47,8 +47,13 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Shortest time between two reports of how tasks do; 0 for none."""
     reported_as: Mapping[str, tuple[str, str]] = {}
     """For tasks of the definition that are reported: name and version as the cloud knows them."""
+    holdings: Holdings | None = None
+    """What the cloud side has of the partitions; None where nobody can be asked."""
     programs: ProgramSource | None = None
     """Loads what is installed while the host runs; None: nothing is."""
+
+    warned: set[str] = msgspec.field(default_factory=set)
+    """Tasks whose script was warned of in this process."""
 
     @property
     def triggers(self) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -76,3 +81,6 @@ class PartitionStatus(msgspec.Struct):
     watermark_ms: int
     run_events: int
     ledger: Ledger
+    tasks: dict[str, TaskCounts] = {}
+    untold_losses: int = 0
+    """Of ``counters.losses``, what no run before this one told of."""

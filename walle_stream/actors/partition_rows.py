@@ -16,6 +16,7 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter, KeptLetter
 from walle_stream.store import keys
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
+from walle_stream.store.durability import Durability
 from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
@@ -31,6 +32,7 @@ _decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, str, str], "call").decode
 _decode_definition = RowDecoder(JournalDefinition, "journal").decode
 _decode_task_set = RowDecoder(dict[str, InstalledTask | None], "task set").decode
+_decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
 _decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
@@ -74,7 +76,13 @@ class PartitionRows:
         transaction = self._store.begin()
         transaction.put(keys.INCARNATION_KEY, first.encode())
         transaction.commit()
+        self.durability.wait()
         return first
+
+    @property
+    def durability(self) -> Durability:
+        """Which commits survive a power cut."""
+        return self._store.durability
 
     @property
     def epoch(self) -> int:
@@ -101,6 +109,7 @@ class PartitionRows:
         transaction = self._store.begin()
         transaction.put(keys.EPOCH_KEY, _U64.pack(epoch))
         transaction.commit()
+        self.durability.wait()
         return epoch
 
     def device(self, device_id: str) -> tuple[DeviceSnapshot | None, dict[int, list[Any]]]:
@@ -160,6 +169,30 @@ class PartitionRows:
         return [
             (keys.parse_number(key), value) for key, value in self._store.scan(keys.OUTBOX_PREFIX)
         ]
+
+    def made(self) -> Iterator[tuple[str, list[FeatureRecord], list[int]]]:
+        """Iterate over devices: features by number, numbers of calls without a reply.
+
+        Reads all that is stored of all devices.
+        """
+        found: dict[str, tuple[list[FeatureRecord], list[int]]] = {}
+        for key, value in self._store.scan(keys.DEVICE_PREFIX):
+            device_id, table, rest = keys.parse_device(key)
+            if device_id not in found:
+                yield from _by_number(found)
+                found = {device_id: ([], [])}
+            features, calls = found[device_id]
+            if table == keys.TABLE_FEATURE:
+                task, number = keys.parse_task(rest)
+                version, feature, encoding = _decode_feature(value)
+                features.append(
+                    FeatureRecord(
+                        device_id, task, version, _U64.unpack(number)[0], feature, encoding
+                    )
+                )
+            elif table == keys.TABLE_CALL:
+                calls.append(int(_U64.unpack(rest)[0]))
+        yield from _by_number(found)
 
     # Writing; all of it becomes visible with ``commit``
 
@@ -366,3 +399,12 @@ class PartitionRows:
         elif self._deadlines.get(device_id) != deadline_ms:
             self._deadlines[device_id] = deadline_ms
             transaction.put(keys.deadline_key(device_id), _U64.pack(deadline_ms))
+
+
+def _by_number(
+    found: Mapping[str, tuple[list[FeatureRecord], list[int]]],
+) -> Iterator[tuple[str, list[FeatureRecord], list[int]]]:
+    # a device's features are stored by task
+    for device_id, (features, calls) in found.items():
+        features.sort(key=lambda each: each.sequence_number)
+        yield device_id, features, calls

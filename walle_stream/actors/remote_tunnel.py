@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Condition, Thread
 from threading import Event as Flag
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from walle_stream.errors import TunnelClosedError
 
@@ -47,6 +47,17 @@ class CloudLink(Protocol):
         Args:
             wanted: For each partition the positions behind which messages are
                 wanted, and up to which they may be forgotten.
+
+        Raises:
+            TunnelClosedError: The link was closed, or the cloud side failed for good.
+        """
+        ...
+
+    def ask(self, question: Any) -> Any:
+        """Put a question to the cloud actor; blocks for its answer.
+
+        Args:
+            question: ``LastFrame`` or ``LastNumbers``.
 
         Raises:
             TunnelClosedError: The link was closed, or the cloud side failed for good.

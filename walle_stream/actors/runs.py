@@ -19,11 +19,12 @@ from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.places import Places
 from walle_stream.actors.reports import QUARANTINED, RunReports
 from walle_stream.actors.task_states import TaskStates, apply_changes
-from walle_stream.clock import monotonic_ms
+from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter
 from walle_stream.stream.commands import RunTask
 from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult, VmPool
+from walle_stream.wire.rows import TaskCounts, add_tasks
 
 _log = logging.getLogger(__name__)
 _script_log = logging.getLogger("walle_stream.script")
@@ -31,7 +32,11 @@ _script_log = logging.getLogger("walle_stream.script")
 PAUSE_MAX_MS: Final = 2_000
 """Longest pause between two attempts: the partition waits for it."""
 
+RETURNED: Final = "returned a value, which is ignored: use ctx.emit"
+"""What is said of a task whose script returns features instead of emitting them."""
+
 _NO_RUN: Final = QUARANTINED
+_MESSAGE_MAX: Final = 300  # of what each commit writes anew
 
 
 class FailurePolicy(msgspec.Struct, frozen=True):
@@ -63,6 +68,8 @@ class Done(msgspec.Struct):
     dead_letters: list[DeadLetter] = []
     failures: int = 0
     """Runs that failed for good."""
+    tasks: dict[str, TaskCounts] = {}
+    """What became of the runs, by task."""
 
 
 class TaskRuns:
@@ -76,6 +83,7 @@ class TaskRuns:
         on_error: Mapping[str, FailurePolicy],
         wait: Callable[[float], object] | None = None,
         reports: RunReports | None = None,
+        warned: set[str] | None = None,
     ) -> None:
         """Take over what an opened partition has.
 
@@ -86,7 +94,10 @@ class TaskRuns:
             on_error: By program; ``FailurePolicy()`` for any other.
             wait: Waits for seconds; in tests another.
             reports: Told what runs did; nobody where None.
+            warned: Tasks whose script was warned of; shared, so that each is once.
         """
+        self._warned = set() if warned is None else warned
+        self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
         self._pool = pool
         self._rows = rows
@@ -148,6 +159,7 @@ class TaskRuns:
             self._reports.add(program, found, took_ms)
         changed: dict[str, dict[str, bytes | None]] = {}
         failed = []
+        failures: list[RunResult] = []
         for given, group in zip(groups, found, strict=True):
             device_id, state, _ = given
             if group.state:
@@ -163,13 +175,37 @@ class TaskRuns:
                     if result.calls:
                         done.calls.append((run, result.calls))
                     continue
-                done.failures += 1
+                failures.append(result)
                 tried = attempts.get((device_id, index), result.error != _NO_RUN)
                 _log_failure(run, result, int(tried))
                 if on_error.leaves_letter:
                     failed.append((run, result, int(tried)))
         self._rows.put_task_states(task, changed)
+        done.failures += len(failures)
+        counts = self._counts(task, found, failures)
+        done.tasks = add_tasks(done.tasks, {task: counts})
         return failed
+
+    def _counts(
+        self, task: str, found: Sequence[GroupResult], failures: Sequence[RunResult]
+    ) -> TaskCounts:
+        returned = sum(group.returned for group in found)
+        if returned and task not in self._warned:
+            self._warned.add(task)
+            _log.warning("task %r %s", task, RETURNED)
+        executed = [each for each in failures if each.error != _NO_RUN]
+        first = ""
+        if executed and task not in self._failed:
+            self._failed.add(task)
+            first = executed[0].message[:_MESSAGE_MAX]
+        return TaskCounts(
+            runs=sum(len(group.runs) for group in found),
+            failures=len(failures),
+            refused=len(failures) - len(executed),
+            returned=returned,
+            failed_ms=wall_ms() if first else 0,
+            failure=first,
+        )
 
 
 class _Lane:

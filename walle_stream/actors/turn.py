@@ -22,6 +22,8 @@ class Delivery(msgspec.Struct):
     cost the memory, and time, as they would have left the processor's caches."""
     delivered_ms: float
     """Monotonic clock when the batch arrived, or the source handed it over, for latencies."""
+    handed_ms: float = 0.0
+    """Monotonic clock when the batch was handed over."""
     part: bytes = b""
     """The events, encoded, once they were taken."""
 
@@ -32,8 +34,8 @@ class Delivery(msgspec.Struct):
         Args:
             batch: From now on the host's.
         """
-        arrived_ms = batch.arrived_ms
-        return cls(batch, monotonic_ms() if arrived_ms is None else arrived_ms)
+        arrived_ms, now_ms = batch.arrived_ms, monotonic_ms()
+        return cls(batch, now_ms if arrived_ms is None else arrived_ms, now_ms)
 
 
 class Turn:

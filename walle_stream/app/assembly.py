@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
 from walle_stream.actors.cloud import CloudActor
+from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.functions import load_functions
 from walle_stream.app.installed import InstalledPrograms
+from walle_stream.app.isolation import check_machine, ready_tasks
+from walle_stream.app.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
-from walle_stream.app.programs import ReadyTask, compile_task, unpack_task
+from walle_stream.app.programs import ReadyTask, unpack_task
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
@@ -116,6 +119,7 @@ class Assembly:
         self.runtime = self._spec.runtime.kind
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
+        self.holdings = CloudHoldings()  # usable once the cloud side's actor is named
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
@@ -149,10 +153,7 @@ class Assembly:
             read_package=unpack_task,
         )
         # what is wrong is said before anything is opened
-        tasks = [
-            task if isinstance(task, ReadyTask) else compile_task(task) for task in loaded.tasks
-        ]
-        assembly = cls(loaded, tasks)
+        assembly = cls(loaded, ready_tasks(loaded))
         models = onnx_models(assembly._models)
         if assembly.runtime != "ray":
             for model in models.values():
@@ -191,6 +192,7 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
+        check_machine(self.tasks, self._loaded.places)
         # a driver of Ray that was killed may have left processes that are ending
         directory = self.open_directory(stack, options.data_dir)
         if not self.is_placed:
@@ -199,7 +201,9 @@ class Assembly:
             self.open_cloud(stack)
         else:
             self.open_device_end(stack)
-        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, self._tunnel.downlink))
+        holdings = self.holdings if self.has_cloud else None
+        downlink = self._tunnel.downlink
+        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, downlink, holdings))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory.
@@ -212,6 +216,7 @@ class Assembly:
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
+        check_machine(self.tasks, self._loaded.places)
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
         self._open_vms(stack, options, place)
 
@@ -262,13 +267,17 @@ class Assembly:
         if path is not None:
             self._data_dir = stack.enter_context(DataDir.open_read_only(path))
         set_block_cache_bytes(spec.state.cache_size_bytes)
-        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path)
+        sync_ms = spec.state.sync_ms
+        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path, sync_ms=sync_ms)
         self.cloud_store.report_sink = self.report_sink
         stack.callback(self.cloud_store.close)
         self._tunnel = self._connector.open_tunnel(
-            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes
+            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes, sync_ms
         )
         stack.callback(self._tunnel.close)
+        for lane, position in self.cloud_store.positions.items():
+            # before anybody sends: a log that lost its end goes on behind what was merged
+            self._tunnel.receiver.release(lane, position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks.
@@ -296,6 +305,16 @@ class Assembly:
             relax()
 
     @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, in its order."""
+        return [task.name for task in self.tasks]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a run of this process has all partitions, so all events of the source."""
+        return not self.is_placed and len(self.partitions) == self.partition_count
+
+    @property
     def status_path(self) -> Path:
         """The file in the opened data directory that tells people of the run."""
         return self._data_dir.status_path
@@ -314,8 +333,7 @@ class Assembly:
         count = self.partition_count
         self._start = count + place.index
         numbers = () if self.is_placed else place.numbers(count)
-        own = [*numbers, self._start]
-        self._in_hand = self._data_dir.open_in_hand(place.hosts, own)
+        self._in_hand = self._data_dir.open_in_hand(place.hosts, [*numbers, self._start])
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         for model in onnx_models(self._models).values():
             stack.callback(model.close)
@@ -326,6 +344,7 @@ class Assembly:
             self.pool,
             self._data_dir.quarantined,
             is_shared=self.is_placed,
+            floor=self._spec.runtime.minimum_isolation,
         )
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)
@@ -415,12 +434,8 @@ class Assembly:
             offsets: By partition.
             limit: Most rows to read in this run.
         """
-        reader: SourceReader = self._source.open(
-            offsets, self.partition_count, self.batch_events, limit
-        )
-        if self._plan.is_measured:
-            reader.keeps_raw = True
-        return reader
+        count = self.partition_count
+        return self._watched(self._source.open(offsets, count, self.batch_events, limit))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
         """Join the group of a source that places partitions; see ``PlacingSource.join``.
@@ -429,10 +444,18 @@ class Assembly:
             placement: The host that gets some.
             limit: Most rows that it reads in this run.
         """
-        reader: SourceReader = self._source.join(placement, self.batch_events, limit)
+        return self._watched(self._source.join(placement, self.batch_events, limit))
+
+    def _watched(self, reader: SourceReader) -> SourceReader:
         if self._plan.is_measured:
             reader.keeps_raw = True
-        return reader
+        # of several hosts that read the same rows one warns
+        is_first = self.is_placed or self._start == self.partition_count
+        return FirstRows(reader, self.mistakes()) if is_first else reader
+
+    def mistakes(self) -> LikelyMistakes:
+        """Return who looks for likely mistakes in the definition and in its events."""
+        return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
     def open_partition(
         self, number: int, generation: int = 0, is_anew: bool = False

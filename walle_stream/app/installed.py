@@ -12,15 +12,19 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 import msgspec
 
+from walle_stream.app.isolation import admit
 from walle_stream.app.programs import ReadyTask, unpack_task
 from walle_stream.errors import PackageError, StoreError, StoreFullError
 from walle_stream.faults import crash_point
+from walle_stream.spec.isolation import Policy
+from walle_stream.store.files import make_folder, put_file, sync_folder
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.pool import VmPool
 
@@ -38,6 +42,8 @@ class NewVersion(msgspec.Struct, frozen=True):
     those of the package."""
     origin: str = ""
     """What the caller calls it, such as ``shop/ipv@v2``: kept beside the task."""
+    is_signed: bool = False
+    """Whether a signature that the caller checked covers the package: see ``app.isolation``."""
 
 
 class InstalledPrograms:
@@ -50,6 +56,7 @@ class InstalledPrograms:
         quarantined: Callable[[], Iterable[tuple[str, str]]],
         *,
         is_shared: bool = False,
+        floor: Policy = "shared",
     ) -> None:
         """Begin with what is stored; loads nothing.
 
@@ -58,11 +65,13 @@ class InstalledPrograms:
             pool: Gets the programs.
             quarantined: Gives (program, device id) pairs that are out.
             is_shared: Other processes may have devices whose packages are here, too.
+            floor: Least isolation.
         """
         self._folder = folder
         self._pool = pool
         self._quarantined = quarantined
         self._is_shared = is_shared
+        self._floor: Policy = floor
         self._lock = Lock()
         self._loaded: set[str] = set()
         self._unpacked: dict[str, ReadyTask] = {}  # what was stored, and is about to be loaded
@@ -94,7 +103,8 @@ class InstalledPrograms:
         program = f"{ready.name}@{ready.version}#{mark}"
         task = ready.installed(program, package)
         self._unpacked[program] = ready
-        return ready.name, msgspec.structs.replace(task, resources=digests, origin=version.origin)
+        facts = {"origin": version.origin, "is_signed": version.is_signed}
+        return ready.name, msgspec.structs.replace(task, resources=digests, **facts)
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
         """Load a program into the pool; see ``ProgramSource``.
@@ -112,6 +122,7 @@ class InstalledPrograms:
             if ready is None:
                 own = {name: self._read(it, task) for name, it in installed.resources.items()}
                 ready = unpack_task(self._read(installed.package, task), own)
+            ready = admit(ready, self._floor, is_signed=installed.is_signed)
             # scripts are told the task's name, the pool tells versions apart
             program = msgspec.structs.replace(ready.program, task=installed.program)
             out = [device for name, device in self._quarantined() if name == installed.program]
@@ -152,23 +163,13 @@ class InstalledPrograms:
 
     def _write(self, digest: str, data: bytes) -> None:
         path = self._folder / digest
-        part = self._folder / f".{digest}.{os.getpid()}"
         try:
             if path.exists():
+                sync_folder(self._folder)  # who put it there may have died before
                 return
-            if not self._folder.exists():
-                self._folder.mkdir(exist_ok=True)
-                _sync(self._folder.parent)
-            try:
-                with part.open("wb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                crash_point("package.part")
-                part.replace(path)
-                _sync(self._folder)  # a commit that names it must not outlive it in a power cut
-            finally:
-                part.unlink(missing_ok=True)
+            make_folder(self._folder)
+            # for good: a commit that names it must not outlive it in a power cut
+            put_file(path, data, on_part=partial(crash_point, "package.part"))
         except OSError as error:
             kind = StoreFullError if error.errno in _FULL else StoreError
             raise kind(
@@ -206,14 +207,6 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _digest(data: bytes) -> str:

@@ -38,9 +38,10 @@ from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.options import RunOptions
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.app.status import HostStatus, RunPhase, RunStatus, write_status
+from walle_stream.app.task_figures import task_figures, task_problems
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ActorDeadError
-from walle_stream.ports import SourceBatch, SourceReader
+from walle_stream.ports import SourceBatch, SourceReader, Unread
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
@@ -109,6 +110,7 @@ class LocalRun:
         self._hosts: list[ActorRef] = []
         self._devices: list[DeviceHost] = []
         self._sizers: list[BatchSizer] = []
+        self._readers: Sequence[SourceReader] = ()
         self._cloud: ActorRef | None = None
         self._installation: Installation | None = None
         self.run_events = 0
@@ -156,14 +158,16 @@ class LocalRun:
             assembly.open(stack, self._options)
             self._start_actors(stack)
             offsets: dict[int, bytes] = {}
+            before: list[PartitionStatus] = []
             for host in self._hosts:
                 offsets.update(self._ask(host, GetOffsets()))
+                before.extend(self._ask(host, GetStatus()))
             if not assembly.is_placed:
                 assembly.mark_open()
-            readers = self._open_readers(offsets, stack)
+            readers = self._readers = self._open_readers(offsets, stack)
             self.is_ready = True
             stack.push(self._tell_failure)
-            self._tell("running", _progress(readers))
+            self._tell("running")
             on_progress = on_progress or (lambda _ratio, _events: None)
             with nullcontext() if self._beside is None else self._beside(self):
                 if len(readers) == len(self._hosts):
@@ -175,9 +179,13 @@ class LocalRun:
             self._settle()
             statuses = self._close_hosts()
             cloud = self._close_cloud()
-            self._tell("ended", _progress(readers))
+            self._tell("ended")
         return self._report(
-            statuses, cloud, (monotonic_ms() - started_ms) / 1000.0, process_cpu_s() - started_cpu_s
+            before,
+            statuses,
+            cloud,
+            (monotonic_ms() - started_ms) / 1000.0,
+            process_cpu_s() - started_cpu_s,
         )
 
     def status(self) -> list[PartitionStatus]:
@@ -191,6 +199,35 @@ class LocalRun:
         """Return what the pool has done, and its VMs, for metrics."""
         pool = self._assembly.pool
         return pool.counts, pool.machines
+
+    def host_status(self, step: str = "running") -> list[HostStatus]:
+        """Return how each host goes, and what its reader has yet to read; waits for nothing.
+
+        Args:
+            step: What they do.
+        """
+        pid, readers = os.getpid(), self._readers
+        told = []
+        for index, host in enumerate(self._hosts):
+            progress, unread = -1.0, Unread()
+            if readers:  # one for each host, or one for all
+                reader = readers[index % len(readers)]
+                progress, unread = reader.progress, reader.unread
+            waiting = host.mailbox_bytes
+            told.append(
+                HostStatus.of(index, progress, unread, pid=pid, step=step, mailbox_bytes=waiting)
+            )
+        return told
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, for metrics."""
+        return self._assembly.task_names
+
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for; 0 where it is away."""
+        return self._assembly.cloud_store.stats.losses if self._cloud is not None else 0
 
     @property
     def installation(self) -> Installation:
@@ -210,6 +247,7 @@ class LocalRun:
         assembly = self._assembly
         if assembly.has_cloud:
             self._cloud = ActorRef(assembly.make_cloud())
+            assembly.holdings.ask = self._cloud.ask
             stack.callback(self._end, self._cloud)
         host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
@@ -257,7 +295,7 @@ class LocalRun:
                 for host in self._hosts:
                     if not host.is_alive:
                         raise self._cause(host, ActorDeadError(f"actor {host.name} has stopped"))
-                self._look_after(readers, on_progress)
+                self._look_after(on_progress)
                 if self._stop.is_set():
                     for each in pulls:
                         each.stop.set()
@@ -265,13 +303,13 @@ class LocalRun:
         self.run_events = sum(pull.events for pull in pulls)
         self._is_ended = any(pull.is_ended for pull in pulls)
 
-    def _look_after(self, readers: Sequence[SourceReader], on_progress: OnProgress) -> None:
+    def _look_after(self, on_progress: OnProgress) -> None:
         self._check_cloud()
-        progress = _progress(readers)
         if monotonic_ms() - self._told_ms > TELL_MS:
-            self._tell("running", progress)
+            self._tell("running")
         if self._assembly.pool.is_worn_out and self._options.limit is None:
             self.stop(WORN_OUT)
+        progress = min(reader.progress for reader in self._readers)
         on_progress(progress, self.run_events)
 
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
@@ -282,7 +320,7 @@ class LocalRun:
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second
                 shown_ms = now_ms
-                self._look_after([reader], on_progress)
+                self._look_after(on_progress)
         if self._stop.is_set():
             self._deliver(reader.drain())
 
@@ -296,27 +334,17 @@ class LocalRun:
             except ActorDeadError as error:
                 raise self._cause(hosts[batch.partition % count], error) from error
 
-    def _tell(self, phase: RunPhase, progress: float = -1.0) -> None:
+    def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
-        pid = os.getpid()
-        hosts = [
-            HostStatus(
-                index=index,
-                pid=pid,
-                step="running" if phase == "running" else "done",
-                unread=1.0 - progress if progress >= 0 else -1.0,
-                mailbox_bytes=host.mailbox_bytes,
-            )
-            for index, host in enumerate(self._hosts)
-        ]
         status = RunStatus(
             pipeline=self._assembly.name,
             runtime="local",
             phase=phase,
-            pid=pid,
+            pid=os.getpid(),
             started_ms=self._started_ms,
             stopped_by="" if phase == "running" else self._stopped_by,
-            hosts=hosts,
+            hosts=self.host_status("running" if phase == "running" else "done"),
+            task_names=self.task_names,
         )
         write_status(self._assembly.status_path, status)
 
@@ -357,7 +385,7 @@ class LocalRun:
         if cloud is None:
             return None
         report: CloudReport = msgspec.convert(
-            self._ask(cloud, Drain()), CloudReport, from_attributes=True
+            self._ask(cloud, Drain(is_last=True)), CloudReport, from_attributes=True
         )
         return report
 
@@ -379,32 +407,39 @@ class LocalRun:
 
     def _report(
         self,
+        before: list[PartitionStatus],
         statuses: list[PartitionStatus],
         cloud: CloudReport | None,
         wall_s: float,
         cpu_s: float,
     ) -> RunReport:
+        assembly, stopped_by = self._assembly, self._stopped_by
         counters, latencies, ledger = Counters(), Latencies(), Ledger()
         for status in statuses:
             counters.add(status.counters)
             ledger = ledger.plus(status.ledger)
             latencies.merge(status.latencies)
+        tasks = task_figures(assembly.task_names, statuses)
         return RunReport(
-            pipeline=self._assembly.name,
+            pipeline=assembly.name,
             data_dir=str(self._options.data_dir),
-            stopped_by=self._stopped_by,
+            stopped_by=stopped_by,
             counters=counters,
             cloud=cloud,
             ledger=LedgerReport.of(counters, ledger),
+            tasks=tasks,
+            problems=task_problems(
+                task_figures(assembly.task_names, before),
+                tasks,
+                counters.events,
+                is_whole=assembly.is_whole and stopped_by == "end",
+            ),
             exit_to_commit_ms=latencies.report(),
             run_events=sum(status.run_events for status in statuses),
             wall_s=wall_s,
             cpu_s=cpu_s,
+            untold_losses=sum(status.untold_losses for status in statuses),
         )
-
-
-def _progress(readers: Sequence[SourceReader]) -> float:
-    return min(reader.progress for reader in readers)
 
 
 def _opener(assembly: Assembly, numbers: Iterable[int]) -> Callable[[], list[PartitionHost]]:

@@ -6,6 +6,7 @@ the server).
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final, Protocol
 
@@ -14,6 +15,8 @@ import msgspec
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.metrics_server import MetricsServer
 from walle_stream.app.observability import Metrics
+from walle_stream.app.status import HostStatus
+from walle_stream.app.task_figures import TaskFigures, task_figures
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.rows import Counters
 
@@ -24,6 +27,16 @@ _GAUGES: Final = {
     "active_devices": "Devices in memory.",
     "outbox_bytes": "Frames without acknowledgement, bytes.",
     "watermark_ms": "Ingest watermark, epoch milliseconds.",
+}
+_TASK_COUNTERS: Final = {
+    "runs": "Runs of a task, cumulative for the data directory.",
+    "failures": "Runs of a task that failed for good, the same.",
+    "features": "Features of a task, the same.",
+}
+_UNREAD: Final = {
+    "unread": "Share of the source that a host has yet to read.",
+    "unread_rows": "Records of the source that a host has yet to read.",
+    "unread_bytes": "Bytes of the source that a host has yet to read.",
 }
 
 
@@ -36,8 +49,22 @@ class ObservedRun(Protocol):
         """Return the figures of all partitions."""
         ...
 
+    def host_status(self) -> list[HostStatus]:
+        """Return how each host goes, and what it has yet to read."""
+        ...
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks."""
+        ...
+
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the pool has done, and its VMs."""
+        ...
+
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for."""
         ...
 
 
@@ -57,7 +84,10 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """
 
     def render() -> str:
-        return render_metrics(run.status(), *run.vm_status())
+        counts, machines = run.vm_status()
+        return render_metrics(
+            run.status(), counts, machines, run.task_names, run.host_status(), run.cloud_losses
+        )
 
     server = MetricsServer(address, render, lambda: run.is_ready)
     stack.callback(server.close)
@@ -66,7 +96,12 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
 
 
 def render_metrics(
-    statuses: list[PartitionStatus], counts: VmCounts, machines: list[VmStatus]
+    statuses: list[PartitionStatus],
+    counts: VmCounts,
+    machines: list[VmStatus],
+    task_names: Sequence[str] = (),
+    hosts: Sequence[HostStatus] = (),
+    cloud_losses: int = 0,
 ) -> str:
     """Return the figures in Prometheus' text format.
 
@@ -74,13 +109,22 @@ def render_metrics(
         statuses: Of all partitions.
         counts: What the pool of VMs has done.
         machines: The VMs that are alive.
+        task_names: Of the definition's tasks.
+        hosts: How each goes.
+        cloud_losses: What the cloud side lacks.
     """
     metrics, total = Metrics(), Counters()
     for status in statuses:
         total.add(status.counters)
+    _add_tasks(metrics, task_figures(task_names, statuses))
+    _add_unread(metrics, hosts)
     for name, value in msgspec.structs.asdict(total).items():
+        if name in {"task_runs", "task_failures"}:
+            continue  # the sums of those above
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).raise_to(value)
+    text = "Features and frames that the cloud side lacks, or has others for."
+    metrics.gauge("walle_cloud_losses", text).set(cloud_losses)
     for name, text in _GAUGES.items():
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:
@@ -105,3 +149,18 @@ def render_metrics(
     everything = sum(status.latencies.count for status in statuses)
     latency.replace([*below, everything], sum(status.latencies.sum_ms for status in statuses))
     return metrics.render()
+
+
+def _add_tasks(metrics: Metrics, tasks: Sequence[TaskFigures]) -> None:
+    for name, text in _TASK_COUNTERS.items():
+        counter = metrics.counter(f"walle_task_{name}_total", text, ["task"])
+        for task in tasks:
+            counter.raise_to(getattr(task, name), task=task.task)
+
+
+def _add_unread(metrics: Metrics, hosts: Sequence[HostStatus]) -> None:
+    for name, text in _UNREAD.items():
+        gauge = metrics.gauge(f"walle_{name}", text, ["host"])
+        for host in hosts:
+            if (unread := getattr(host, name)) >= 0:
+                gauge.set(unread, host=str(host.index))

@@ -1,12 +1,12 @@
 """Task packages from definitions, and what their size is worth.
 
 Place in the flow: ``walle task`` asks; the YAML, the script and the resources
-are read here, ``vm.package.build`` compiles and packs.
+are read here, ``vm.package.build`` checks and packs.
 """
 
+import ast
 import errno
 import os
-import re
 import sys
 import sysconfig
 import zlib
@@ -18,16 +18,19 @@ from typing import Final
 import msgspec
 
 from walle_stream.app.connectors import ConnectorModels
-from walle_stream.app.programs import load_program, on_error_values
+from walle_stream.app.programs import confinement_of, load_program, on_error_values
 from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.loader import load_pipeline, load_task
-from walle_stream.spec.models import OnErrorSpec, Task
+from walle_stream.spec.models import Task
 from walle_stream.spec.suggestions import suggest
+from walle_stream.store.files import put_file
+from walle_stream.vm import gate
 from walle_stream.vm.bundle import guest_bundle
-from walle_stream.vm.package.build import build_package, compile_for
+from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
-    CURRENT_TAG,
     MANIFEST,
+    SCRIPT,
+    PackagedConfinement,
     PackagedLimits,
     PackagedTask,
     TaskPackage,
@@ -55,10 +58,11 @@ class SizeReport(msgspec.Struct, frozen=True):
     """What a package weighs beside what it needs and what it saves; every part has a ``total``."""
 
     package: dict[str, Size]
-    """``script``, ``standard_modules`` and ``resources``, of all interpreters, ``manifest``."""
+    """``script``, ``resources``, ``manifest``."""
     runtime: dict[str, Size]
-    """What a device must have besides: ``guest_library``, ``base_modules``, ``extensions`` that
-    are named, ``interpreter`` as it lies on this machine, not stripped."""
+    """What a device must have besides: ``guest_library``, the ``base_modules`` that it needs and
+    the ``standard_modules`` that the script adds, both as bytecode, their ``extensions``,
+    ``interpreter`` as it lies on this machine, not stripped."""
     full: dict[str, Size]
     """This machine's ``interpreter``, ``standard_library`` (source, without tests) and all its
     ``extensions``."""
@@ -104,7 +108,7 @@ def find_task(file: Path, name: str | None = None) -> Task:
 
 
 def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
-    """Build the package of a task; blocks for some 0.2 s per interpreter.
+    """Build the package of a task; blocks for some 0.2 s per other interpreter.
 
     Args:
         task: As ``find_task`` gives it.
@@ -130,10 +134,9 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         config=dict(spec.config),
         limits=PackagedLimits(**spec.limits.model_dump()),
         pages=spec.pages,
-        isolation=spec.isolation,
-        on_error=msgspec.UNSET
-        if spec.on_error == OnErrorSpec()
-        else on_error_values(spec.on_error),
+        isolation=spec.isolation.policy,
+        confinement=PackagedConfinement.of(confinement_of(spec.isolation)),
+        on_error=on_error_values(spec.on_error),
     )
     return build_package(packaged, program.source, program.resources, pythons)
 
@@ -149,13 +152,8 @@ def write_package(data: bytes, path: Path) -> None:
         OSError: The disk is full.
         PackageError: It cannot be written there.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        put_file(path, data)
     except OSError as error:
         if error.errno in _FULL:
             raise
@@ -173,15 +171,15 @@ def size_report(package: TaskPackage) -> SizeReport:
     Raises:
         PackageError: This interpreter does not answer.
     """
-    base = compile_for(sys.executable)
-    own = package.manifest.interpreters.get(CURRENT_TAG)
-    kinds = {**base.base, **(own.modules if own else {})}
-    named = [name for name, kind in kinds.items() if kind == "extension"]
-    specs = (find_spec(name) for name in named)
+    tree = ast.parse(package.parts[SCRIPT])
+    needs = ask_interpreter(sys.executable, {"imports": sorted(gate.imported_modules(tree))})
+    (base, named), (added, named_too) = needs["base"], needs["modules"]
+    specs = (find_spec(name) for name in (*named, *named_too))
     interpreter = _measured(_interpreter_files())
     runtime = {
         "guest_library": _size(guest_bundle()),
-        "base_modules": _size(base.base_bin),
+        "base_modules": _size(bytes.fromhex(base)),
+        "standard_modules": _size(bytes.fromhex(added)),
         "extensions": _measured(Path(spec.origin) for spec in specs if spec and spec.origin),
         "interpreter": interpreter,
     }
@@ -208,12 +206,8 @@ def package_sizes(package: TaskPackage) -> dict[str, Size]:
         package: Which.
     """
     sizes = {}
-    for part, pattern in (
-        ("script", r"code/[^/]+/script\.bin"),
-        ("standard_modules", r"code/[^/]+/modules\.bin"),
-        ("resources", r"resources/.+"),
-    ):
-        names = [name for name in package.parts if re.fullmatch(pattern, name)]
+    script, *resources = package.parts
+    for part, names in (("script", [script]), ("resources", resources)):
         raw = sum(len(package.parts[name]) for name in names)
         sizes[part] = Size(raw, sum(package.packed_bytes[name] for name in names))
     sizes["manifest"] = Size(package.manifest_bytes, package.packed_bytes[MANIFEST])

@@ -11,7 +11,7 @@ from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.errors import SourceMovedError
-from walle_stream.ports import Downlink, Uplink
+from walle_stream.ports import Downlink, Holdings, Uplink
 from walle_stream.spec.models import StateSpec
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.in_hand import InHand
@@ -38,6 +38,8 @@ class HostPlace(msgspec.Struct, frozen=True):
     """Processes that share the data directory."""
     uplink: Uplink
     downlink: Downlink
+    holdings: Holdings | None = None
+    """What the cloud side has; None where nobody can be asked."""
 
     def numbers(self, partition_count: int) -> range:
         """Return the partitions that it owns.
@@ -75,7 +77,7 @@ class PartitionOpener:
         self._data_dir = data_dir
         self._in_hand = in_hand
         self._state = state
-        self._plan = plan
+        self._plan = msgspec.structs.replace(plan, holdings=place.holdings)
         self._pool = pool
         self._place = place
         self._uploads = uploads
@@ -92,7 +94,7 @@ class PartitionOpener:
             SourceMovedError: It was opened in a later generation, as its snapshots say.
         """
         path, place = self._data_dir.partition_path(number), self._place
-        sync, keeper = self._state.sync, self._make_keeper(number)
+        sync_ms, keeper = self._state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
         if keeper is not None and generation:
             # now, not when a restart opens it once more: somebody may have it by then
@@ -105,7 +107,8 @@ class PartitionOpener:
             _fetch_state(keeper, path, patience_s)
 
         def open_rows() -> PartitionRows:
-            rows = PartitionRows(PartitionStore.open(path, sync=sync, lock_timeout_s=patience_s))
+            store = PartitionStore.open(path, sync_ms=sync_ms, lock_timeout_s=patience_s)
+            rows = PartitionRows(store)
             if keeper is not None:
                 # whoever was here before left it, if nothing else
                 rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))

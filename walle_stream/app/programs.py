@@ -11,10 +11,17 @@ import msgspec
 
 from walle_stream.actors.runs import FailurePolicy
 from walle_stream.errors import ScriptError
+from walle_stream.spec.isolation import IsolationSpec
 from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import (
+    CompiledProgram,
+    Confinement,
+    RunLimits,
+    TaskProgram,
+    compile_program,
+)
 
 
 class ReadyTask(msgspec.Struct, frozen=True):
@@ -34,13 +41,15 @@ class ReadyTask(msgspec.Struct, frozen=True):
     """What becomes of a run that fails."""
     state_version: int = 1
     """Layout of its states."""
+    package: str = ""
+    """SHA-256 of the package that it came in; empty for a script."""
 
     def installed(self, program: str = "", package: str = "") -> InstalledTask:
         """Return it as devices have it.
 
         Args:
             program: What the pool of VMs knows it by; its name by default.
-            package: SHA-256 of the package that it came in; empty for one of a definition.
+            package: Where it lies in the data directory; empty for one of a definition.
         """
         return InstalledTask(
             self.version,
@@ -64,16 +73,26 @@ def compile_task(task: Task) -> ReadyTask:
         ScriptError: A file cannot be read, or the script is wrong.
     """
     spec = task.spec
+    program = compile_program(load_program(task))
     return ReadyTask(
         name=task.metadata.name,
         version=spec.version,
         triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
         fields=spec.fields,
         pages=spec.pages,
-        program=compile_program(load_program(task)),
+        program=msgspec.structs.replace(program, confinement=confinement_of(spec.isolation)),
         on_error=FailurePolicy(*on_error_values(spec.on_error)),
         state_version=spec.state_version,
     )
+
+
+def confinement_of(spec: IsolationSpec) -> Confinement:
+    """Return how a task's processes are confined.
+
+    Args:
+        spec: ``spec.isolation`` of a task.
+    """
+    return Confinement(spec.memory_bytes, spec.cpu_ms or 0, frozenset(spec.require))
 
 
 def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
@@ -86,19 +105,20 @@ def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
 
 
 def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
-    """Read a package for this interpreter and check every byte of it; compiles nothing.
+    """Read a package, check every byte of it and compile its script.
 
     Args:
         file: Where it lies, or its bytes.
         beside: Resources that the package has not; of one name these.
 
     Raises:
-        PackageError: It is no package, altered, cut, or not for this interpreter.
+        PackageError: It is no package, altered, cut, or its script may not run here.
     """
     package = read_package(file)
     task = package.manifest.task
-    program = package.program(beside)
-    on_error = FailurePolicy() if task.on_error is msgspec.UNSET else FailurePolicy(*task.on_error)
+    program = msgspec.structs.replace(
+        package.program(beside), confinement=task.confinement.unpacked()
+    )
     return ReadyTask(
         task.name,
         task.version,
@@ -106,8 +126,9 @@ def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -
         task.fields,
         task.pages,
         program,
-        on_error,
+        FailurePolicy(*task.on_error),
         task.state_version,
+        package.sha256,
     )
 
 
@@ -136,7 +157,7 @@ def load_program(task: Task) -> TaskProgram:
         file=str(spec.script),
         config=dict(spec.config),
         limits=RunLimits(**spec.limits.model_dump()),
-        isolation=spec.isolation,
+        isolation=spec.isolation.policy,
         state_version=spec.state_version,
         resources={each: _resource(name, each, path) for each, path in spec.resources.items()},
     )

@@ -2,22 +2,25 @@
 
 Lines are bytes of JSON objects in a fixed order, so that equal contents are
 equal bytes: what tests, the chaos campaign and ``walle state export`` compare.
+What scripts made stands in them as it is, so each such value is looked at first:
+a row with a malformed one is left out, and named when all others were given.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from walle_stream.app.connectors import load_connector
-from walle_stream.errors import StoreMissingError
+from walle_stream.errors import MalformedRowError, StoreMissingError
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, PartitionHead, RowDecoder
+from walle_stream.wire.strict_json import object_problem, value_problem
 
 _decode_any = RowDecoder(Any, "any").decode
 _decode_row = RowDecoder(list[Any], "device").decode
@@ -58,29 +61,32 @@ def features_lines(
 
     Raises:
         StoreMissingError: There is no such data directory.
+        MalformedRowError: Features that are no JSON object were left out; at the end.
     """
-    with DataDir.open_read_only(data_dir) as opened:
-        opened.check_parts()
-        if not opened.meta.has_cloud:
-            records = _kept_features(data_dir, device_id)
-            yield from (_feature_line(each) for each in records if task in {None, each.task})
-            return
-        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
-        try:
-            for record in store.scan(device_id):
-                if task in {None, record.task}:
-                    yield _feature_line(record)
-        finally:
-            store.close()
+    yield from _good(data_dir, _feature_rows(data_dir, device_id, task))
 
 
-def features_sample(data_dir: Path, count: int) -> list[bytes]:
+def features_sample(data_dir: Path, count: int) -> tuple[list[bytes], MalformedRowError | None]:
     """Return some features for a person: those of the device with most, of few.
 
     Args:
         data_dir: The data directory.
         count: At most so many.
+
+    Returns:
+        Them, and what was left out where anything was.
     """
+    best: list[bytes] = []
+    try:
+        for best in _samples(data_dir):  # noqa: B007 - the last one is returned
+            pass
+    except MalformedRowError as error:
+        return best[:count], error
+    return best[:count], None
+
+
+def _samples(data_dir: Path) -> Iterator[list[bytes]]:
+    # ever better ones
     best: list[bytes] = []
     current: list[bytes] = []
     device = None
@@ -91,9 +97,9 @@ def features_sample(data_dir: Path, count: int) -> list[bytes]:
         current.append(line)
         if len(current) > len(best):
             best = current
+            yield best
         if seen > 2_000 and best:  # noqa: PLR2004 - enough to find a busy device
-            break
-    return best[:count]
+            return
 
 
 def run_state(data_dir: Path) -> RunState:
@@ -130,9 +136,11 @@ def canonical_state(data_dir: Path) -> Iterator[bytes]:
 
     Yields:
         JSON lines in a fixed order.
+
+    Raises:
+        MalformedRowError: Rows were left out; at the end.
     """
-    yield from _state_lines(data_dir, is_canonical=True)
-    yield from features_lines(data_dir)
+    yield from _good(data_dir, _all_rows(data_dir, is_canonical=True))
 
 
 def full_state(data_dir: Path) -> Iterator[bytes]:
@@ -143,9 +151,75 @@ def full_state(data_dir: Path) -> Iterator[bytes]:
 
     Yields:
         JSON lines.
+
+    Raises:
+        MalformedRowError: As ``canonical_state``.
     """
-    yield from _state_lines(data_dir, is_canonical=False)
-    yield from features_lines(data_dir)
+    yield from _good(data_dir, _all_rows(data_dir, is_canonical=False))
+
+
+class _BadRow(NamedTuple):
+    what: str
+    problem: str
+    device_id: str
+    task: str = ""
+    number: int = 0
+
+
+type _Rows = Iterator[bytes | _BadRow]
+
+
+def _good(data_dir: Path, rows: _Rows) -> Iterator[bytes]:
+    first: _BadRow | None = None
+    count = 0
+    for row in rows:
+        if isinstance(row, bytes):
+            yield row
+            continue
+        count += 1
+        first = first or row
+    if first is None:
+        return
+    partition = _partition_with(data_dir, first.device_id)
+    of = f"partition {partition}, device {first.device_id!r}"
+    of += f", task {first.task!r}" if first.task else ""
+    of += f", number {first.number}" if first.number else ""
+    raise MalformedRowError(
+        f"{data_dir}: {of}: {first.what} is not well-formed: {first.problem}: left out"
+        + (f", and {count - 1:,} more such rows" if count > 1 else ""),
+        partition,
+        *first[2:],
+        count,
+    )
+
+
+def _partition_with(data_dir: Path, device_id: str) -> int:
+    base, found = keys.DeviceKeys(device_id).base, -1
+    for number, store in open_partitions(data_dir):
+        if any(True for _ in store.scan(base)):
+            found = number
+    return found
+
+
+def _all_rows(data_dir: Path, *, is_canonical: bool) -> _Rows:
+    yield from _state_lines(data_dir, is_canonical=is_canonical)
+    yield from _feature_rows(data_dir, None, None)
+
+
+def _feature_rows(data_dir: Path, device_id: str | None, task: str | None) -> _Rows:
+    with DataDir.open_read_only(data_dir) as opened:
+        opened.check_parts()
+        if not opened.meta.has_cloud:
+            records = _kept_features(data_dir, device_id)
+            yield from (_feature_line(each) for each in records if task in {None, each.task})
+            return
+        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
+        try:
+            for record in store.scan(device_id):
+                if task in {None, record.task}:
+                    yield _feature_line(record)
+        finally:
+            store.close()
 
 
 # of batches, and of kills: a reply may be sent again
@@ -165,7 +239,7 @@ _CHANCE_COUNTERS = (
 _MADE = ("features", "calls", "feature_bytes", "encoding_bytes", "question_bytes")
 
 
-def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
+def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
     for number, store in open_partitions(data_dir):
         row = store.get(keys.HEAD_KEY)
         if row is not None:
@@ -175,6 +249,8 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> Iterator[bytes]:
                     "counters": head["counters"],
                     "watermark_ms": head["watermark_ms"],
                     "made": _made_by_task(head["ledger"]["tasks"]),
+                    # not which failure came first, nor what a quarantine of a process refused
+                    "runs": {task: counts[:2] for task, counts in head["tasks"].items()},
                 }
                 for name in _CHANCE_COUNTERS:
                     del head["counters"][name]
@@ -192,9 +268,10 @@ def _made_by_task(tasks: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]
     return {task: {name: size[name] for name in _MADE} for task, size in tasks.items()}
 
 
-def _device_line(key: bytes, value: bytes) -> bytes:
+def _device_line(key: bytes, value: bytes) -> bytes | _BadRow:
     device_id, table, rest = keys.parse_device(key)
     line: dict[str, Any] = {"device_id": device_id}
+    problem, what = None, ""
     if table == keys.TABLE_DEVICE:
         # not which batch wrote it: that is left to chance
         row = _decode_row(value)
@@ -206,10 +283,12 @@ def _device_line(key: bytes, value: bytes) -> bytes:
         line |= {"page": ordinal, "index": index, "event": _decode_any(value)}
     elif table == keys.TABLE_STATE:
         task, name = keys.parse_task(rest)
+        problem, what = value_problem(value), f"the state of the key {name.decode()!r}"
         line |= {"task": task, "key": name.decode(), "value": msgspec.Raw(value)}
     elif table == keys.TABLE_FEATURE:
         task, number = keys.parse_task(rest)
         version, feature, encoding = _decode_feature(value)
+        problem, what = object_problem(feature), "a feature"
         line |= {
             "task": task,
             "task_version": version,
@@ -220,11 +299,16 @@ def _device_line(key: bytes, value: bytes) -> bytes:
     elif table == keys.TABLE_KEPT_STATE:
         task, rest = keys.parse_task(rest)
         layout, key_of_state = int.from_bytes(rest[:4], "big"), rest[4:].decode()
+        problem, what = value_problem(value), f"the kept state of the key {key_of_state!r}"
         line |= {"task": task, "kept": layout, "key": key_of_state, "value": msgspec.Raw(value)}
     elif table == keys.TABLE_CALL:
         line |= {"call": int.from_bytes(rest, "big"), "waits": _decode_any(value)}
     else:
+        problem, what = value_problem(value), "a message of the cloud"
         line |= {"message": int.from_bytes(rest, "big"), "value": msgspec.Raw(value)}
+    if problem is not None:
+        number = line.get("sequence_number", line.get("message", 0))
+        return _BadRow(what, problem, device_id, line.get("task", ""), number)
     return _encode(line)
 
 
@@ -240,7 +324,11 @@ def _kept_features(data_dir: Path, device_id: str | None) -> Iterator[FeatureRec
                 yield FeatureRecord(owner, task, version, sequence_number, feature, encoding)
 
 
-def _feature_line(record: FeatureRecord) -> bytes:
+def _feature_line(record: FeatureRecord) -> bytes | _BadRow:
+    problem = object_problem(record.feature)
+    if problem is not None:
+        number = record.sequence_number
+        return _BadRow("a feature", problem, record.device_id, record.task, number)
     return msgspec.json.encode(
         {
             "device_id": record.device_id,

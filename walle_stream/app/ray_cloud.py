@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,6 +25,7 @@ class CloudState(msgspec.Struct):
     """What the driver asks for now and then."""
 
     failure: BaseException | None
+    losses: int
     cpu_s: float
     logs: LogRecords
 
@@ -75,6 +77,8 @@ class CloudProcess:
         tunnel = self._assembly.tunnel
         for partition, number, frame in frames:
             tunnel.send(partition, number, frame)
+        tunnel.settle()
+        for partition in {partition for partition, _, _ in frames}:
             tunnel.acks(partition)  # the answer of this call is the acknowledgement
 
     def messages(
@@ -95,10 +99,24 @@ class CloudProcess:
                 found[partition] = messages
         return found
 
+    def ask(self, question: Any) -> Any:
+        """Put a question to the cloud actor; see ``CloudLink.ask``.
+
+        Args:
+            question: ``LastFrame`` or ``LastNumbers``.
+
+        Raises:
+            ActorDeadError: It was not open, or has failed.
+        """
+        if self._cloud is None:
+            raise ActorDeadError("the cloud side is not open")
+        return self._cloud.ask(question)
+
     def state(self) -> CloudState:
         """Return how it goes; never blocks."""
         failure = None if self._cloud is None else self._cloud.failure
-        return CloudState(failure, process_cpu_s(), self._logs.take())
+        losses = 0 if self._cloud is None else self._assembly.cloud_store.stats.losses
+        return CloudState(failure, losses, process_cpu_s(), self._logs.take())
 
     def close(self) -> CloudReport:
         """Merge all that is in the log, close it; blocks.
@@ -111,7 +129,9 @@ class CloudProcess:
         """
         if self._cloud is None:
             raise ActorDeadError("the cloud side is not open")
-        report = msgspec.convert(self._cloud.ask(Drain()), CloudReport, from_attributes=True)
+        report = msgspec.convert(
+            self._cloud.ask(Drain(is_last=True)), CloudReport, from_attributes=True
+        )
         self._stack.close()
         return report
 

@@ -28,6 +28,7 @@ from walle_stream.actors.device_host import (
     Pull,
     Settle,
 )
+from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.remote_tunnel import RemoteDownlink, RemoteUplink
@@ -43,7 +44,7 @@ from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError
-from walle_stream.ports import Downlink, SourceBatch, SourceReader, Uplink
+from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.memory import limit_data
@@ -64,6 +65,8 @@ class HostState(msgspec.Struct, kw_only=True):
     failure: BaseException | None
     progress: float
     """Share of the source that was read, below 0 when unknown."""
+    unread: Unread
+    """What is left of it."""
     is_ended: bool
     """Whether one of its partitions was told of the source's natural end."""
     missing_replies: int
@@ -109,6 +112,7 @@ class HostProcess:
             phase="reading",
             failure=None,
             progress=0.0,
+            unread=Unread(),
             is_ended=False,
             missing_replies=0,
             read_events=0,
@@ -145,7 +149,8 @@ class HostProcess:
         stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
         uplink, downlink = self._open_tunnel(cloud)
-        place = HostPlace(self._index, options.hosts, uplink, downlink)
+        holdings = None if cloud is None else CloudHoldings(self._link.ask)
+        place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         folder = Path(options.data_dir)
@@ -216,7 +221,7 @@ class HostProcess:
             pool = self._assembly.pool
             state.vm_counts, state.vms = pool.counts, pool.machines
         if self._reader is not None:
-            state.progress = self._reader.progress
+            state.progress, state.unread = self._reader.progress, self._reader.unread
         return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
 
     # The thread that reads

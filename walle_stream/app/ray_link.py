@@ -44,6 +44,10 @@ class RayLink:
         found: Mapping[int, Sequence[tuple[int, bytes]]] = self._call("messages", wanted)
         return found
 
+    def ask(self, question: Any) -> Any:
+        """Put a question to the cloud actor; see ``CloudLink.ask``."""
+        return self._call("ask", question)
+
     def _call(self, method: str, argument: Any) -> Any:
         import ray  # noqa: PLC0415 - only where Ray runs
 

@@ -37,8 +37,10 @@ from walle_stream.app.status import (
     with_lags,
     write_status,
 )
+from walle_stream.app.task_figures import task_figures, task_problems
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ClusterError, WalleError
+from walle_stream.ports import Unread
 from walle_stream.store.datadir import DataDir
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.ledger import Ledger
@@ -78,7 +80,7 @@ class RayRun:
         self._base: dict[int, bytes] | None = None
         self._statuses: dict[int, PartitionStatus] = {}
         self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
-        self._before = 0
+        self._before: list[PartitionStatus] = []
         self._read: dict[tuple[str, int], int] = {}  # by host and life, of a placing source
         self._latencies = Latencies()
         self._is_stopping = False
@@ -142,6 +144,12 @@ class RayRun:
         """Return the figures of all partitions, as of the last time they were asked for."""
         return [self._statuses[number] for number in sorted(self._statuses)]
 
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for, when last asked."""
+        state = None if self._cloud is None else self._cloud.state
+        return 0 if state is None else state.losses
+
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the hosts' pools have done, and their VMs."""
         counts, machines = VmCounts(), []
@@ -152,13 +160,37 @@ class RayRun:
             machines += state.vms
         return counts, machines
 
+    def host_status(self) -> list[HostStatus]:
+        """Return how each host goes, and what it has yet to read, as of its last answer."""
+        told = []
+        for index, host in enumerate(self._hosts):
+            state: HostState | None = host.state
+            progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
+            told.append(
+                HostStatus.of(
+                    index,
+                    progress,
+                    unread,
+                    pid=host.pid,
+                    step=host.step,
+                    restarts=host.restarts,
+                    mailbox_bytes=state.mailbox_bytes if state and host.step != "done" else 0,
+                )
+            )
+        return told
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, for metrics."""
+        return self._assembly.task_names
+
     @property
     def run_events(self) -> int:
         """Events of this run so far: of every host's processes."""
         if self._assembly.is_placed:
             # what partitions had before they came is nobody's to know
             return sum(self._read.values())
-        return sum(map(_events, self._statuses.values())) - self._before
+        return sum(map(_events, self._statuses.values())) - sum(map(_events, self._before))
 
     # The workers
 
@@ -267,7 +299,7 @@ class RayRun:
             self._base = {n: at for host in self._hosts for n, at in host.opened[0].items()}
             for host in self._hosts:
                 self._statuses |= {each.number: each for each in host.opened[1]}
-            self._before = sum(map(_events, self._statuses.values()))
+            self._before = self.status()
             if not self._assembly.is_placed:
                 self._assembly.mark_open()
             self.is_ready = True
@@ -372,7 +404,9 @@ class RayRun:
                 stopped_by="" if phase in {"starting", "running"} else self._stopped_by,
                 cloud_pid=cloud.pid if cloud is not None else 0,
                 cloud_restarts=cloud.restarts if cloud is not None else 0,
-                hosts=[_host_status(index, host) for index, host in enumerate(self._hosts)],
+                hosts=self.host_status(),
+                task_names=self.task_names,
+                tasks=task_figures(self.task_names, self.status()),
                 partitions=with_lags(
                     [_figures(each, self._host_of(each.number)) for each in self.status()]
                 ),
@@ -387,34 +421,32 @@ class RayRun:
         for status in self._statuses.values():
             counters.add(status.counters)
             ledger = ledger.plus(status.ledger)
+        assembly, stopped_by = self._assembly, self._stopped_by
+        tasks = task_figures(assembly.task_names, self.status())
         return RunReport(
-            pipeline=self._assembly.name,
+            pipeline=assembly.name,
             data_dir=self._data_dir,
-            stopped_by=self._stopped_by,
+            stopped_by=stopped_by,
             counters=counters,
             ledger=LedgerReport.of(counters, ledger),
+            tasks=tasks,
+            problems=task_problems(
+                task_figures(assembly.task_names, self._before),
+                tasks,
+                counters.events,
+                is_whole=assembly.is_whole and stopped_by == "end",
+            ),
             cloud=cloud,
             exit_to_commit_ms=self._latencies.report(),
             run_events=self.run_events,
             wall_s=wall_s,
             cpu_s=cpu_s,
+            untold_losses=sum(status.untold_losses for status in self._statuses.values()),
         )
 
 
 def _events(status: PartitionStatus) -> int:
     return status.counters.events
-
-
-def _host_status(index: int, host: Worker) -> HostStatus:
-    state: HostState | None = host.state
-    return HostStatus(
-        index=index,
-        pid=host.pid,
-        step=host.step,
-        restarts=host.restarts,
-        unread=1.0 - state.progress if state is not None and state.progress >= 0 else -1.0,
-        mailbox_bytes=state.mailbox_bytes if state is not None else 0,
-    )
 
 
 def _figures(status: PartitionStatus, host: int) -> PartitionFigures:
@@ -425,5 +457,7 @@ def _figures(status: PartitionStatus, host: int) -> PartitionFigures:
         features=status.counters.features,
         commits=status.counters.commits,
         outbox_bytes=status.outbox_bytes,
+        resent_features=status.counters.resent_features,
+        losses=status.counters.losses,
         watermark_ms=status.watermark_ms,
     )

@@ -22,6 +22,7 @@ from walle_stream import __version__
 from walle_stream.app.ray_auth import adopt_auth_mode
 from walle_stream.app.ray_folder import cluster_folder
 from walle_stream.errors import ClusterError
+from walle_stream.errors.extras import how_to_install
 
 OBJECT_STORE_BYTES: Final = 150 * 2**20
 """Of an embedded cluster: nothing large goes through it, but for what engine actors are given."""
@@ -170,7 +171,7 @@ def _import() -> tuple[Any, str]:
         import ray  # noqa: PLC0415 - only where Ray runs
     except ImportError as error:
         raise ClusterError(
-            f"the runtime ray needs Ray ({error}): pip install 'walle-stream[ray]'"
+            f"the runtime ray needs Ray ({error}): {how_to_install('ray')}"
         ) from error
     return ray, address
 

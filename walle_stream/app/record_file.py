@@ -12,6 +12,7 @@ import msgspec
 
 from walle_stream.errors import SourceError
 from walle_stream.ports import KeptLetter
+from walle_stream.store.files import place_file
 
 _ENDS: Final = (b"\n", b"\r")
 _decode_page: Final = msgspec.json.Decoder(list[Any]).decode
@@ -78,7 +79,7 @@ class RecordFile:
         self.flush()
         try:
             self._stream.close()
-            self._part.replace(self._path)
+            place_file(self._part, self._path)
         except OSError as error:
             raise self._unwritable(error) from error
 

@@ -8,6 +8,8 @@ import msgspec
 
 from walle_stream.actors.latency import LatencyMs
 from walle_stream.app.ledger import LedgerReport
+from walle_stream.app.task_figures import TaskFigures
+from walle_stream.errors import DataLostError
 from walle_stream.wire.rows import Counters
 
 
@@ -19,6 +21,14 @@ class CloudReport(msgspec.Struct, frozen=True):
     duplicates_dropped: int
     gaps: int
     frames_refused: int
+    missing_features: int = 0
+    """In the gaps, and not sent again since."""
+    missing_frames: int = 0
+    """Of partitions: numbers that were passed over."""
+    differing_features: int = 0
+    """Dropped, though another feature has their number."""
+    told: int = 0
+    """Of these, those that a run before this one told of."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -33,6 +43,10 @@ class RunReport(msgspec.Struct, frozen=True):
     """None where the cloud side is another program's."""
     ledger: LedgerReport
     """What each task sent, beside the raw rows."""
+    tasks: list[TaskFigures]
+    """Those of the definition in its order, then what was installed besides."""
+    problems: list[str]
+    """A line for each task of the definition of which every run failed, or that never fired."""
     exit_to_commit_ms: LatencyMs
     """From the arrival of a page exit, which is its delivery to its device's host where the
     source does not say (``SourceBatch.arrived_ms``), to the return of the write batch that
@@ -43,11 +57,48 @@ class RunReport(msgspec.Struct, frozen=True):
     wall_s: float
     cpu_s: float
     """CPU seconds of all threads and processes of this run."""
+    untold_losses: int = 0
+    """What devices found lost and no run before this one told of; see ``Counters``."""
 
     @property
     def events_per_cpu_second(self) -> float:
         """Events of this run by its CPU seconds; 0 when nothing was read."""
         return self.run_events / self.cpu_s if self.cpu_s > 0 else 0.0
+
+    @property
+    def losses(self) -> str:
+        """What is lost for the cloud side, in words, cumulative; empty for nothing."""
+        counters, cloud = self.counters, self.cloud
+        found = {
+            "features that their devices have no more": counters.lost_features,
+            "calls without a reply": counters.lost_calls,
+            "frames that may have been reports": counters.lost_reports,
+        }
+        if cloud is not None:
+            found |= {
+                "features missing in the cloud": cloud.missing_features,
+                "frames missing in the cloud": cloud.missing_frames,
+                "features that differ from what the cloud has": cloud.differing_features,
+            }
+        return ", ".join(f"{count:,} {what}" for what, count in found.items() if count)
+
+    def check(self) -> None:
+        """Refuse to pass over a loss that nobody was told of before.
+
+        Raises:
+            DataLostError: Something is lost since the last run that told.
+        """
+        cloud = self.cloud
+        new = self.untold_losses
+        if cloud is not None:
+            held = cloud.missing_features + cloud.missing_frames + cloud.differing_features
+            new += held - cloud.told
+        if new > 0:
+            raise DataLostError(
+                f"lost for the cloud side: {self.losses}: a disk lost what was acknowledged, in a "
+                "power cut (spec.state.sync) or with a restored copy; the run is done otherwise",
+                new,
+            )
 
     def to_json(self) -> bytes:
         """Return the stable JSON object, one line without the line's end."""
@@ -60,7 +111,10 @@ class RunReport(msgspec.Struct, frozen=True):
                 **counters,
                 "cloud": self.cloud,
                 "ledger": self.ledger.to_builtins(),
+                "tasks": self.tasks,
+                "problems": self.problems,
                 "exit_to_commit_ms": self.exit_to_commit_ms,
+                "untold_losses": self.untold_losses,
                 "run_events": self.run_events,
                 "wall_s": round(self.wall_s, 3),
                 "cpu_s": round(self.cpu_s, 3),

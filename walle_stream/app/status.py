@@ -5,15 +5,20 @@ What is in it is of the moment; what was committed is in the databases.
 """
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
+from walle_stream.app.connectors import load_connector
 from walle_stream.app.query import run_state
+from walle_stream.app.task_figures import TaskFigures, task_figures
 from walle_stream.clock import wall_ms
+from walle_stream.ports import Unread
 from walle_stream.store.datadir import DataDir
+from walle_stream.wire.rows import PartitionHead
 
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
@@ -29,9 +34,31 @@ class HostStatus(msgspec.Struct, kw_only=True):
     restarts: int = 0
     """How often it was started again in this run."""
     unread: float = -1.0
-    """Its lag: the share of the source that it has yet to read, below 0 when unknown."""
+    """The share of the source that it has yet to read, below 0 when unknown."""
+    unread_rows: int = -1
+    """The same in records, where the source knows them; else below 0."""
+    unread_bytes: int = -1
+    """The same in bytes of the source."""
     mailbox_bytes: int = 0
-    """Batches that wait for a turn."""
+    """Batches that were read and wait for a turn."""
+
+    @classmethod
+    def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:
+        """Make it of what the host's reader says.
+
+        Args:
+            index: Which host.
+            progress: Share of the source that was read, below 0 when unknown.
+            unread: What is left to read.
+            fields: The others.
+        """
+        return cls(
+            index=index,
+            unread=1.0 - progress if progress >= 0 else -1.0,
+            unread_rows=unread.rows,
+            unread_bytes=unread.size_bytes,
+            **fields,
+        )
 
 
 class PartitionFigures(msgspec.Struct, kw_only=True):
@@ -47,9 +74,16 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Frames without acknowledgement."""
     dropped_features: int = 0
     """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
+    resent_features: int = 0
+    """Sent again, because the cloud side had forgotten them."""
+    losses: int = 0
+    """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     watermark_ms: int = -1
+    behind_ms: int = 0
+    """Event time between its watermark and that of the partition that is furthest: how evenly
+    they go on, and nothing of what is unread."""
     lag_ms: int = 0
-    """Event time between its watermark and that of the partition that is furthest."""
+    """The same, by its name of before."""
     is_ended: bool = False
 
 
@@ -69,8 +103,14 @@ class RunStatus(msgspec.Struct, kw_only=True):
     cloud_pid: int = 0
     """Of the cloud side's process, 0 when it has none of its own."""
     cloud_restarts: int = 0
+    cloud_losses: int = 0
+    """Features and frames that the cloud side lacks, or has others for."""
     hosts: list[HostStatus] = []
     partitions: list[PartitionFigures] = []
+    task_names: list[str] = []
+    """Of the definition."""
+    tasks: list[TaskFigures] = []
+    """Those, and what was installed besides."""
 
 
 def write_status(path: Path, status: RunStatus) -> None:
@@ -117,8 +157,11 @@ def read_status(data_dir: Path) -> RunStatus:
         status.pid = status.cloud_pid = 0
         for host in status.hosts:
             host.pid = 0
+    status.cloud_losses = _cloud_losses(data_dir)
     if not status.partitions:
-        status.partitions = _committed(data_dir, len(status.hosts))
+        heads = run_state(data_dir).heads
+        status.partitions = _committed(heads, len(status.hosts))
+        status.tasks = task_figures(status.task_names, heads.values())
     return status
 
 
@@ -131,7 +174,7 @@ def with_lags(partitions: list[PartitionFigures]) -> list[PartitionFigures]:
     furthest = max((each.watermark_ms for each in partitions), default=-1)
     for each in partitions:
         if each.watermark_ms >= 0:
-            each.lag_ms = furthest - each.watermark_ms
+            each.behind_ms = each.lag_ms = furthest - each.watermark_ms
     return partitions
 
 
@@ -142,7 +185,7 @@ def _told(path: Path) -> RunStatus | None:
         return None  # no run was told of yet, or by another version
 
 
-def _committed(data_dir: Path, hosts: int) -> list[PartitionFigures]:
+def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[PartitionFigures]:
     return with_lags(
         [
             PartitionFigures(
@@ -152,9 +195,21 @@ def _committed(data_dir: Path, hosts: int) -> list[PartitionFigures]:
                 features=head.counters.features,
                 commits=head.counters.commits,
                 dropped_features=head.counters.dropped_features,
+                resent_features=head.counters.resent_features,
+                losses=head.counters.losses,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )
-            for number, head in run_state(data_dir).heads.items()
+            for number, head in heads.items()
         ]
     )
+
+
+def _cloud_losses(data_dir: Path) -> int:
+    with DataDir.open_read_only(data_dir) as opened:
+        if not (opened.cloud_path / "CURRENT").exists():
+            return 0  # the cloud side is another program's, or not made yet
+        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
+        losses: int = store.stats.losses
+        store.close()
+        return losses

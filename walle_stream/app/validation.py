@@ -20,7 +20,8 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         overrides: ``a.b=c``; pipelines only.
 
     Returns:
-        ``kind``, ``name`` and the names of the tasks.
+        ``kind``, ``name`` and the names of the tasks; of a pipeline also ``warnings``: what is
+        hardly meant, in the definition or in the first rows of a file that is its source.
 
     Raises:
         WalleError: It is wrong.
@@ -36,7 +37,10 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     if task is not None:
         return _summary("Task", compile_task(task).name)
     assembly = Assembly.load(file, overrides)
-    return _summary("Pipeline", assembly.name, sorted(task.name for task in assembly.tasks))
+    summary = _summary("Pipeline", assembly.name, sorted(task.name for task in assembly.tasks))
+    mistakes = assembly.mistakes()
+    of_file = mistakes.look_at_file()
+    return {**summary, "warnings": [*mistakes.warnings(), *of_file]}
 
 
 def _summary(kind: str, name: str, tasks: Sequence[str] | None = None) -> dict[str, Any]:

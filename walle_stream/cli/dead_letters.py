@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,8 +25,16 @@ type _Loaded = LoadedPipeline[UnreadPackage]
 
 
 def listing(options: argparse.Namespace) -> int:
-    """Print the dead letters of a data directory that were asked for."""
-    for letter in dead_letters(options.data_dir):
+    """Print the dead letters of a data directory that were asked for.
+
+    Args:
+        options: Parsed arguments of the sub-command.
+
+    Raises:
+        SpecFileError: FILE is wrong, or another pipeline than that of --data-dir.
+    """
+    loaded = _load(options)
+    for letter in dead_letters(_data_dir(options, loaded)):
         if (
             options.route in {None, letter.route}
             and options.task in {None, letter.task}
@@ -51,6 +60,11 @@ def replaying(options: argparse.Namespace) -> int:
         SpecFileError: FILE is wrong, is missing, or its connectors lack what is asked for.
         WalleError: Letters, target or marks cannot be used; what is marked is done.
     """
+    if options.file is None and (options.from_topic or not (options.to or options.dry_run)):
+        raise SpecFileError(
+            "walle dead-letters replay needs FILE, the pipeline, to know its topics; without it "
+            "only --data-dir with --to OUT or --dry-run works"
+        )
     loaded = _load(options)
     with ExitStack() as stack:
         letters, done, mark = _open_letters(stack, options, loaded)
@@ -79,11 +93,6 @@ def replaying(options: argparse.Namespace) -> int:
 
 def _load(options: argparse.Namespace) -> _Loaded | None:
     if options.file is None:
-        if options.from_topic or (options.to is None and not options.dry_run):
-            raise SpecFileError(
-                "walle dead-letters replay needs FILE, the pipeline, to know its topics; without "
-                "it only --data-dir with --to OUT or --dry-run works"
-            )
         return None
     return load_pipeline(
         find_definition(options.file),
@@ -91,6 +100,22 @@ def _load(options: argparse.Namespace) -> _Loaded | None:
         connector_models=ConnectorModels(),
         read_package=UnreadPackage.of_file,
     )
+
+
+def _data_dir(options: argparse.Namespace, loaded: _Loaded | None) -> Path:
+    path: Path | None = options.data_dir
+    if loaded is None:
+        return path or options.refuse("give FILE, a pipeline's YAML, or --data-dir")
+    name = loaded.pipeline.metadata.name
+    if path is None:
+        return Path("walle-data") / name
+    with DataDir.open_read_only(path) as opened:
+        if opened.meta.pipeline != name:
+            raise SpecFileError(
+                f"{path} is of pipeline {opened.meta.pipeline!r}, {loaded.file} defines {name!r}: "
+                "give those that belong together"
+            )
+    return path
 
 
 def _open_letters(
@@ -105,19 +130,12 @@ def _open_letters(
         )
         stack.callback(archive.close)
         return archive.letters, archive.replayed(), archive.mark
-    path = options.data_dir
+    path = _data_dir(options, loaded)
     with DataDir.open_read_only(path) as opened:
         meta = opened.meta
-    if loaded is not None:
-        name = loaded.pipeline.metadata.name
-        if meta.pipeline != name:
-            raise SpecFileError(
-                f"{path} is of pipeline {meta.pipeline!r}, {loaded.file} defines {name!r}: give "
-                "those that belong together"
-            )
-        if options.to is None and not options.dry_run:
-            source = load_connector(loaded.pipeline.spec.source.connector).open(loaded.source)
-            source.check_fingerprint(meta.source)
+    if loaded is not None and options.to is None and not options.dry_run:
+        source = load_connector(loaded.pipeline.spec.source.connector).open(loaded.source)
+        source.check_fingerprint(meta.source)
     if options.dry_run:
         return lambda: kept_letters(path), read_replayed(path), lambda _: None
     marks = stack.enter_context(ReplayedLetters.open(path))

@@ -11,12 +11,15 @@ from walle_stream.app.kinds import further_kinds
 from walle_stream.app.resources import find_definition
 from walle_stream.app.scaffold import make_project
 from walle_stream.app.validation import validate_file
+from walle_stream.cli.run import say
 from walle_stream.spec.schema import json_schema
 
 
 def validate(options: argparse.Namespace) -> int:
     """Check a file, its tasks, their scripts and packages; say what it defines."""
     summary = validate_file(find_definition(options.file), options.set)
+    for line in summary.get("warnings", ()):
+        say(f"warning: {line}")
     if options.json:
         print(json.dumps(summary))
     else:

@@ -90,6 +90,7 @@ def run_agent(
         )
     if not options.json:
         show(report, data_dir, is_json=False)
+        report.check()
         return 0
     fields = msgspec.json.decode(report.to_json())
     fields |= {
@@ -98,6 +99,7 @@ def run_agent(
         "outbox_bytes": waiting,
     }
     print(msgspec.json.encode(fields).decode())
+    report.check()
     return 0
 
 

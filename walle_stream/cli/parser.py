@@ -1,6 +1,7 @@
 """The command line's grammar; each sub-command's code is imported when it runs."""
 
 import argparse
+import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +22,35 @@ _USAGE_EXIT: Final = 2
 
 
 class _OneLineParser(argparse.ArgumentParser):
+    """Takes options and positionals in any order, and says what is wrong in one line."""
+
+    _has_commands = False
+    _behind: list[str] | None = (
+        None  # "--" and what follows, while the intermixed way is on its way
+    )
+
+    @override
+    def add_subparsers(self, **kwargs: Any) -> Any:
+        self._has_commands = True
+        return super().add_subparsers(**kwargs)
+
+    @override
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # the plain way of 3.13 refuses an optional positional behind an option
+        given = list(sys.argv[1:] if args is None else args)
+        if self._has_commands:
+            return super().parse_known_args(given, namespace)
+        if self._behind is None:
+            self._behind = []
+            try:
+                return self.parse_known_intermixed_args(given, namespace)
+            finally:
+                self._behind = None
+        # 3.13.0 comes back here for options, then for positionals, and would lose the "--" between
+        cut = given.index("--") if "--" in given else len(given)
+        behind, self._behind = self._behind, given[cut:]
+        return super().parse_known_args([*given[:cut], *behind], namespace)
+
     @override
     def error(self, message: str) -> NoReturn:
         # arguments may be of any length and bytes; the lines of usage are left to --help
@@ -89,6 +119,11 @@ def _add_run(commands: Any) -> None:
         action="store_true",
         help="also compress the raw rows and compare: costs CPU",
     )
+    run.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="exit with 0 also where every run of a task failed, or one never fired",
+    )
     _add_watching(run)
     run.set_defaults(run=_later("run", "run"))
 
@@ -152,19 +187,11 @@ def _add_dead_letters(commands: Any) -> None:
     letters = commands.add_parser("dead-letters", help="records that could not be processed")
     verbs = letters.add_subparsers(title="verbs", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="every dead letter with its reason")
-    _add_data_dir(listing)
     listing.set_defaults(run=_later("dead_letters", "listing"))
     replay = verbs.add_parser(
         "replay", help="give their records to the source again, or write them into a file"
     )
-    replay.add_argument(
-        "file", nargs="?", metavar="FILE", help="pipeline YAML: names the topics; not with --to"
-    )
-    replay.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
-    )
-    place = replay.add_mutually_exclusive_group(required=True)
-    place.add_argument("--data-dir", type=Path, metavar="D", help="whose letters")
+    place = replay.add_mutually_exclusive_group()
     place.add_argument(
         "--from-topic", action="store_true", help="the letters in the topic of spec.deadLetters"
     )
@@ -174,9 +201,20 @@ def _add_dead_letters(commands: Any) -> None:
     replay.add_argument("--limit", type=_positive, metavar="N", help="at most N letters")
     replay.add_argument("--again", action="store_true", help="also what was replayed before")
     replay.add_argument("--dry-run", action="store_true", help="only say what would be replayed")
-    replay.add_argument("--json", action="store_true", help="one JSON object on one line")
     replay.set_defaults(run=_later("dead_letters", "replaying"))
-    for verb in (listing, replay):
+    for verb, data_dir, text in (
+        (listing, listing, "per line"),
+        (replay, place, "on one line"),
+    ):
+        verb.add_argument("file", nargs="?", metavar="FILE", help="pipeline YAML: whose letters")
+        verb.add_argument(
+            "--set", action="append", default=[], metavar="A.B=C", help="override a value of it"
+        )
+        data_dir.add_argument(
+            "--data-dir", type=Path, metavar="D", help="where they are (default: walle-data/NAME)"
+        )
+        verb.add_argument("--json", action="store_true", help=f"one JSON object {text}")
+        verb.set_defaults(refuse=verb.error)
         verb.add_argument("--route", choices=_ROUTES, help="only this route")
         verb.add_argument("--task", help="only this task's")
         verb.add_argument("--device", type=_device, help="only this device's")
@@ -226,7 +264,7 @@ def _add_task(commands: Any, command: str) -> None:
             action="append",
             default=[],
             metavar="PYTHON",
-            help="add bytecode of another interpreter: a path, a name or a version such as 3.13",
+            help="check with another interpreter, too: a path, a name or a version such as 3.13",
         )
     show = verbs.add_parser("show", help="a package's manifest")
     show.add_argument("file", type=Path, metavar="PACKAGE")

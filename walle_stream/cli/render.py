@@ -1,14 +1,17 @@
 """What a person sees: the progress bar and the table of a run."""
 
 import sys
+from collections.abc import Sequence
 from typing import Self, override
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from walle_stream.actors.runs import RETURNED
 from walle_stream.app.ledger import LedgerReport, Saving
 from walle_stream.app.report import RunReport
+from walle_stream.app.task_figures import TaskFigures
 
 console = Console(stderr=True, highlight=False)
 """Progress and messages go to stderr, results to stdout."""
@@ -96,6 +99,10 @@ def run_table(report: RunReport) -> Table:
     row("features", f"{counters.features:,}", there)
     if counters.calls:
         row("calls", f"{counters.calls:,}", f"{counters.replies:,} answered")
+    if counters.resent_features:
+        row("sent again", f"{counters.resent_features:,}", "features that the cloud had forgotten")
+    if report.losses:
+        row("lost", "", report.losses)
     row("raw bytes", _bytes(counters.raw_bytes))
     row("feature bytes", _bytes(counters.feature_bytes), _saving(counters.feature_bytes, report))
     row("encoded bytes", _bytes(counters.encoded_bytes), _saving(counters.encoded_bytes, report))
@@ -107,6 +114,26 @@ def run_table(report: RunReport) -> Table:
         f"{report.events_per_cpu_second:,.0f}",
         f"{report.run_events:,} events, {report.cpu_s:.2f} s CPU, {report.wall_s:.2f} s",
     )
+    return table
+
+
+def task_table(tasks: Sequence[TaskFigures]) -> Table:
+    """Make the table of what became of each task's runs.
+
+    Args:
+        tasks: Their figures.
+    """
+    table = Table(title="runs, by task", title_justify="left")
+    table.add_column("task", style="bold", overflow="fold")
+    for name in ("runs", "failed", "features"):
+        table.add_column(name, justify="right")
+    is_noted = any(each.returned for each in tasks)
+    if is_noted:
+        table.add_column("note")
+    for each in tasks:
+        note = f"{each.returned:,} {RETURNED}" if each.returned else ""
+        figures = (f"{each.runs:,}", f"{each.failures:,}", f"{each.features:,}")
+        table.add_row(each.task, *figures, *([note] if is_noted else []))
     return table
 
 
@@ -143,6 +170,15 @@ def ledger_table(report: LedgerReport) -> Table:
 
 
 def _ledger_note(report: LedgerReport) -> str | None:
+    sent, count = report.uplink_bytes, sum(each.bytes.features for each in report.tasks)
+    if count and sent > report.raw_bytes:
+        # a percentage without its reason reads as if features were the larger thing everywhere
+        rows = report.source_rows
+        return (
+            f"nothing is saved here: a raw row of {report.raw_bytes / rows:,.0f} bytes makes "
+            f"{count / rows:,.1f} features of {sent / count:,.0f}. Raw events of an app have "
+            "about 1,000: see walle run shop"
+        )
     if not report.measured_rows:
         return "beside compressed raw rows: walle run --ledger"
     if report.measured_rows < report.source_rows:

@@ -9,7 +9,7 @@ import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, WORN_OUT, LocalRun
@@ -25,6 +25,9 @@ from walle_stream.vm.memory import limit_data
 if TYPE_CHECKING:
     from walle_stream.app.ray_run import RayRun
 
+EXIT_TASKS: Final = 22
+"""Everything is committed, but every run of a task failed, or a task never fired."""
+
 SAMPLE_FEATURES = 3
 """Features shown to a person at the end of a run."""
 
@@ -36,10 +39,12 @@ def run(options: argparse.Namespace) -> int:
         options: Parsed arguments of the sub-command.
 
     Returns:
-        0, also after a first SIGINT or SIGTERM: everything was committed.
+        0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
+        a task did nothing up to the source's end.
 
     Raises:
         WalleError: A part failed for good.
+        DataLostError: All is done, but a disk lost what was acknowledged before.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -61,7 +66,9 @@ def run(options: argparse.Namespace) -> int:
         )
     report = carry_out(_prepare(assembly, how), assembly, options)
     show(report, data_dir, is_json=options.json)
-    return 0
+    report.check()
+    is_judged = report.stopped_by == "end" and not options.allow_empty
+    return EXIT_TASKS if report.problems and is_judged else 0
 
 
 def carry_out(
@@ -192,6 +199,8 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         )
     if report.cloud is not None and report.cloud.gaps:
         say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
+    for problem in report.problems:
+        say(problem)
     if is_json:
         print(report.to_json().decode())
         return
@@ -199,11 +208,19 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         ResultConsole,
         ledger_table,
         run_table,
+        task_table,
     )
 
-    for line in features_sample(data_dir, SAMPLE_FEATURES):
+    lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
+    if left_out is not None:
+        say(str(left_out))
+    for line in lines:
         print(line.decode())
     console = ResultConsole(highlight=False)
     console.print(run_table(report))
+    console.print(task_table(report.tasks))
+    for each in report.tasks:
+        if each.first_failure:
+            print(f"first failure of {each.task}: {each.first_failure}")
     console.print(ledger_table(report.ledger))
     print(f"features: walle features list --data-dir {data_dir}")

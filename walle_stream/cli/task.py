@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from walle_stream.app.isolation import note_built
 from walle_stream.app.packages import (
     Size,
     find_task,
@@ -29,6 +30,7 @@ def build(options: argparse.Namespace) -> int:
     package = read_package(data)  # what is written can be read
     path = options.output or Path(package.manifest.task.file_name)
     write_package(data, path)
+    note_built(data)
     sizes, interpreters = package_sizes(package), list(package.manifest.interpreters)
     if options.json:
         facts = {

@@ -42,6 +42,7 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
     │  ├─ FormatVersionError
+    │  ├─ MalformedRowError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
@@ -49,12 +50,14 @@ against the classes)::
     │  └─ TransactionStateError
     ├─ TunnelError
     │  ├─ CloudStalledError
+    │  ├─ DataLostError
     │  ├─ TopicError
     │  ├─ TunnelClosedError
     │  └─ EnvelopeError(ValueError)
     │     └─ EpochOverError
     └─ VmError
        ├─ FrameError(ValueError)
+       ├─ IsolationError
        ├─ PackageError(ValueError)
        ├─ ScriptError
        ├─ StuckScriptError
@@ -112,6 +115,7 @@ from walle_stream.errors.engine import (
     ShapeError,
     SpecError,
 )
+from walle_stream.errors.rows import MalformedRowError
 from walle_stream.errors.sources import (
     SourceChangedError,
     SourceError,
@@ -130,6 +134,7 @@ from walle_stream.errors.stores import (
 )
 from walle_stream.errors.tunnels import (
     CloudStalledError,
+    DataLostError,
     EnvelopeError,
     EpochOverError,
     TopicError,
@@ -138,6 +143,7 @@ from walle_stream.errors.tunnels import (
 )
 from walle_stream.errors.vm import (
     FrameError,
+    IsolationError,
     PackageError,
     ScriptError,
     StuckScriptError,
@@ -161,6 +167,7 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "DTypeError",
+    "DataLostError",
     "DeployError",
     "EngineError",
     "EnvelopeError",
@@ -170,9 +177,11 @@ __all__ = [
     "FunctionError",
     "GitError",
     "IntegrityError",
+    "IsolationError",
     "LinkAddressError",
     "LoweringError",
     "MailboxFullError",
+    "MalformedRowError",
     "MetricsAddressError",
     "ModelError",
     "PackageError",

@@ -18,10 +18,32 @@ class FrameError(VmError, ValueError):
     """
 
 
-class PackageError(VmError, ValueError):
-    """A task package is altered, cut, or not for this interpreter, or cannot be built.
+class IsolationError(VmError):
+    """A task requires measures of isolation that this machine, or this user, does not have.
 
-    Build it again with ``walle task build``; the message says for which Python.
+    Run it where they are, as docs/isolation.md says, or take them out of ``isolation.require``.
+    """
+
+    exit_code: ClassVar[int] = 23
+
+    def __init__(self, message: str = "", task: str = "", place: str = "") -> None:
+        """Keep the place.
+
+        Args:
+            message: The whole line shown to the user, place included.
+            task: Name of the task.
+            place: ``FILE:LINE:COLUMN`` of the definition; empty when unknown.
+        """
+        super().__init__(message)
+        self.args = (message, task, place)
+        self.task = task
+        self.place = place
+
+
+class PackageError(VmError, ValueError):
+    """A task package is altered, cut, of another format, or has a script that may not run here.
+
+    Build it again with ``walle task build``; the message says what is wrong.
     """
 
     exit_code: ClassVar[int] = 3

@@ -4,6 +4,7 @@ Adapters live in ``walle_connectors`` and in users' own packages; each subclass
 of the conformance suites in ``walle_stream.testing`` proves one of them.
 """
 
+from walle_stream.ports.declared import DeclaredIds
 from walle_stream.ports.letters import (
     RECORD_MAX_BYTES,
     DeadLetter,
@@ -29,9 +30,11 @@ from walle_stream.ports.tunnel import (
     Downlink,
     DownlinkSender,
     HasLog,
+    Holdings,
     Uplink,
     UplinkReceiver,
 )
+from walle_stream.ports.unread import Unread
 
 __all__ = [
     "RECORD_MAX_BYTES",
@@ -39,10 +42,12 @@ __all__ = [
     "DeadLetterArchive",
     "DeadLetterRoute",
     "DeadLetterSink",
+    "DeclaredIds",
     "DeviceTunnel",
     "Downlink",
     "DownlinkSender",
     "HasLog",
+    "Holdings",
     "Holds",
     "KeptLetter",
     "ModelRunner",
@@ -57,6 +62,7 @@ __all__ = [
     "SourceCounts",
     "SourceReader",
     "TensorEvaluator",
+    "Unread",
     "Uplink",
     "UplinkReceiver",
 ]

@@ -7,6 +7,7 @@ import msgspec
 
 from walle_stream.events import Event
 from walle_stream.ports.letters import DeadLetter
+from walle_stream.ports.unread import Unread
 
 
 class SourceCounts(msgspec.Struct):
@@ -108,6 +109,11 @@ class SourceReader(Protocol):
     @property
     def progress(self) -> float:
         """Share of the source that was read, 0–1; below 0 when unknown."""
+        ...
+
+    @property
+    def unread(self) -> Unread:
+        """What is left to read; asked for by another thread, at once."""
         ...
 
     def close(self) -> None:

@@ -76,11 +76,35 @@ class UplinkReceiver(Protocol):
         ...
 
 
+class Holdings(Protocol):
+    """What a receiver holds of its senders. Thread-safe; calls block until it answers."""
+
+    def last_frame(self, incarnation: str, partition: int) -> int:
+        """Return the number of a partition's last frame that is here for good; 0 for none.
+
+        Args:
+            incarnation: Of the sender's data directory.
+            partition: The sender's.
+        """
+        ...
+
+    def last_numbers(
+        self, incarnation: str, device_ids: Sequence[str]
+    ) -> Sequence[tuple[int, int]]:
+        """Return the numbers of devices' last features and calls, 0 for none, in their order.
+
+        Args:
+            incarnation: Of the sender's data directory.
+            device_ids: Which.
+        """
+        ...
+
+
 class DownlinkSender(Protocol):
     """The cloud side of the tunnel's way down. Thread-safe."""
 
     def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
-        """Hand over a message for a device; durable when this returns.
+        """Hand over a message for a device; durable once ``settle`` returned.
 
         Args:
             partition: The device's partition.
@@ -91,6 +115,10 @@ class DownlinkSender(Protocol):
         Returns:
             Its sequence number: per device, contiguous from 1.
         """
+        ...
+
+    def settle(self) -> None:
+        """Block until all messages that were handed over are durable."""
         ...
 
 

@@ -104,6 +104,15 @@ class Document:
                 return found
         return 1, 1
 
+    def shown_place(self, key: Key) -> str:
+        """Return a place as messages begin with it: ``FILE:LINE:COLUMN``, or ``--set``.
+
+        Args:
+            key: The place.
+        """
+        line, column = self.find(key)
+        return f"{self.file}:{line}:{column}" if (line, column) != _SET_PLACE else "--set"
+
     def is_overridden(self, key: Key) -> bool:
         """Return whether an override made what stands at a place."""
         return self.find(key) == _SET_PLACE

@@ -8,7 +8,7 @@ data flow: ``cli`` and ``app`` call it before anything else happens.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Never, Protocol, Self
 
@@ -34,6 +34,9 @@ from walle_stream.spec.overrides import apply_override
 from walle_stream.spec.places import find_shared
 from walle_stream.spec.strict import Strict
 from walle_stream.spec.suggestions import nearest, suggest
+
+ISOLATION: Final = "spec.isolation.require"
+"""Stands for what a task requires, among ``LoadedPipeline.places``."""
 
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
@@ -85,6 +88,9 @@ class LoadedPipeline[P: Packaged = Never]:
     """Values that came from the environment: never to be logged."""
     dead_letters: BaseModel | None = None
     """The connector's model of ``spec.deadLetters``, where there is one."""
+    places: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """``FILE:LINE:COLUMN`` of a task's trigger ids and pages by their text, of its ``ISOLATION``,
+    and, with no task's name, of the source's keys."""
 
 
 def load_pipeline[P: Packaged = Never](
@@ -153,6 +159,7 @@ class _Loading:
         self._look_for_scripts = look_for_scripts
         self._problems: list[Problem] = []
         self._masked: set[str] = set()
+        self._places: dict[tuple[str, str], str] = {}
 
     def pipeline[P: Packaged](
         self, overrides: Sequence[str], read_package: Callable[[Path], P]
@@ -185,7 +192,11 @@ class _Loading:
         if pipeline is None or source is None:
             raise document.error((), "the definition is not valid")
         masked = frozenset(self._masked)
-        return LoadedPipeline(pipeline, tasks, source, tunnel, self._file, masked, letters)
+        for name in document.value["spec"]["source"]:
+            self._places["", name] = document.shown_place(("spec", "source", name))
+        return LoadedPipeline(
+            pipeline, tasks, source, tunnel, self._file, masked, letters, self._places
+        )
 
     def single_task(self) -> Task | None:
         documents = self._read(self._file)
@@ -279,10 +290,12 @@ class _Loading:
             self._add(document.error(key, _no_file(file)))
             return None
         try:
-            return read_package(file)
+            task = read_package(file)
         except WalleError as error:
             self._add(document.error(key, error.message))
             return None
+        self._places[task.name, ISOLATION] = document.shown_place(key)
+        return task
 
     def _referred_task(
         self,
@@ -369,10 +382,24 @@ class _Loading:
                     self._problems += explain(refused, error)
                     return None
             else:
-                if self._look_for_scripts and isinstance(found, Task):
-                    self._look_for_script(document, found)
+                if isinstance(found, Task):
+                    self._look_at(document, found)
                 return found
         return None
+
+    def _look_at(self, document: Document, task: Task) -> None:
+        if self._look_for_scripts:
+            self._look_for_script(document, task)
+        name, spec = task.metadata.name, task.spec
+        keys: list[tuple[str, Key]] = [
+            (each, ("spec", "triggers", at, "sequence", index))
+            for at, trigger in enumerate(spec.triggers)
+            for index, each in enumerate(trigger.sequence)
+        ]
+        keys += [(page, ("spec", "pages", at)) for at, page in enumerate(spec.pages or ())]
+        keys.append((ISOLATION, ("spec", "isolation", "require")))
+        for text, key in keys:
+            self._places.setdefault((name, text), document.shown_place(key))
 
     def _look_for_script(self, document: Document, task: Task) -> None:
         script = task.spec.script

@@ -22,8 +22,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.engine import EngineSpec
+from walle_stream.spec.isolation import IsolationSpec, Policy
 from walle_stream.spec.reports import ReportsSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
+from walle_stream.spec.store import StoreSpec
 from walle_stream.spec.strict import Strict
 from walle_stream.types import HOSTS_MAX
 
@@ -152,7 +154,6 @@ class TaskSpec(Strict):
     fields: tuple[Annotated[str, StringConstraints(min_length=1)], ...] | None = Field(
         default=None, description="Contents that the script reads; all when left out."
     )
-    """Contents of events that the script reads; all when left out."""
     config: dict[str, Any] = Field(
         default_factory=dict, description="For the script, as ctx.config."
     )
@@ -163,8 +164,8 @@ class TaskSpec(Strict):
         description="Files that travel with the script, by the name it knows them by.",
     )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
-    isolation: Literal["shared", "device", "process"] = Field(
-        default="shared", description="Who shares a VM: all devices; none; none, in a process."
+    isolation: IsolationSpec = Field(
+        default_factory=IsolationSpec, description="What keeps its runs apart from others."
     )
     on_error: OnErrorSpec = Field(
         default_factory=OnErrorSpec, description="What becomes of a run that fails."
@@ -389,7 +390,6 @@ class RuntimeSpec(Strict):
     vms: StrictInt | None = Field(
         default=None, ge=1, le=64, description="Per task; as many as hosts when left out."
     )
-    """VMs per task; as many as hosts when left out."""
     device_vms: StrictInt = Field(
         default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
     )
@@ -411,6 +411,7 @@ class RuntimeSpec(Strict):
         ge=64 * _MIB,
         description="Memory above which runs are stopped; 3/4 of the machine's when left out.",
     )
+    minimum_isolation: Policy = Field(default="shared", description="Least, of any package.")
     active_devices: StrictInt = Field(
         default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
     )
@@ -425,30 +426,9 @@ class SnapshotsSpec(Strict):
     )
 
 
-class StateSpec(Strict):
+class StateSpec(StoreSpec):
     """How state is kept."""
 
-    sync: StrictBool = Field(
-        default=False, description="Wait for the disk at every commit: survives a power cut too."
-    )
-    """Wait for the disk at every commit: survives a power cut too."""
-    cache_size_bytes: SizeBytes = Field(
-        default=64 * _MIB,
-        alias="cacheSize",
-        ge=_MIB,
-        le=2**40,
-        description="Memory for blocks of all partitions together.",
-    )
-    journal_events: int = Field(
-        default=20_000,
-        alias="journalEvents",
-        ge=0,
-        le=10_000_000,
-        description=(
-            "Events of a partition kept to be handled again after a death, before the devices "
-            "that they touched are written; 0 writes these at every commit."
-        ),
-    )
     snapshots: SnapshotsSpec | None = Field(
         default=None, description="Where a partition's state is found by its next owner."
     )

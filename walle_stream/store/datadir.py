@@ -39,6 +39,7 @@ from walle_stream.errors import (
     StoreLockedError,
     StoreMissingError,
 )
+from walle_stream.store.files import make_folder, put_file, sync_folder
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
@@ -59,6 +60,8 @@ _MADE: Final = frozenset(
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
+
+type _Pair = tuple[str, str]
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -131,7 +134,7 @@ class DataDir:
             str(path).encode()  # RocksDB takes text
             # looked at before the lock file is made: nothing is left in a foreign folder
             is_own_folder = not path.exists()
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path, mode=0o700)
             _check_contents(path)
             lock = _lock(path, lock_timeout_s, is_shared=is_shared)
         with ExitStack() as undo:
@@ -234,8 +237,9 @@ class DataDir:
         """
         path = self.path / _QUARANTINE
         try:
-            lines = path.read_bytes().splitlines() if path.exists() else []
-            pairs = [msgspec.json.decode(line, type=tuple[str, str]) for line in lines]
+            # a power cut may have left a part of the last line, which nobody relies on
+            whole, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
+            pairs = [msgspec.json.decode(each, type=_Pair) for each in whole.splitlines() if each]
         except msgspec.DecodeError as error:
             raise StoreCorruptedError(
                 f"{path} is damaged ({error}): delete it to let all tasks run again"
@@ -250,10 +254,15 @@ class DataDir:
             device_id: Where it got stuck.
         """
         line = msgspec.json.encode((task, device_id)) + b"\n"
-        with _map_os_errors(self.path), (self.path / _QUARANTINE).open("ab") as opened:
+        path = self.path / _QUARANTINE
+        with _map_os_errors(self.path), path.open("a+b") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)  # other hosts may write, too
+            opened.seek(0)
+            opened.truncate(opened.read().rfind(b"\n") + 1)
             opened.write(line)
             opened.flush()
             os.fsync(opened.fileno())
+            sync_folder(self.path)
 
     def open_in_hand(self, hosts: int = 1, own: Collection[int] | None = None) -> InHand:
         """Open the note of what is in a VM's call; it needs no closing.
@@ -268,13 +277,15 @@ class DataDir:
             return InHand.open(self.path / _IN_HAND, self.meta.partition_count + hosts, own)
 
     def check_parts(self) -> None:
-        """Refuse a directory that has lost a part since it was complete.
+        """Refuse a directory that has lost a partition since it was complete.
+
+        Tunnel and cloud side are made anew where they are gone: devices send again what they have.
 
         Raises:
             StoreCorruptedError: A database is gone that was there before.
         """
         if (self.path / _COMPLETE).exists():
-            for part in self._parts():
+            for part in map(self.partition_path, range(self.meta.partition_count)):
                 if not (part / "CURRENT").exists():
                     raise StoreCorruptedError(
                         f"{self.path} has lost {part.relative_to(self.path)}: restore it from a "
@@ -293,6 +304,7 @@ class DataDir:
         """Remember that every database was made; may be called twice."""
         with _map_os_errors(self.path):
             (self.path / _COMPLETE).touch(mode=0o600)
+            sync_folder(self.path)
 
     def discard_if_bare(self) -> None:
         """Remove a directory in which no database was made, as if it had never been opened.
@@ -371,7 +383,7 @@ def _check_contents(path: Path) -> None:
 def _lock(path: Path, timeout_s: float, *, is_shared: bool) -> int:
     deadline_ms = monotonic_ms() + timeout_s * 1000.0
     while True:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path, mode=0o700)
         with ExitStack() as undo:
             lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             undo.callback(os.close, lock)
@@ -431,23 +443,9 @@ def _read_meta(path: Path) -> Meta | None:
 
 
 def _write_meta(path: Path, meta: Meta) -> None:
-    new = path / "meta.json.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
-        file.write(msgspec.json.encode(meta) + b"\n")
-        file.flush()
-        os.fsync(descriptor)
-    new.rename(path / "meta.json")
-    _sync_folder(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    content = msgspec.json.encode(meta) + b"\n"
+    put_file(path / "meta.json", content, mode=0o600, part=path / "meta.json.new")
+    sync_folder(path.parent)  # it may have been made by somebody else just now
 
 
 def _check(path: Path, meta: Meta, partition_count: int, pipeline: str) -> None:

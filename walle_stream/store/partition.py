@@ -27,8 +27,9 @@ from walle_stream.errors import (
     StoreLockedError,
     TransactionStateError,
 )
+from walle_stream.store.files import make_folder
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
-from walle_stream.store.rocks import RocksOptions, map_rocks_errors, open_rocks, write_options
+from walle_stream.store.rocks import RocksOptions, durability_of, map_rocks_errors, open_rocks
 from walle_stream.store.transaction import Transaction, TransactionState, prefix_end
 
 _log = logging.getLogger(__name__)
@@ -43,12 +44,15 @@ type _Scan = tuple[_Rows, ReadOptions]
 class PartitionStore:
     """A partition's database. Close it; ``with`` does."""
 
-    def __init__(self, path: Path, database: Rdict, *, sync: bool, read_only: bool) -> None:
+    def __init__(
+        self, path: Path, database: Rdict, *, sync_ms: float | None, read_only: bool
+    ) -> None:
         """Wrap an opened database; use ``open``."""
         self.path = path
+        self.durability = durability_of(database, path, sync_ms)
+        """Which commits survive a power cut."""
         self.is_read_only = read_only
         self._database = database
-        self._write_options = write_options(sync=sync)
         self._map_errors = map_rocks_errors(path)
         self._transaction: Transaction | None = None
         self._failure: StoreError | None = None
@@ -62,7 +66,7 @@ class PartitionStore:
         *,
         options: RocksOptions | None = None,
         read_only: bool = False,
-        sync: bool = False,
+        sync_ms: float | None = None,
         lock_timeout_s: float = 0.0,
     ) -> "PartitionStore":
         """Open or make a partition's database; blocks some 30 ms.
@@ -72,7 +76,7 @@ class PartitionStore:
             options: Sizes; None for the defaults. They take effect on an
                 existing database too.
             read_only: Read beside the process that writes.
-            sync: Wait for the disk at every commit: survives a power cut.
+            sync_ms: How often commits are flushed to the disk; see ``store.durability``.
             lock_timeout_s: How long to wait for an owner that is about to let it go.
 
         Raises:
@@ -83,7 +87,7 @@ class PartitionStore:
         """
         if not read_only:
             try:
-                path.mkdir(parents=True, exist_ok=True)
+                make_folder(path)
             except OSError as error:
                 raise StoreError(f"the folder {path} cannot be made: {error}") from error
         deadline_ms = monotonic_ms() + lock_timeout_s * 1000.0
@@ -96,7 +100,7 @@ class PartitionStore:
                 time.sleep(_RETRY_S)
             else:
                 break
-        store = cls(path, database, sync=sync, read_only=read_only)
+        store = cls(path, database, sync_ms=sync_ms, read_only=read_only)
         with ExitStack() as undo:
             undo.callback(store.close)
             store._check_format()
@@ -223,7 +227,8 @@ class PartitionStore:
                 put(key, value)
         try:
             with self._map_errors:
-                self._database.write(batch, self._write_options)
+                self._database.write(batch)
+                self.durability.commit()
         except StoreError as error:
             self._failure = error
             raise
@@ -240,6 +245,7 @@ class PartitionStore:
         for box in self._scans.values():
             box.clear()
         self._scans = {}
+        self.durability.close()
         try:
             with self._map_errors:
                 self._database.close()

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import StoreCorruptedError, StoreError, StoreFullError, StoreLockedError
+from walle_stream.store.files import sync_folder
 
 REPLAYED_NAME: Final = "replayed.jsonl"
 """The file's name in the data directory."""
@@ -62,6 +63,7 @@ class ReplayedLetters:
                 raise StoreLockedError(
                     f"another process replays dead letters of {data_dir}: wait for its end"
                 ) from error
+            sync_folder(data_dir)
             yield cls(path, descriptor)
         finally:
             os.close(descriptor)

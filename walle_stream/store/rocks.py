@@ -3,7 +3,7 @@
 Raw bytes in and out. One block cache and one bound for write buffers serve all
 databases of the process, so that 16 or 64 partitions cost little more than one.
 
-Three facts of rocksdict that shape this module (tests hold each):
+Four facts of rocksdict that shape this module (tests hold each):
 
 - Options given for an existing database are dropped silently unless they are
   given for the column family as well.
@@ -11,16 +11,22 @@ Three facts of rocksdict that shape this module (tests hold each):
   deletes a write-ahead log between the reader's look at the manifest and at
   the logs, the reader misses rows without an error: so the open is repeated
   until no log went away meanwhile.
-- It holds the interpreter's lock through every call, ``sync`` commits included.
+- A read-only open writes a file into the folder: where that cannot be, it is given
+  links elsewhere.
+- It holds the interpreter's lock through every call, ``sync`` commits included,
+  except a flush of the log: so commits are written without, and flushed beside.
 
 Torn tails of a killed process's log are cut off at the next open (RocksDB's
 point-in-time recovery): never half a write batch, nothing acknowledged lost.
 """
 
+import os
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Literal
 
@@ -34,7 +40,6 @@ from rocksdict import (
     Options,
     Rdict,
     WriteBufferManager,
-    WriteOptions,
 )
 
 from walle_stream.errors import (
@@ -44,6 +49,7 @@ from walle_stream.errors import (
     StoreLockedError,
     StoreMissingError,
 )
+from walle_stream.store.durability import Durability
 
 BLOCK_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Block cache of the process, shared by all databases, until it is set."""
@@ -54,6 +60,7 @@ flush at 16 MB each, a few busy ones at their full 32 MB."""
 
 _READ_ONLY_ATTEMPTS: Final = 200
 _READ_ONLY_RETRY_S: Final = 0.01
+_NOTE: Final = "rocksdict-config.json"
 _BLOOM_BITS: Final = 10
 _LEVELS: Final = 7
 
@@ -104,15 +111,21 @@ def set_block_cache_bytes(size_bytes: int) -> None:
     _cache.set_capacity(size_bytes)
 
 
-def write_options(*, sync: bool) -> WriteOptions:
-    """Return how commits are written.
+def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durability:
+    """Return what says which writes of a database survive a power cut.
 
     Args:
-        sync: Wait for the disk at every commit: survives a power cut too.
+        database: Closed after it.
+        path: Its folder, for messages.
+        sync_ms: How often its log is flushed; see ``store.durability``.
     """
-    options = WriteOptions()
-    options.sync = sync
-    return options
+    map_errors = map_rocks_errors(path)
+
+    def flush() -> None:
+        with map_errors:
+            database.flush_wal(sync=True)
+
+    return Durability(flush, sync_ms, f"{path.parent.name}/{path.name}")
 
 
 def map_rocks_errors(path: Path) -> "RocksErrorMap":
@@ -225,9 +238,9 @@ def _open_read_only(path: Path, options: RocksOptions) -> Rdict:
             raise StoreMissingError(f"{path} is no database: check --data-dir, or run first")
         oldest = min(path.glob("*.log"), default=None)
         try:
-            with map_rocks_errors(path):
+            with _writable(path) as folder, map_rocks_errors(path):
                 database = Rdict(
-                    str(path), built, column_families={"default": built}, access_type=access
+                    str(folder), built, column_families={"default": built}, access_type=access
                 )
         except StoreError as error:
             # a file that the manifest named was deleted before it was opened
@@ -242,6 +255,20 @@ def _open_read_only(path: Path, options: RocksOptions) -> Rdict:
             database.close()
         time.sleep(_READ_ONLY_RETRY_S)
     raise StoreError(f"{path} is written too fast to be read beside it: try again, or stop the run")
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[Path]:
+    # rocksdict writes its own note into the folder, also for who only reads. Where it may not,
+    # it gets links to the files; these are needed until all are open
+    if os.access(path, os.W_OK):
+        yield path
+        return
+    with TemporaryDirectory(prefix="walle-read-") as made:
+        for each in path.iterdir():
+            if each.name != _NOTE:
+                (Path(made) / each.name).symlink_to(each.absolute())
+        yield Path(made)
 
 
 def _build_options(chosen: RocksOptions) -> Options:

@@ -34,6 +34,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import StoreCorruptedError, StoreError
+from walle_stream.store.files import make_folder, place_file, put_file
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def line_of(database: Path) -> str:
     path = database / _LINE
     try:
         if not path.exists():
-            _write(path, secrets.token_hex(8).encode())
+            put_file(path, secrets.token_hex(8).encode())
         return path.read_text()
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error
@@ -120,8 +121,8 @@ class PartitionSnapshots:
             StoreError: It cannot be written.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _write(self._folder / f"{epoch:020d}{_OWNER}", b"")
+            make_folder(self._folder)
+            put_file(self._folder / f"{epoch:020d}{_OWNER}", b"")
             for each in self._owners():
                 if int(each.stem) < epoch:
                     each.unlink(missing_ok=True)
@@ -144,12 +145,12 @@ class PartitionSnapshots:
         """
         try:
             home = self._folder / line
-            home.mkdir(parents=True, exist_ok=True)
+            make_folder(home)
             there = {each.name: each for each in self._last_files(line)}
             files = [self._store(path, home, place, there) for path in sorted(checkpoint.iterdir())]
             manifest = _Manifest(_VERSION, place, line, files)
             name = f"{place.epoch:020d}-{place.commits:020d}-{line}.json"
-            _write(self._folder / name, msgspec.json.encode(manifest))
+            put_file(self._folder / name, msgspec.json.encode(manifest))
             self._prune(place, line)
         except OSError as error:
             raise StoreError(
@@ -205,9 +206,9 @@ class PartitionSnapshots:
         path = self._folder / _INCARNATION
         try:
             if not path.exists():
-                self._folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self._folder)
                 new = path.with_name(f"{_INCARNATION}.{secrets.token_hex(4)}")
-                _write(new, own.encode())
+                put_file(new, own.encode())
                 # one of several that come at once is the first, and nobody sees half of it
                 with suppress(FileExistsError):
                     path.hardlink_to(new)
@@ -280,7 +281,7 @@ class PartitionSnapshots:
                     f"*.json of {self._folder} to use the one before"
                 )
         shutil.rmtree(target, ignore_errors=True)
-        new.rename(target)
+        place_file(new, target)
         return manifest.place
 
     def _prune(self, place: Place, line: str) -> None:
@@ -319,7 +320,7 @@ def _copy(source: Path, target: Path) -> str:
             file.write(part)
         file.flush()
         os.fsync(file.fileno())
-    new.rename(target)
+    place_file(new, target)
     return digest.hexdigest()
 
 
@@ -334,18 +335,3 @@ def _parts(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while part := file.read(_CHUNK_BYTES):
             yield part
-
-
-def _write(path: Path, content: bytes) -> None:
-    new = path.with_name(f"{path.name}.part")
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
-    with suppress(OSError):  # not every shared file system lets a folder be flushed
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

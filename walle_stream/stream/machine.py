@@ -37,7 +37,7 @@ class _Device:
         "device_id",
         "next_call",
         "next_number",
-        "position",
+        "pages",
         "sequence",
         "tasks",
     )
@@ -47,6 +47,7 @@ class _Device:
         self.sequence = sequence
         self.tasks = tasks
         self.accept = sequence.accept
+        self.pages = sequence.pages
         self.cursor: Cursor = EMPTY_CURSOR
         self.next_number = 1
         self.next_call = 1
@@ -369,18 +370,21 @@ class PartitionMachine:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
         tasks = device.tasks
-        device.cursor, fired = tasks.advance(device.cursor, event.id, event.page_id)
-        pages = tasks.pages
-        if fired and pages:
-            page_id = event.page_id
-            fired = tuple(name for name in fired if name not in pages or page_id in pages[name])
-        if fired:
-            given = page_input(event, page, tasks.policy.fields)
-            position, programs = device.sequence.position, tasks.programs
-            device_id, clock_ms = device.device_id, event.event_time_ms
-            for task in fired:
-                self._runs.append(
-                    RunTask(device_id, task, position, clock_ms, given, programs[task])
+        woken = None
+        if not device.cursor and event.page_id not in tasks.ids:
+            woken = tasks.alone.get(event.id)  # the usual case, without a call
+        if woken is None:
+            device.cursor, woken = tasks.advance(device.cursor, event.id, event.page_id)
+        if woken:
+            rows = None if page is None else page.rows
+            if rows is None:
+                given = page_input(event, page, tasks.policy.fields)
+            else:  # an open page that woke tasks before
+                given = (rows, len(rows.rows))
+            position, runs = device.pages.position, self._runs
+            for task, program in woken:
+                runs.append(
+                    RunTask(event.device_id, task, position, event.event_time_ms, given, program)
                 )
         return device.cursor != EMPTY_CURSOR
 

@@ -259,7 +259,7 @@ class OpenPages:
             self._is_watched = sink.event(event, page)
 
     def _end(self, page: OpenPage, event: Event, cause: str, sink: PageSink) -> None:
-        page.cause = cause
+        page.cause, page.rows = cause, None
         page.events.append(event_row(event, self._fields))
         self._give(event, page, sink)
         sink.closed(cause)

@@ -2,21 +2,22 @@
 
 Rows of events are tuples of plain values, projected to the contents that the
 installed tasks read; they are what the store appends and what the VMs get.
-Invariant: a page's rows only grow while it is open, and never change after.
+Invariant: a page's rows only grow while it is open, and never change after. So
+whoever an open page is handed to gets the page's own rows and how many to see.
 In the data flow: made by ``OpenPages``, read by the machine and the store.
 """
 
 from typing import Any
 
 from walle_stream.events import Event
+from walle_stream.wire.page_rows import PageRows
 
 type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
 """(id, kind, event_time_ms, ingest_time_ms, contents)."""
 
-type PageInput = tuple[str, str, str, int | None, EventRow | None, list[EventRow]]
-"""(page_id, page_instance, cause, enter_time_ms, waking event, events); None for
-the waking event means the last one, which is what we always hand over."""
-
+type PageInput = tuple[str, str, str, int | None, None, list[EventRow]] | tuple[PageRows, int]
+"""What a run sees, its waking event's row last. Of a page that ended: (page_id, page_instance,
+cause, enter_time_ms, None, rows); of an open page: its rows, and how many of them."""
 
 type ReplyInput = list[Any]
 """[call, service, error, JSON bytes]: what a task that the cloud answers is woken with."""
@@ -33,6 +34,7 @@ class OpenPage:
         "page_id",
         "page_instance",
         "persisted_count",
+        "rows",
     )
 
     def __init__(self, page_id: str, page_instance: str, ordinal: int, enter_time_ms: int) -> None:
@@ -50,6 +52,8 @@ class OpenPage:
         self.enter_time_ms = enter_time_ms
         self.events: list[EventRow] = []
         """The enter first; a closed page's last row is its exit."""
+        self.rows: PageRows | None = None
+        """The same for runs, while the page is open and has woken a task."""
         self.cause = "open"
         """Why it ended: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
         self.persisted_count = 0
@@ -85,25 +89,20 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
     if page is None:
         row = event_row(event, fields)
         return (event.page_id, event.page_instance, "none", None, None, [row])
-    # an open page is handed over again later: what one run changes in its rows
-    # must not be there in the next
-    events = (
-        page.events
-        if page.cause != "open"
-        else [(*row[:4], _copied(row[4])) for row in page.events]
-    )
-    return (
-        page.page_id,
-        page.page_instance,
-        page.cause,
-        page.enter_time_ms,
-        None,
-        events,
-    )
+    if page.cause == "open":
+        head = (page.page_id, page.page_instance, "open", page.enter_time_ms)
+        page.rows = PageRows(head, page.events)
+        return (page.rows, len(page.events))
+    return (page.page_id, page.page_instance, page.cause, page.enter_time_ms, None, page.events)
 
 
-def _copied(value: Any) -> Any:
-    # not copy.deepcopy: five times as long for small values
-    if isinstance(value, dict):
-        return {name: _copied(part) for name, part in value.items()}
-    return [_copied(part) for part in value] if isinstance(value, list) else value
+def plain_page(page: PageInput | ReplyInput) -> Any:
+    """Return what a run saw as plain values, for people.
+
+    Args:
+        page: As it was handed over.
+    """
+    if len(page) != 2:  # noqa: PLR2004 - an open page's
+        return page
+    rows: PageRows = page[0]
+    return (*rows.head, None, rows.rows[: page[1]])

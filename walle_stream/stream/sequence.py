@@ -100,6 +100,11 @@ class DeviceSequence:
         """Ingest watermark before which ``advance`` has nothing to do."""
 
     @property
+    def pages(self) -> OpenPages:
+        """The device's open pages: the same object for good."""
+        return self._pages
+
+    @property
     def position(self) -> int:
         """How many events were released; exits made by us among them."""
         return self._pages.position

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.trigger import TriggerTrie
+from walle_stream.stream.trigger import Cursor, TriggerTrie
 
 DEFAULT_SET: Final = ""
 """Id of the definition's tasks."""
@@ -47,6 +47,8 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """SHA-256 of files that only this device has, by the name that the script uses."""
     origin: str = ""
     """What installed it calls it; empty for a task of the definition."""
+    is_signed: bool = False
+    """Whether a signature that was checked covers its package."""
 
 
 type Changes = Mapping[str, InstalledTask | None]
@@ -54,10 +56,14 @@ type Changes = Mapping[str, InstalledTask | None]
 None for a task that is not there."""
 
 
+type Woken = tuple[tuple[str, str], ...]
+"""Tasks, sorted, each with the program that VMs know it by."""
+
+
 class TaskSet:
     """The tasks of some devices of a partition. One thread."""
 
-    __slots__ = ("advance", "pages", "policy", "programs", "set_id", "trie")
+    __slots__ = ("alone", "ids", "pages", "policy", "programs", "set_id", "trie")
 
     def __init__(
         self,
@@ -84,7 +90,32 @@ class TaskSet:
         for task, conditions in triggers.items():
             for condition in conditions:
                 self.trie.insert(task, condition)
-        self.advance = self.trie.advance
+        self.ids = self.trie.ids
+        self.alone: dict[str, Woken] = {}
+        """By event id: what such an event wakes on a page that no condition names, where no
+        match is ongoing and none begins. ``advance`` fills it."""
+
+    def advance(self, cursor: Cursor, event_id: str, page_id: str) -> tuple[Cursor, Woken]:
+        """Take one event of a device.
+
+        Args:
+            cursor: The device's ongoing matches.
+            event_id: The event's id.
+            page_id: The event's page.
+
+        Returns:
+            The new cursor, and what the event wakes.
+        """
+        after, fired = self.trie.advance(cursor, event_id, page_id)
+        pages, programs = self.pages, self.programs
+        woken = tuple(
+            (name, programs[name]) for name in fired if name not in pages or page_id in pages[name]
+        )
+        ids = self.ids
+        # ids that no condition has would have no end
+        if not (cursor or after or pages or page_id in ids) and event_id in ids:
+            self.alone[event_id] = woken
+        return after, woken
 
     @classmethod
     def of(

@@ -116,11 +116,17 @@ class SourceSuite(ABC):
         expect(wholes[1:] == wholes[:1] * 2, "raw rows depend on how batches are cut")
 
     def test_progress_and_close(self, tmp_path: Path) -> None:
-        """Progress is a share or unknown; closing twice is allowed."""
+        """Progress is a share or unknown, as is what is unread; closing twice is allowed."""
         reader = self.make_source(tmp_path).open({}, self.partition_count, 10)
+        before = reader.unread
         while not reader.is_done:
             expect(reader.progress <= 1, f"progress {reader.progress}")
             reader.read()
+            now = reader.unread
+            for left, old in ((now.rows, before.rows), (now.size_bytes, before.size_bytes)):
+                expect(-1 <= left <= old or old < 0, f"{left} unread, {old} before")
+            before = now
+        expect(max(before.rows, before.size_bytes) <= 0, f"{before} is unread at the end")
         reader.close()
         reader.close()
 

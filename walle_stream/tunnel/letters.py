@@ -50,7 +50,7 @@ class LetterSession:
         """Take acknowledgements, then send what there is room for; never waits for the sink.
 
         Args:
-            last: Number of the partition's last committed letter.
+            last: Number of the partition's last letter that may leave.
 
         Raises:
             WalleError: The sink takes nothing any more.
@@ -65,6 +65,8 @@ class LetterSession:
         for kept in self._read_unsent(self._sent):
             if self._in_flight_bytes >= IN_FLIGHT_MAX_BYTES:
                 return
+            if kept.number > last:
+                break
             self._send(kept)
         self._sent = last
 

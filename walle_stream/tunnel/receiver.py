@@ -26,6 +26,16 @@ class DeviceSeen(msgspec.Struct, array_like=True):
     """In the order of first arrival: the index is the generation."""
     last_numbers: list[int] = []
 
+    def last(self, incarnation: str) -> int:
+        """Return the number of the last record of an incarnation; 0 for none.
+
+        Args:
+            incarnation: Of the sender's data directory.
+        """
+        if incarnation not in self.incarnations:
+            return 0
+        return self.last_numbers[self.incarnations.index(incarnation)]
+
     def judge(self, incarnation: str, sequence_number: int) -> tuple[Verdict, int]:
         """Judge a record and remember it if it is new.
 
@@ -88,3 +98,17 @@ class MergeCounts(msgspec.Struct):
     """Of services, by devices."""
     frames_refused: int = 0
     """Of an older epoch, or malformed."""
+    missing_features: int = 0
+    """In the gaps; one that is sent again later is missing no more."""
+    missing_frames: int = 0
+    """Numbers of frames that were passed over, of a partition."""
+    differing_features: int = 0
+    """Dropped as duplicates, though another feature has their number: their device had
+    forgotten in a power cut that it made that one."""
+    told: int = 0
+    """``losses`` at the end of the last run that told of them."""
+
+    @property
+    def losses(self) -> int:
+        """All that is missing, and cannot be sent again as far as is known here."""
+        return self.missing_features + self.missing_frames + self.differing_features

@@ -40,7 +40,6 @@ _MODULES: Final = (
     "context",
     "outcome",
     "migration",
-    "importer",
     "exchange",
     "session",
 )

@@ -31,6 +31,24 @@ def can_contain() -> bool:
     return True
 
 
+@cache
+def measures_here() -> frozenset[str]:
+    """Return the measures that process VMs take on this machine; starts one, once.
+
+    Returns:
+        Of ``process.guard.MEASURES``; none where there are no process VMs.
+    """
+    try:
+        # imported where it is used: it needs POSIX
+        from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
+
+        machine = ProcessMachine(compile_program(_PROBE))
+    except (ImportError, OSError, WalleError):
+        return frozenset()
+    machine.destroy()
+    return frozenset(machine.measures)
+
+
 def check_bodies(
     programs: Sequence[CompiledProgram], memory_bytes: int, services: HostServices
 ) -> None:

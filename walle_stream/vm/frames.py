@@ -23,16 +23,21 @@ from walle_stream.vm.guest.layout import (
     RUN_CALLED,
     RUN_DONE,
     RUN_FAILED,
+    RUN_RETURNED,
     RUN_SILENT,
     WORD_BYTES,
 )
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
+from walle_stream.wire.page_rows import with_packed_rows
 
 LEVELS: Final = ("info", "warning", "error")
 """Levels of log lines by their codes."""
 
 # most runs of many tasks: made once, only read
 _SILENT: Final = RunResult(ok=True)
+
+# what is not UTF-8 is one run's fault, not the frame's: ``outputs`` finds the surrogates
+_TEXT: Final = ("utf-8", "surrogateescape")
 
 _MARSHAL_VERSION: Final = 4  # texts that stand twice are written once: half the time of 2
 
@@ -45,23 +50,18 @@ class ResultHeader(msgspec.Struct, frozen=True):
     word_count: int
     body_bytes: int
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the whole result, header included."""
-        return HEADER.size + WORD_BYTES * self.word_count + self.body_bytes
-
 
 def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
     """Encode a call.
 
     Args:
-        groups: Plain values only.
+        groups: Plain values only, and the rows of open pages.
 
     Raises:
         FrameError: A value is not plain, or nested deeper than marshal allows.
     """
-    plain: Any = groups
     try:
+        plain: Any = with_packed_rows(groups)
         return marshal.dumps(plain, _MARSHAL_VERSION)
     except ValueError as error:
         devices = ", ".join(repr(group[0]) for group in groups[:3])
@@ -97,8 +97,7 @@ def decode_results(
         One result per group, one per run, in order.
 
     Raises:
-        FrameError: Lengths do not meet, an unknown code, or text that is not
-            UTF-8.
+        FrameError: Lengths do not meet, or an unknown code.
     """
     room = len(outbox)
     if room < HEADER.size:
@@ -141,7 +140,7 @@ def decode_behind_header(
         if body_bytes <= GATHERED_MAX_BYTES:
             return _cut(groups, words, bytes(outbox[at:end]) if body_bytes else b"")
         return _owned(_cut(groups, words, memoryview(outbox)[at:end]))
-    except (UnicodeDecodeError, IndexError) as error:
+    except IndexError as error:
         raise FrameError(f"a result frame is malformed: {error}") from error
 
 
@@ -158,7 +157,7 @@ def _owned(results: list[GroupResult]) -> list[GroupResult]:
     return results
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912, PLR0915 - the hot loop
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
     # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
@@ -166,8 +165,13 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
     results = []
     for device_id, _, inputs in groups:
         runs = []
+        returned = 0
         for _ in inputs:
             code = words[at]
+            if code == RUN_RETURNED:
+                returned += 1
+                at += 1
+                code = words[at]
             if code == RUN_SILENT:
                 at += 1
                 runs.append(_SILENT)
@@ -197,21 +201,21 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
             start, middle = end, end + words[at]
             end = middle + words[at + 1]
             at += 2
-            error, message = str(body[start:middle], "utf-8"), str(body[middle:end], "utf-8")
+            error, message = str(body[start:middle], *_TEXT), str(body[middle:end], *_TEXT)
             runs.append(RunResult(ok=False, logs=logs, error=error, message=message))
         state: dict[str, bytes | None] = {}
         count = words[at]
         at += 1
         for _ in range(count):
             start, middle = end, end + words[at]
-            key, size_bytes = str(body[start:middle], "utf-8"), words[at + 1]
+            key, size_bytes = str(body[start:middle], *_TEXT), words[at + 1]
             at += 2
             if size_bytes == DELETED:
                 end, state[key] = middle, None
             else:
                 end = middle + size_bytes
                 state[key] = body[middle:end]
-        results.append(GroupResult(device_id, state, runs))
+        results.append(GroupResult(device_id, state, runs, returned))
     if end != len(body) or at != len(words):
         raise FrameError(
             f"a result frame does not add up: its words say {end} bytes, its body has {len(body)}"
@@ -229,7 +233,7 @@ def _cut_calls(
         start, middle = end, end + words[at]
         end = middle + words[at + 1]
         at += 2
-        calls.append((str(body[start:middle], "utf-8"), body[middle:end]))
+        calls.append((str(body[start:middle], *_TEXT), body[middle:end]))
     return calls, at, end
 
 
@@ -242,5 +246,5 @@ def _cut_lines(
     for _ in range(count):
         level, start, end = LEVELS[words[at]], end, end + words[at + 1]
         at += 2
-        lines.append((level, str(body[start:end], "utf-8")))
+        lines.append((level, str(body[start:end], *_TEXT)))
     return lines, at, end

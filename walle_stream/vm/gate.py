@@ -2,8 +2,8 @@
 
 Checks a script's syntax tree against ``guest.rules`` and rewrites the few
 places where a guard has to look at run time (``guest.restricted``). A finding
-names file and line and what to do. The gate is for mistakes; see the promise
-in ``guest.rules``.
+names file and line and what to do. The gate is a linter: it catches mistakes
+early, and is no boundary against who wants past it (docs/isolation.md).
 """
 
 import ast
@@ -26,7 +26,6 @@ from walle_stream.vm.guest.rules import (
     REPLACED_BUILTINS,
     hint,
     is_refused_name,
-    is_reserved_name,
 )
 from walle_stream.vm.suspension import suspension_findings
 
@@ -47,8 +46,6 @@ _BINDERS: Final = (
     *(ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.TypeVar),
 )
-
-_NAME_ATTRIBUTES: Final = (ast.Attribute, ast.MatchClass)
 
 type _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _OWN_SCOPES: Final = (
@@ -143,7 +140,7 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         isinstance(node, ast.Name)
         and node.id in _FORBIDDEN_BUILTINS
         and node.id not in bound
-        and not is_reserved_name(node.id)
+        and not is_refused_name(node.id)
     ):
         yield f"uses {node.id!r}, which a script does not have{hint(node.id)}"
     elif isinstance(node, ast.ClassDef):
@@ -151,9 +148,9 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
     elif isinstance(node, ast.MatchClass):
         for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
             yield f"matches the attribute {name!r}, which a script may not: call it"
-    # the name of an attribute may be one that a variable may not have
-    is_refused = is_refused_name if isinstance(node, _NAME_ATTRIBUTES) else is_reserved_name
-    for name in filter(is_refused, _identifiers(node)):
+    for name in filter(is_refused_name, _identifiers(node)):
+        if not name.startswith("_") and not isinstance(node, (ast.Attribute, ast.MatchClass)):
+            continue  # it reads no attribute: a script may call its own what it likes
         yield f"uses the name {name!r}, which a script may not{hint(name)}"
 
 
@@ -172,11 +169,11 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _class_problems(node: ast.ClassDef) -> Iterator[str]:
-    # a dataclass of texts would let a pattern read the method by its field's name
+    # a dataclass of texts, or of times, would let a pattern read the method by its field's name
     for each in node.body if node.bases else ():
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             name = each.target.id
-            if name in FORMAT_ATTRIBUTES:
+            if name in FORMAT_ATTRIBUTES or is_refused_name(name):
                 yield f"has the field {name!r} in a class with a base: name it otherwise"
 
 

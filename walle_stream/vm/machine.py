@@ -1,16 +1,52 @@
-"""What all VMs have in common, whether an interpreter's thread or a process.
+"""A VM's life: start, calls, stops and its end, whether an interpreter's thread or a process.
 
-A caller holds a VM alone while it calls it, and destroys it after any error.
+A caller writes the inbox, gives an order, looks for the completion mark and reads
+the outbox. Whoever calls must hold the VM alone, and destroys it after any error.
+What differs stands in the two kinds: how a guest is started (``_start``), reached
+(``order``, ``_resize``), told to stop (``_tell_to_stop``) and ended (``_end``).
 """
 
+import atexit
+import os
+import sys
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
-from walle_stream.vm.guest.layout import AGAIN
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import FrameError, StopTimeoutError, VmStartError
+from walle_stream.vm.frames import decode_behind_header
+from walle_stream.vm.guest.layout import (
+    AGAIN,
+    CALL,
+    HEADER,
+    INBOX,
+    PENDING,
+    STATUS_ASKS,
+    STATUS_COMPLETE,
+    STATUS_TOO_SMALL,
+    WORD_BYTES,
+)
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult
+from walle_stream.vm.services import HostServices
+
+BUFFER_BYTES: Final = 256 * 1024
+"""Size of the inbox and of the outbox of a VM at rest."""
+
+KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
+"""Of a buffer that grew beyond this the memory is given back after the call."""
+
+START_TIMEOUT_S: Final = 10.0
+"""Longest time that starting a VM and loading a script may take."""
+
+STOP_TIMEOUT_S: Final = 2.0
+"""Longest wait for a script that was told to stop while it was loaded."""
+
+DESTROY_TIMEOUT_S: Final = 10.0
+"""Longest wait for a VM's end."""
 
 _serials: Final = count(1)
 
@@ -18,14 +54,24 @@ _serials: Final = count(1)
 class Machine(ABC):
     """A VM. One caller at a time, in any thread."""
 
-    def __init__(self, program: CompiledProgram) -> None:
-        """Begin to count.
+    _inbox: memoryview
+    _outbox: memoryview
+
+    def __init__(self, program: CompiledProgram, services: HostServices | None) -> None:
+        """Begin to count; nothing is started.
 
         Args:
             program: The task it is bound to.
+            services: What the host does for runs that ask.
         """
         self._program = program
+        self._services = services or HostServices()
         self._groups: Sequence[DeviceGroup] = ()
+        self.cpu_ms: Callable[[], float] = monotonic_ms
+        """Clock of what it worked, milliseconds, for differences."""
+        self._number = 0
+        self._lock = threading.Lock()
+        self._is_ending = False
         self.serial = next(_serials)
         """Which VM of this process."""
         self.calls = 0
@@ -45,7 +91,7 @@ class Machine(ABC):
     @property
     @abstractmethod
     def run_number(self) -> int:
-        """Number of the run at hand, ascending for the VM's life; 0 when idle."""
+        """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
 
     @property
     def run_at_hand(self) -> tuple[str, int] | None:
@@ -68,7 +114,11 @@ class Machine(ABC):
         """Whether the host had to end it: the run did not obey."""
         return False
 
-    @abstractmethod
+    @property
+    def is_alive(self) -> bool:
+        """Whether something of it goes on that nobody can end."""
+        return False
+
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done.
 
@@ -84,8 +134,28 @@ class Machine(ABC):
                 completion mark.
             FrameError: The result is malformed or too large, or the batch is.
         """
+        size_bytes = INBOX.size + len(packed)
+        if size_bytes > len(self._inbox):
+            self._make_room(size_bytes, len(self._outbox))
+        self._inbox[INBOX.size : size_bytes] = packed
+        self._groups = groups
+        status = self.order(CALL)
+        while status == STATUS_ASKS:
+            status = self._services.answer(self)
+        if status == STATUS_TOO_SMALL:
+            self._grow()
+            status = self.order(PENDING)
+        if status != STATUS_COMPLETE:
+            raise FrameError(f"task {self._program.task!r}: a result frame has status {status}")
+        results = decode_behind_header(groups, self._outbox, *self.heads())
+        self.calls += 1
+        for group in groups:
+            self.runs += len(group[2])
+        self._groups = ()
+        if len(self._inbox) > KEPT_BUFFER_BYTES or len(self._outbox) > KEPT_BUFFER_BYTES:
+            self._shrink()
+        return results
 
-    @abstractmethod
     def stop_run(self, *, for_memory: bool = False) -> bool:
         """Stop the run at hand: it fails, the call goes on; any thread.
 
@@ -95,12 +165,150 @@ class Machine(ABC):
         Returns:
             Whether the guest was asked; it obeys at its next line of Python.
         """
+        with self._lock:
+            if self._is_ending or not self._is_reachable:
+                return False
+            self.was_stopped = True  # first: the run may be over before this returns
+            return self._tell_to_stop(for_memory=for_memory)
+
+    def destroy(self) -> None:
+        """End it and wait for its end; may be called twice.
+
+        A guest in an interpreter that does not come back keeps its thread and its memory.
+        """
+        with self._lock:
+            if self._is_ending:
+                return
+            self._is_ending = True
+        _machines.discard(self)
+        self._end()
+        if self.is_alive:
+            _left.append(self)
+
+    # For the services that answer a run
 
     @abstractmethod
-    def destroy(self) -> None:
-        """End it and wait for its end; may be called twice."""
+    def order(self, command: int) -> int:
+        """Give an order, return the status of what comes back; within a call alone.
 
-    def _count(self, groups: Sequence[DeviceGroup]) -> None:
-        self.calls += 1
-        for group in groups:
-            self.runs += len(group[2])
+        Args:
+            command: See ``guest.layout``.
+
+        Raises:
+            VmCrashedError: Nothing came back.
+            FrameError: What came back is too large.
+        """
+
+    @abstractmethod
+    def heads(self) -> tuple[int, int]:
+        """Return the outbox's third and fourth number, as they were when it was done."""
+
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """Return inbox and outbox."""
+        return self._inbox, self._outbox
+
+    # What differs
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Start the guest, and load the script if there is one."""
+
+    @abstractmethod
+    def _has_started(self, limit_s: float) -> bool:
+        """Wait for the end of what was started; raises what went wrong."""
+
+    @property
+    @abstractmethod
+    def _is_reachable(self) -> bool:
+        """Whether there is a guest that can be told something; under the lock."""
+
+    @abstractmethod
+    def _tell_to_stop(self, *, for_memory: bool) -> bool:
+        """Ask the run at hand to stop; under the lock."""
+
+    @property
+    @abstractmethod
+    def _room_bytes(self) -> int:
+        """Largest inbox and largest outbox."""
+
+    @abstractmethod
+    def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        """Give host and guest buffers of at least these sizes; a result that waits is kept."""
+
+    @abstractmethod
+    def _shrink(self) -> None:
+        """Give memory of large buffers back."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End the guest, wait for that, and give everything back; run once."""
+
+    @abstractmethod
+    def _hurry(self) -> None:
+        """End the run at hand, if any: the process ends, nobody waits for it."""
+
+    # What is common to them
+
+    def _begin(self) -> None:
+        _machines.add(self)
+        try:
+            self._start()
+        except BaseException:
+            self.destroy()
+            raise
+
+    def _await_start(self) -> None:
+        for limit_s in (START_TIMEOUT_S, STOP_TIMEOUT_S):
+            if self._has_started(limit_s):
+                return
+            if not self.stop_run():
+                break
+        raise VmStartError(
+            f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
+            "look for what takes so long when the script is loaded"
+        )
+
+    def _grow(self) -> None:
+        word_count, body_bytes = self.heads()
+        needed = HEADER.size + WORD_BYTES * word_count + body_bytes
+        if needed <= len(self._outbox):
+            raise FrameError(
+                f"task {self._program.task!r}: a result frame that fits says it does not"
+            )
+        self._make_room(len(self._inbox), needed)
+
+    def _make_room(self, inbox_bytes: int, outbox_bytes: int) -> None:
+        limit = self._room_bytes
+        if max(inbox_bytes, outbox_bytes) > limit:
+            raise FrameError(
+                f"task {self._program.task!r}: a call of {inbox_bytes} bytes or a result of "
+                f"{outbox_bytes} is refused, at most {limit} are allowed: emit less, or hand "
+                "over smaller batches"
+            )
+        self._resize(inbox_bytes, outbox_bytes)
+
+
+# strong: a process that ends while VMs live may abort, so those that nobody destroyed end before
+_machines: Final[set[Machine]] = set()
+_left: Final[list[Machine]] = []  # destroyed, but they did not come back
+_owner_pid: Final = os.getpid()
+
+
+def _destroy_all() -> None:
+    if os.getpid() != _owner_pid:  # a fork of the host ends, too
+        return
+    machines = list(_machines)
+    for machine in machines:
+        machine._hurry()  # noqa: SLF001 - the class's own module
+    for machine in machines:
+        machine.destroy()
+    if any(machine.is_alive for machine in _left):
+        # Python would wait for it without end, or die of a fault, when it ends the
+        # interpreter: this is the last chance to end in order.
+        sys.stderr.write("walle: a script does not end: the process ends without it\n")
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(StopTimeoutError.exit_code)
+
+
+atexit.register(_destroy_all)

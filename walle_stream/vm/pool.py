@@ -177,8 +177,9 @@ class VmPool:
     ) -> list[GroupResult]:
         """Run a batch of one task; blocks until a VM is free and done.
 
-        A run that raises is a result, not an error: its own state changes and
-        emits are undone, the others stand.
+        A run that raises, or whose output is malformed (``outputs``), is a result, not
+        an error: its own state changes and emits are undone, the others stand. So is one
+        that ends its process VM.
 
         Args:
             task: One of the pool's tasks.
@@ -331,7 +332,8 @@ class VmPool:
     def _make(self, program: CompiledProgram) -> Machine:
         is_apart = program.isolation == "process" or not self._can_be_inside()
         made = self._make_process(program) if is_apart else self._make_vm(program)
-        self._watchdog.watch(made, program.wall_time_ms)
+        cpu_ms = program.confinement.cpu_ms if is_apart else 0
+        self._watchdog.watch(made, program.wall_time_ms, cpu_ms)
         return made
 
     def _can_be_inside(self) -> bool:

@@ -44,6 +44,17 @@ class RunLimits(msgspec.Struct, frozen=True):
     """Keys and values of one device's state of the task."""
 
 
+class Confinement(msgspec.Struct, frozen=True):
+    """How the processes of a task with ``isolation: process`` are confined."""
+
+    memory_bytes: int = 256 * 1024 * 1024
+    """Of one process, interpreter included."""
+    cpu_ms: int = 0
+    """CPU time of one run; 0 for any."""
+    required: frozenset[str] = frozenset()
+    """Measures without which no script runs."""
+
+
 class TaskProgram(msgspec.Struct, frozen=True):
     """What a task runs."""
 
@@ -80,8 +91,7 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     file: str
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
-    globals can be shared between runs, limits, state version, resources, what a
-    package brings to import)."""
+    globals can be shared between runs, limits, state version, resources)."""
     wall_time_ms: int
     """Longest run."""
     strikes: int
@@ -92,6 +102,10 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Which devices may share a VM."""
     shares_globals: bool = False
     """Whether all runs of a VM have the same globals: none can leave anything there."""
+    limits: RunLimits = RunLimits()
+    """Bounds of one run, which the host holds its output to."""
+    confinement: Confinement = Confinement()
+    """Of its processes."""
 
     @property
     def file_name(self) -> str:
@@ -176,7 +190,6 @@ def pack_program(
     imports: Sequence[str],
     *,
     shares_globals: bool,
-    modules: tuple[bytes, Sequence[str]] | None = None,
 ) -> CompiledProgram:
     """Put together what a VM is bound to.
 
@@ -185,8 +198,6 @@ def pack_program(
         code: Its script's, guarded.
         imports: Allowed modules that the script imports.
         shares_globals: Whether nothing in its globals can differ between runs.
-        modules: What a package brings to import, as ``guest.importer`` takes it;
-            None lets the VM import from this machine's standard library.
     """
     limits = program.limits
     packed = marshal.dumps(
@@ -200,7 +211,6 @@ def pack_program(
             msgspec.structs.astuple(limits),
             program.state_version,
             dict(program.resources),
-            None if modules is None else (modules[0], list(modules[1])),
         )
     )
     return CompiledProgram(
@@ -212,4 +222,5 @@ def pack_program(
         limits.steps > 0,
         program.isolation,
         shares_globals,
+        limits,
     )

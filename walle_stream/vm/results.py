@@ -42,3 +42,5 @@ class GroupResult(msgspec.Struct, gc=False):
     state: dict[str, bytes | None]
     """Changed entries only; None = deleted."""
     runs: list[RunResult]
+    returned: int = 0
+    """Runs that returned a value, which nobody takes."""

@@ -10,8 +10,10 @@ task's batches. How VMs are shared out is the task's isolation policy:
 Invariants: a VM is either idle on its shelf or in one caller's hands; a shelf
 never has more VMs than its bound; whoever takes a VM off the shelf for good
 destroys it; a call that failed is tried once more in a fresh VM, so that a
-task's results depend on its input alone. Taking and giving back a shared VM is
-the hot path: one list, whose ``pop`` and ``append`` are atomic; the lock is for
+task's results depend on its input alone; what fails again ends the caller's turn,
+but in a process VM, where the device whose runs do it is quarantined; no result
+leaves a shelf that ``outputs`` did not look at. Taking and giving back a shared VM
+is the hot path: one list, whose ``pop`` and ``append`` are atomic; the lock is for
 waiting, waking and making.
 """
 
@@ -27,6 +29,7 @@ import msgspec
 from walle_stream.errors import FrameError, VmClosedError, VmCrashedError, VmError, VmStartError
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.machine import Machine
+from walle_stream.vm.outputs import run_checked
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.quarantine import Quarantine
 from walle_stream.vm.results import DeviceGroup, GroupResult
@@ -37,6 +40,18 @@ STOPPED: Final = frozenset({"RunStopped", "StepsExceeded"})
 """Errors of runs that were stopped, by the guest's class."""
 
 _ATTEMPTS: Final = 2
+
+
+class _Spent(threading.local):
+    ms = 0.0
+
+
+_spent: Final = _Spent()
+
+
+def called_cpu_ms() -> float:
+    """Return how long VMs worked on the calling thread's calls so far, milliseconds of CPU."""
+    return _spent.ms
 
 
 class BlamedRunError(Exception):
@@ -233,12 +248,17 @@ class Shelf(ABC):
             self._changed.notify_all()
 
     def _call(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+        return run_checked(self.program, groups, lambda given: self._try(key, given))
+
+    def _try(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         packed = encode_groups(groups)
         failure: VmError | None = None
         for _ in range(_ATTEMPTS):
             machine = self._take(key)
+            began_ms = machine.cpu_ms()
             try:
                 results = machine.call(groups, packed)
+                _spent.ms += max(machine.cpu_ms() - began_ms, 0.0)
             except (VmCrashedError, FrameError) as error:
                 failure = error
                 with self._changed:
@@ -261,7 +281,19 @@ class Shelf(ABC):
                 else:
                     self._give(key, machine)
                 return results
+        if self.program.isolation == "process":
+            return self._search(key, groups)
         raise failure or VmError()
+
+    def _search(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+        # A process that ends or answers as it likes is the doing of one device's runs, whatever
+        # it says of itself, and ends nothing else: which device's is found by halves.
+        if len(groups) == 1:
+            device_id, _, runs = groups[0]
+            self.quarantine.strike(device_id, self.program.strikes)
+            raise BlamedRunError(device_id, runs[0][0])
+        middle = len(groups) // 2
+        return self._try(key, groups[:middle]) + self._try(key, groups[middle:])
 
     def _look_after(self, key: str, machine: Machine, results: list[GroupResult]) -> None:
         machine.was_stopped = False

@@ -44,6 +44,11 @@ class Watched(Protocol):
         """Number of the run at hand, ascending; 0 when idle."""
         ...
 
+    @property
+    def cpu_ms(self) -> Callable[[], float]:
+        """Clock of what it worked, milliseconds."""
+        ...
+
     def stop_run(self) -> bool:
         """Ask the guest to stop the run at hand."""
         ...
@@ -51,6 +56,10 @@ class Watched(Protocol):
 
 class _Look(msgspec.Struct):
     limit_ms: float
+    cpu_limit_ms: float = 0.0
+    """0 for any."""
+    cpu_ms: float = 0.0
+    """When the run was first seen."""
     run_number: int = 0  # of the last run that was seen
     since_ms: float = 0.0
     asked_ms: float = 0.0
@@ -85,15 +94,16 @@ class Watchdog:
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def watch(self, machine: Watched, limit_ms: float) -> None:
+    def watch(self, machine: Watched, limit_ms: float, cpu_limit_ms: float = 0.0) -> None:
         """Begin to watch a VM.
 
         Args:
             machine: The VM.
             limit_ms: Longest run.
+            cpu_limit_ms: Most CPU time of a run; 0 for any.
         """
         with self._lock:
-            self._looks[machine] = _Look(limit_ms)
+            self._looks[machine] = _Look(limit_ms, cpu_limit_ms)
             if self._thread is None and not self._is_closed.is_set():
                 self._thread = threading.Thread(
                     target=self._run, name="walle-vm-watchdog", daemon=True
@@ -136,7 +146,8 @@ class Watchdog:
                 wait_s = min(wait_s, job.interval_ms / 1000.0)
             for machine, look in looks:
                 self._try(self._look, machine, look, now_ms)
-                wait_s = min(wait_s, look.limit_ms / 1000.0 / _LOOKS_PER_LIMIT)
+                limit_ms = min(look.limit_ms, look.cpu_limit_ms or look.limit_ms)
+                wait_s = min(wait_s, limit_ms / 1000.0 / _LOOKS_PER_LIMIT)
                 if look.asked_ms and not look.paused_ms and not look.is_stuck:
                     wait_s = min(wait_s, _ASK_AGAIN_S)
             wait_s = max(wait_s, _SHORTEST_LOOK_S)
@@ -156,6 +167,7 @@ class Watchdog:
         if number != look.run_number:
             look.run_number, look.since_ms = number, now_ms
             look.asked_ms, look.is_stuck = 0.0, False
+            look.cpu_ms = machine.cpu_ms() if look.cpu_limit_ms else 0.0
         elif look.paused_ms:
             pause_ms = now_ms - look.paused_ms
             look.since_ms += pause_ms
@@ -169,6 +181,12 @@ class Watchdog:
                 self._on_stuck(machine)
             else:
                 machine.stop_run()  # one that came at the bottom of a recursion is lost
-        elif now_ms - look.since_ms >= look.limit_ms and machine.stop_run():
+        elif _is_over(machine, look, now_ms) and machine.stop_run():
             look.asked_ms = now_ms
             self._on_stop(machine)
+
+
+def _is_over(machine: Watched, look: _Look, now_ms: float) -> bool:
+    if now_ms - look.since_ms >= look.limit_ms:
+        return True
+    return 0.0 < look.cpu_limit_ms <= machine.cpu_ms() - look.cpu_ms

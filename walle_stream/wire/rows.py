@@ -5,6 +5,7 @@ is an array whose first element is the layout's version, an integer; a reader
 refuses what it does not know (``FormatVersionError``).
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -59,11 +60,55 @@ class Counters(msgspec.Struct, omit_defaults=False):
     dropped_messages: int = 0
     """Downlink messages that answer no open call, or were malformed."""
     commits: int = 0
+    resent_features: int = 0
+    """Sent again, because the cloud side had forgotten them."""
+    forgotten_frames: int = 0
+    """That the cloud side had and the partition had forgotten; made again from the source."""
+    lost_features: int = 0
+    """That the cloud side had forgotten and the device has no more."""
+    lost_calls: int = 0
+    """Of the cloud, without a reply, that it had forgotten."""
+    lost_reports: int = 0
+    """Frames that it had forgotten, any of which may have been reports: at most so many."""
+
+    @property
+    def losses(self) -> int:
+        """All that is lost."""
+        return self.lost_features + self.lost_calls + self.lost_reports
 
     def add(self, other: "Counters") -> None:
         """Add another partition's counters to these."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a task's runs; cumulative, as ``Counters`` are."""
+
+    runs: int = 0
+    failures: int = 0
+    """Runs that failed for good."""
+    refused: int = 0
+    """Of the failures, those that were not let begin: the task is quarantined on the device."""
+    returned: int = 0
+    """Runs that returned a value, which nobody takes: ``ctx.emit`` makes features."""
+    failed_ms: int = 0
+    """When ``failure`` happened: wall clock, epoch milliseconds; 0 when nothing failed."""
+    failure: str = ""
+    """``file:line: class: text`` of the first failure since the partition was opened last, or
+    of an earlier opening where nothing has failed since."""
+
+    def plus(self, other: "TaskCounts") -> "TaskCounts":
+        """Return the sum with another partition's, or with what a commit adds."""
+        newer = self if self.failed_ms >= other.failed_ms else other
+        return TaskCounts(
+            self.runs + other.runs,
+            self.failures + other.failures,
+            self.refused + other.refused,
+            self.returned + other.returned,
+            newer.failed_ms,
+            newer.failure,
+        )
 
 
 class PartitionHead(msgspec.Struct):
@@ -88,8 +133,29 @@ class PartitionHead(msgspec.Struct):
     """What each task sent; empty in data directories that had none yet."""
     task_sets: dict[str, int] = {}
     """How many devices have each set of tasks that was installed, by its id."""
+    tasks: dict[str, TaskCounts] = {}
+    """What became of each task's runs, by its name."""
+    told_losses: int = 0
+    """``Counters.losses`` at the end of the last run, which told of them."""
+
+    def copied(self) -> "PartitionHead":
+        """Return a copy to change: a failed commit must leave the counters as they were."""
+        return msgspec.structs.replace(self, counters=msgspec.structs.replace(self.counters))
 
 
+def add_tasks(
+    tasks: Mapping[str, TaskCounts], added: Mapping[str, TaskCounts]
+) -> dict[str, TaskCounts]:
+    """Return the sum by task.
+
+    Args:
+        tasks: By name.
+        added: Another partition's, or what a commit adds.
+    """
+    return {**tasks, **{name: each.plus(tasks.get(name, _NO_RUNS)) for name, each in added.items()}}
+
+
+_NO_RUNS: Final = TaskCounts()
 _encoder = msgspec.msgpack.Encoder()
 
 

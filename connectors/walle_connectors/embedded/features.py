@@ -4,17 +4,19 @@ Keys, integers big-endian::
 
     \x00 position | counts | format        single rows; position: of the tunnel's lane 0
     \x00 lane u32 lane                     position of another lane, u64
-    \x01 INCARNATION u32 partition         highest epoch, u64
+    \x01 INCARNATION u32 partition         highest epoch, u64; number of the last frame, u64
     \x02 DEVICE                            DeviceSeen, MessagePack
     \x03 DEVICE                            DeviceSeen of its calls, MessagePack
     \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
     \x10 DEVICE \x00 u32 generation u64 seq   (task, version, feature, encoding), MessagePack
 
 Features, receiver state and the tunnel's position commit in ONE write batch:
-that is what makes the effect exactly-once.
+that is what makes the effect exactly-once. The tunnel may forget a frame once
+that batch is durable (``store.durability``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -25,19 +27,21 @@ from rocksdict import Rdict, WriteBatch
 from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame, ReportSink
-from walle_stream.store.rocks import map_rocks_errors, open_rocks
+from walle_stream.store.files import make_folder
+from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks
 from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
 from walle_stream.wire.reports import is_reports
 
-FORMAT_VERSION: Final = b"1"
+FORMAT_VERSION: Final = b"2"
 """Version of the layout above."""
 
 _U64: Final = Struct(">Q")
 _FEATURE: Final = Struct(">IQ")
 _U32: Final = Struct(">I")
+_SENDER: Final = Struct(">QQ")
 _LANE: Final = b"\x00lane"
 _CACHE_DEVICES: Final = 50_000
 
@@ -51,23 +55,28 @@ _decode_counts = msgspec.msgpack.Decoder(MergeCounts).decode
 class FeatureStore:
     """The feature table. One writing thread; readers open it read-only."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
+    ) -> None:
         """Open it, making it if it is not there; blocks.
 
         Args:
             path: Its folder.
             read_only: Beside the process that writes it.
+            sync_ms: How often it is flushed to the disk; see ``store.durability``.
 
         Raises:
             FormatVersionError: It has another layout version.
             StoreError: It cannot be opened.
         """
         if not read_only:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         self._path = path
         self.report_sink: ReportSink | None = None
         """Gets frames of reports before they are merged; they are let go where None."""
         self._database: Rdict = open_rocks(path, read_only=read_only)
+        self._durability = durability_of(self._database, path, sync_ms)
+        self._merged: deque[tuple[int, dict[int, int]]] = deque()  # not durable yet
         self._seen: dict[str, DeviceSeen] = {}
         with map_rocks_errors(path):
             version = self._database.get(b"\x00format")
@@ -75,13 +84,16 @@ class FeatureStore:
                 self._database[b"\x00format"] = FORMAT_VERSION
             elif version not in {None, FORMAT_VERSION}:
                 raise FormatVersionError(
-                    f"{path} has format {version!r}, this version reads {FORMAT_VERSION!r}"
+                    f"{path} has format {version!r}, this version reads {FORMAT_VERSION!r}: use "
+                    "the version of walle_stream that wrote it, or a new --data-dir"
                 )
             self.positions: dict[int, int] = self._positions()
             """By lane, up to where the tunnel's frames are merged; none where nothing was."""
+            self._durable = dict(self.positions)
             counts = self._database.get(b"\x00counts")
             self.stats = _decode_counts(counts) if counts else MergeCounts()
-            self._fence = Fence(self._epochs())
+            epochs, self._last_frames = self._senders()
+            self._fence = Fence(epochs)
 
     def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> MergeCounts:
         """Merge frames in one write batch; blocks.
@@ -101,6 +113,8 @@ class FeatureStore:
         callers: dict[str, DeviceSeen] = {}
         positions: dict[int, int] = {}
         reports: list[ReportFrame] = []
+        rows: dict[bytes, bytes] = {}
+        last_frames: dict[tuple[str, int], int] = {}
         for lane, position, data in frames:
             positions[lane] = position
             counts.frames += 1
@@ -113,15 +127,21 @@ class FeatureStore:
             if not self._fence.admits(envelope.incarnation, envelope.partition, envelope.epoch):
                 counts.frames_refused += 1
                 continue
+            sender = (envelope.incarnation, envelope.partition)
+            last = last_frames.get(sender, self._last_frames.get(sender, 0))
+            counts.missing_frames += max(envelope.number - last - 1, 0)
+            last_frames[sender] = max(envelope.number, last)
             batch.put(
                 b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
-                _U64.pack(envelope.epoch),
+                _SENDER.pack(envelope.epoch, last_frames[sender]),
             )
             reports += _reports_in(envelope)
             if calls is None:
-                self._merge_records(batch, records, envelope.incarnation, touched, counts)
+                self._merge_records(rows, records, envelope.incarnation, touched, counts)
             else:
                 self._merge_calls(batch, calls, envelope, callers, counts)
+        for key, row in rows.items():
+            batch.put(key, row)
         for device_id, seen in touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
         for device_id, seen in callers.items():
@@ -133,12 +153,46 @@ class FeatureStore:
         crash_point("cloud.before")
         with map_rocks_errors(self._path):
             self._database.write(batch)
+        self._merged.append((self._durability.commit(), positions))
         crash_point("cloud.after")
         self.positions.update(positions)
+        self._last_frames.update(last_frames)
         self.stats = counts
         if len(self._seen) > _CACHE_DEVICES:
             self._seen.clear()
         return counts
+
+    def durable_positions(self) -> Mapping[int, int]:
+        """Return up to where the frames' features survive a power cut, by lane; never blocks.
+
+        Raises:
+            StoreError: The disk failed.
+        """
+        merged, durable = self._merged, self._durability.durable()
+        while merged and merged[0][0] <= durable:
+            self._durable.update(merged.popleft()[1])
+        return self._durable
+
+    def last_frame(self, incarnation: str, partition: int) -> int:
+        """Return the number of a partition's last frame that was merged; 0 for none."""
+        return self._last_frames.get((incarnation, partition), 0)
+
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the numbers of devices' last features and calls that were merged."""
+        return [
+            (self._device(each).last(incarnation), self._caller(each).last(incarnation))
+            for each in device_ids
+        ]
+
+    def tell(self) -> None:
+        """Take note that what is missing by now was told; blocks until that is durable."""
+        if self.stats.told != self.stats.losses:
+            counts = msgspec.structs.replace(self.stats, told=self.stats.losses)
+            with map_rocks_errors(self._path):
+                self._database[b"\x00counts"] = _encode(counts)
+            self.stats = counts
+            self._durability.commit()
+        self._durability.wait()
 
     @property
     def last_call(self) -> int:
@@ -161,6 +215,7 @@ class FeatureStore:
         """Forget a call whose reply was sent; see ``CallStore.close_call``."""
         with map_rocks_errors(self._path):
             self._database.delete(b"\x04" + _U64.pack(number))
+        self._durability.commit()
 
     def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
         """Iterate over features by device and sequence number.
@@ -191,6 +246,7 @@ class FeatureStore:
         Raises:
             StoreError: What a failed write left cannot be closed cleanly.
         """
+        self._durability.close()
         with map_rocks_errors(self._path):
             self._database.close()
 
@@ -201,15 +257,15 @@ class FeatureStore:
 
     def _merge_records(
         self,
-        batch: WriteBatch,
+        rows: dict[bytes, bytes],
         records: list[FeatureRecord],
         incarnation: str,
         touched: dict[str, DeviceSeen],
         counts: MergeCounts,
     ) -> None:
-        pack, put = _FEATURE.pack, batch.put
+        pack = _FEATURE.pack
         device_id, prefix, seen = "", b"", DeviceSeen([], [])
-        merged = 0
+        merged = last = 0
         for record in records:
             if record.device_id != device_id:
                 device_id = record.device_id
@@ -219,18 +275,25 @@ class FeatureStore:
                     found = touched[device_id] = self._device(device_id)
                     if not found.incarnations:
                         counts.devices += 1
-                seen = found
-            verdict, generation = seen.judge(incarnation, record.sequence_number)
+                seen, last = found, found.last(incarnation)
+            number = record.sequence_number
+            verdict, generation = seen.judge(incarnation, number)
+            key = prefix + pack(generation, number)
+            row = _encode((record.task, record.task_version, record.feature, record.encoding))
             if verdict is Verdict.SEEN:
-                counts.duplicates_dropped += 1
-                continue
-            if verdict is Verdict.GAP:
-                counts.gaps += 1
+                held = rows.get(key) or self._get(key)
+                if held is not None:
+                    counts.duplicates_dropped += 1
+                    counts.differing_features += held != row
+                    continue
+                counts.missing_features -= 1  # it was sent again
+            else:
+                if verdict is Verdict.GAP:
+                    counts.gaps += 1
+                    counts.missing_features += number - last - 1
+                last = number
             merged += 1
-            put(
-                prefix + pack(generation, record.sequence_number),
-                _encode((record.task, record.task_version, record.feature, record.encoding)),
-            )
+            rows[key] = row
         counts.features += merged
 
     def _merge_calls(
@@ -244,12 +307,7 @@ class FeatureStore:
         for call in calls:
             seen = callers.get(call.device_id)
             if seen is None:
-                # seldom enough to need no cache
-                with map_rocks_errors(self._path):
-                    stored = self._database.get(b"\x03" + call.device_id.encode())
-                seen = callers[call.device_id] = (
-                    _decode_seen(stored) if stored else DeviceSeen([], [])
-                )
+                seen = callers[call.device_id] = self._caller(call.device_id)
             verdict, _ = seen.judge(envelope.incarnation, call.number)
             if verdict is Verdict.SEEN:
                 counts.duplicates_dropped += 1
@@ -263,10 +321,19 @@ class FeatureStore:
     def _device(self, device_id: str) -> DeviceSeen:
         seen = self._seen.get(device_id)
         if seen is None:
-            with map_rocks_errors(self._path):
-                stored = self._database.get(b"\x02" + device_id.encode())
+            stored = self._get(b"\x02" + device_id.encode())
             seen = self._seen[device_id] = _decode_seen(stored) if stored else DeviceSeen([], [])
         return seen
+
+    def _caller(self, device_id: str) -> DeviceSeen:
+        # seldom enough to need no cache
+        stored = self._get(b"\x03" + device_id.encode())
+        return _decode_seen(stored) if stored else DeviceSeen([], [])
+
+    def _get(self, key: bytes) -> bytes | None:
+        with map_rocks_errors(self._path):
+            value: bytes | None = self._database.get(key)
+            return value
 
     def _positions(self) -> dict[int, int]:
         positions = {}
@@ -281,16 +348,17 @@ class FeatureStore:
             iterator.next()
         return positions
 
-    def _epochs(self) -> dict[tuple[str, int], int]:
-        epochs = {}
+    def _senders(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        epochs, frames = {}, {}
         iterator = self._database.iter()
         iterator.seek(b"\x01")
         while iterator.valid() and iterator.key()[:1] == b"\x01":
             key: bytes = iterator.key()
             partition = int(_U32.unpack_from(key, len(key) - 4)[0])
-            epochs[key[1:-4].decode(), partition] = int(_U64.unpack(iterator.value())[0])
+            sender = (key[1:-4].decode(), partition)
+            epochs[sender], frames[sender] = _SENDER.unpack(iterator.value())
             iterator.next()
-        return epochs
+        return epochs, frames
 
 
 def _lane_key(lane: int) -> bytes:

@@ -6,8 +6,10 @@ Keys, integers big-endian::
     \x02 u32 partition u64 position    downlink envelope
     \x03 DEVICE                        last downlink sequence number, u64
 
-An append is durable (write-ahead log) when it returns, so it acknowledges at
-once. The last entry of each way is never deleted: positions go on behind it.
+An append is acknowledged, and seen by the other side, once it is durable (``store.durability``):
+so nobody's position is ahead of what the log still has after a power cut. Where it is never
+flushed that may be; then positions go on behind what the other side has seen. The last entry of
+each way is never deleted, for the same reason.
 
 What travels up is also in memory until it is released, so the cloud side reads
 nothing from the disk; the rows are for the next process. They are deleted many at
@@ -25,37 +27,45 @@ from typing import Final
 from rocksdict import Rdict, WriteBatch
 
 from walle_stream.errors import TunnelClosedError
-from walle_stream.store.rocks import map_rocks_errors, open_rocks
+from walle_stream.store.files import make_folder
+from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks
 from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 
 _U64: Final = Struct(">Q")
 _DOWN: Final = Struct(">IQ")
 _DELETE_EVERY: Final = 256  # frames
 _DELETE_BYTES: Final = 4 * 2**20
+_MESSAGE: Final = -1
 _INCARNATION_KEY: Final = b"\x00incarnation"
 
 
 class EmbeddedTunnel:
     """Implements every tunnel port over one database. Thread-safe."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, max_bytes: int, sync_ms: float | None = None) -> None:
         """Open the log, making it if it is not there; blocks.
 
         Args:
             path: Its folder.
             max_bytes: Bound of the frames not yet released; a sender waits
                 beyond it.
+            sync_ms: How often it is flushed to the disk; see ``store.durability``.
 
         Raises:
             StoreError: The database cannot be opened.
         """
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         self._path = path
         self._database: Rdict = open_rocks(path)
+        self._durability = durability_of(self._database, path, sync_ms)
         self._max_bytes = max_bytes
         self._condition = Condition()
         self._is_closed = False
         self._acks: dict[int, list[int]] = {}
+        # what is not durable yet: (ticket, partition, number, position); a message has number -1
+        self._appended: deque[tuple[int, int, int, int]] = deque()
+        self._durable = 0  # position of a frame
+        self._durable_down: dict[int, int] = {}
         self._frames: deque[tuple[int, bytes]] = deque()  # not released
         self._bytes = 0  # of them
         self._first = 0  # that has a row
@@ -93,11 +103,12 @@ class EmbeddedTunnel:
             self._first = self._first or position
             self._frames.append((position, frame))
             self._bytes += len(frame)
-            self._acks.setdefault(partition, []).append(number)
+            self._appended.append((self._durability.commit(), partition, number, position))
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return new acknowledgements; see ``Uplink.acks``."""
         with self._condition:
+            self._look()
             return self._acks.pop(partition, ())
 
     def receive_up(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
@@ -105,9 +116,10 @@ class EmbeddedTunnel:
         if position + 1 >= self._next:
             return ()
         with self._condition:
+            self._look()
             found, size_bytes = [], 0
             for frame in self._frames:
-                if size_bytes >= max_bytes:
+                if size_bytes >= max_bytes or frame[0] > self._durable:
                     break
                 if frame[0] > position:
                     found.append(frame)
@@ -117,8 +129,11 @@ class EmbeddedTunnel:
     def release_up(self, position: int) -> None:
         """Forget frames; see ``UplinkReceiver.release``."""
         with self._condition:
+            last = self._next - 1
+            # it lost what was merged: these positions are not given twice
+            self._next = max(self._next, position + 1)
             # a position beyond the last entry must not take that one along
-            position = min(position, self._next - 1)
+            position = min(position, last)
             frames = self._frames
             while frames and frames[0][0] <= position:
                 size_bytes = len(frames.popleft()[1])
@@ -147,17 +162,28 @@ class EmbeddedTunnel:
             position = self._last_down.get(partition, 0) + 1
             batch.put(b"\x02" + _DOWN.pack(partition, position), encode_downlink(envelope))
             self._database.write(batch)
+            self._appended.append((self._durability.commit(), partition, _MESSAGE, position))
             self._last_down[partition] = position
             return number
+
+    def settle(self) -> None:
+        """Block until all that was appended is durable, either way."""
+        self._durability.wait()
 
     def receive_down(
         self, partition: int, position: int, max_bytes: int
     ) -> Sequence[tuple[int, bytes]]:
         """Return messages of a partition; see ``Downlink.receive``."""
-        if self._last_down.get(partition, 0) <= position:
+        with self._condition:
+            self._look()
+            if self._last_down.get(partition, 0) < position:
+                # it lost what was taken: these positions are not given twice
+                self._last_down[partition] = self._durable_down[partition] = position
+            last = self._durable_down.get(partition, 0)
+        if last <= position:
             return ()
         prefix = b"\x02" + _DOWN.pack(partition, 0)[:4]
-        return self._read(prefix, _U64.pack(position + 1), max_bytes)
+        return self._read(prefix, _U64.pack(position + 1), last, max_bytes)
 
     def release_down(self, partition: int, position: int) -> None:
         """Forget messages; see ``Downlink.release``."""
@@ -177,6 +203,7 @@ class EmbeddedTunnel:
             if not self._is_closed:
                 self._is_closed = True
                 self._condition.notify_all()
+                self._durability.close()
                 with map_rocks_errors(self._path):
                     self._database.close()
 
@@ -221,6 +248,21 @@ class EmbeddedTunnel:
                 partition, position = _DOWN.unpack_from(iterator.key(), 1)
                 self._last_down[partition] = position
                 iterator.next()
+        # what was found was flushed by the opening
+        self._durable, self._durable_down = self._next - 1, dict(self._last_down)
+
+    def _look(self) -> None:
+        # under the lock: takes note of what is durable by now
+        if not self._appended:
+            return
+        appended, durable = self._appended, self._durability.durable()
+        while appended and appended[0][0] <= durable:
+            _, partition, number, position = appended.popleft()
+            if number != _MESSAGE:
+                self._acks.setdefault(partition, []).append(number)
+                self._durable = position
+            else:
+                self._durable_down[partition] = position
 
     def _delete_until(self, position: int) -> None:
         # the end of a range is exclusive: the last entry stays
@@ -231,7 +273,9 @@ class EmbeddedTunnel:
                 )
             self._first, self._released_bytes = position, 0
 
-    def _read(self, prefix: bytes, start: bytes, max_bytes: int) -> list[tuple[int, bytes]]:
+    def _read(
+        self, prefix: bytes, start: bytes, last: int, max_bytes: int
+    ) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
         size_bytes = 0
         with map_rocks_errors(self._path):
@@ -241,8 +285,11 @@ class EmbeddedTunnel:
                 key: bytes = iterator.key()
                 if not key.startswith(prefix):
                     break
+                position = int(_U64.unpack_from(key, len(prefix))[0])
+                if position > last:
+                    break
                 value: bytes = iterator.value()
-                found.append((int(_U64.unpack_from(key, len(prefix))[0]), value))
+                found.append((position, value))
                 size_bytes += len(value)
                 iterator.next()
         return found
@@ -276,6 +323,10 @@ class EmbeddedDownlinkSender:
     def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
         """Append a message for a device; see ``DownlinkSender.send``."""
         return self._tunnel.send_down(partition, device_id, kind, payload)
+
+    def settle(self) -> None:
+        """Block until the messages are durable; see ``DownlinkSender.settle``."""
+        self._tunnel.settle()
 
 
 class EmbeddedDownlink:

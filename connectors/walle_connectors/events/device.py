@@ -23,7 +23,7 @@ from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch
+from walle_stream.ports import SourceBatch, Unread
 
 MAX_RECORD_BYTES: Final = 2**20
 """A longer line is a dead letter."""
@@ -54,6 +54,7 @@ class _Stdin:
 
     name = STDIN
     progress = -1.0
+    unread = Unread()
 
     def __init__(self) -> None:
         self._is_begun = False

@@ -14,7 +14,7 @@ from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import Position, decode_positions
 from walle_connectors.file_stream import FileStream
 from walle_stream.faults import crash_point
-from walle_stream.ports import SourceBatch
+from walle_stream.ports import SourceBatch, Unread
 from walle_stream.types import partition_of
 
 FLUSH_BYTES: Final = 8 * 2**20
@@ -101,6 +101,11 @@ class LaneReader[P: Position](ABC):
     def progress(self) -> float:
         """Share of the file that was read, 0-1."""
         return self._stream.progress
+
+    @property
+    def unread(self) -> Unread:
+        """Bytes of the file that were not read yet."""
+        return self._stream.unread
 
     def close(self) -> None:
         """Close the file; may be called twice."""

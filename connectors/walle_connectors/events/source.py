@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from walle_connectors.events.blocks import check_file_head
@@ -30,6 +31,11 @@ class EventsSource:
         """
         self._path = model.path
         self._max_record_bytes = model.max_record_bytes
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._path
 
     @property
     def fingerprint(self) -> Mapping[str, str | int]:

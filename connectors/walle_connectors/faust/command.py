@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from walle_stream.errors import SpecFileError
+from walle_stream.errors.extras import how_to_install
 
 _PORTS: Final = range(1, 65_536)
 
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if find_spec("faust") is None:
         raise SpecFileError(
-            "walle cloud needs Faust: install the extra, pip install 'walle-stream[cloud]'"
+            f"walle cloud needs Faust: install the extra, {how_to_install('cloud')}"
         )
     from walle_connectors.faust.assembly import run_cloud  # noqa: PLC0415 - see the module
 

@@ -72,6 +72,25 @@ class ExpressionError(ValueError):
         super().__init__(message if column is None else f"position {column + 1}: {message}")
 
 
+def literals(text: str) -> set[str] | None:
+    """Return the texts that an expression can be; None where that depends on the row.
+
+    Args:
+        text: The expression, checked.
+    """
+
+    def found(node: ast.expr) -> set[str] | None:
+        match node:
+            case ast.Constant(value=str(value)):
+                return {value}
+            case ast.IfExp(body=body, orelse=orelse):
+                ways = (found(body), found(orelse))
+                return None if None in ways else set().union(*(each or () for each in ways))
+        return None
+
+    return found(parse_expression(text))
+
+
 def parse_expression(text: str) -> ast.expr:
     """Parse an expression and check that it is in the language.
 

@@ -32,7 +32,7 @@ from walle_connectors.files.offsets import decode_positions, known_digests, know
 from walle_connectors.files.records import BrokenRow, Record
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch
+from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, Unread
 from walle_stream.types import device_id_problem, partition_of
 
 FLUSH_ROWS: Final = 16_384
@@ -147,6 +147,11 @@ class FilesReader:
     def progress(self) -> float:
         """Share of the file that was read, 0–1."""
         return self._stream.progress
+
+    @property
+    def unread(self) -> Unread:
+        """Bytes of the file that were not read yet."""
+        return self._stream.unread
 
     def close(self) -> None:
         """Close the file; may be called twice."""

@@ -3,17 +3,22 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final
 
 from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
+from walle_connectors.files.expressions import literals
 from walle_connectors.files.layout import CsvLayout, JsonLayout
 from walle_connectors.files.mapping import MappingError, RowResult, compile_mapping
 from walle_connectors.files.model import FilesModel
 from walle_connectors.files.reader import FilesReader
 from walle_connectors.files.records import CsvRecords, JsonRecords, Record
 from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.ports import DeclaredIds
 
 _DIGEST_BYTES: Final = 16
+_DELIMITERS: Final = ",;\t|"
+_SHOWN_MAX: Final = 80
 
 type _Rows = tuple[Callable[[Any], RowResult], Iterator[Record]]
 
@@ -28,6 +33,25 @@ class FilesSource:
             model: The source's definition.
         """
         self._model = model
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._model.path
+
+    @property
+    def declared(self) -> DeclaredIds:
+        """Ids and pages that stand in the definition as literals."""
+        events = self._model.events
+        # without an id of its own an event has its kind's
+        ids = [{each.kind} if each.id is None else literals(each.id) for each in events]
+        pages = [literals(each.page) for each in events]
+        return DeclaredIds(
+            frozenset().union(*(each or () for each in ids)),
+            frozenset().union(*(each or () for each in pages)),
+            has_other_ids=None in ids,
+            has_other_pages=None in pages,
+        )
 
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
@@ -121,8 +145,29 @@ def _open_csv(model: FilesModel, stream: FileStream) -> _Rows:
     header = csv.header()
     if header is None:
         raise SourceError(f"source {stream.name!r} has no readable header line: add one")
-    build = compile_mapping(model, CsvLayout(model.columns, header))
+    try:
+        build = compile_mapping(model, CsvLayout(model.columns, header))
+    except MappingError as error:
+        raise MappingError(f"{error}{_better_delimiter(header, model.delimiter)}") from error
     return build, csv.rows(len(header))
+
+
+def _better_delimiter(header: list[str], delimiter: str) -> str:
+    # the end of a message about a column that is missing, or nothing where others are there
+    line = delimiter.join(header)
+    better = max(_DELIMITERS, key=line.count)
+    columns = line.count(better) + 1
+    if columns <= len(header) and len(header) > 1:
+        return ""
+    count = "one column" if len(header) == 1 else f"{len(header)} columns"
+    found = f"; with delimiter {delimiter!r} its header has {count}, {_shown(line)}"
+    if columns <= len(header):
+        return found
+    return f"{found}: spec.source.delimiter {better!r} would give {columns}"
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= _SHOWN_MAX else f"{line[:_SHOWN_MAX]}...")
 
 
 def _open_json(model: FilesModel, stream: FileStream) -> _Rows:

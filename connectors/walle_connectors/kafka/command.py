@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_stream.errors import SpecFileError
+from walle_stream.errors.extras import how_to_install
 
 _REPLICAS_MAX: Final = 32_767
 """What the protocol has room for."""
@@ -141,6 +142,4 @@ def _need_extra() -> None:
     try:
         import kafka  # noqa: F401, PLC0415 - is it there?
     except ImportError as error:
-        raise SpecFileError(
-            "kafka-python is not installed: pip install 'walle-stream[kafka]'"
-        ) from error
+        raise SpecFileError(f"kafka-python is not installed: {how_to_install('kafka')}") from error

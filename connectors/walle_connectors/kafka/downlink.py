@@ -131,6 +131,9 @@ class KafkaDownlinkSender:
             numbers.last[device_id] = number
             return number
 
+    def settle(self) -> None:
+        """Do nothing: the broker has answered for each; see ``DownlinkSender.settle``."""
+
     def close(self) -> None:
         """Stop; a sender that waits gets ``TunnelClosedError``."""
         self._stopped.set()

@@ -10,6 +10,7 @@ import logging
 from typing import Any, Final, Literal
 
 from walle_connectors.brokers import RECONNECT_MAX_MS, Connection
+from walle_stream.errors.extras import how_to_install
 
 type Driver = Literal["kafka-python", "confluent"]
 """Which library moves records."""
@@ -27,7 +28,7 @@ def driver_problem(driver: Driver, key: str) -> str:
     if driver == "kafka-python" or importlib.util.find_spec("confluent_kafka") is not None:
         return ""
     return (
-        f"{key}=confluent needs the extra of that name: install walle-stream[confluent], or leave "
+        f"{key}=confluent needs the extra of that name: {how_to_install('confluent')}, or leave "
         "the key out for kafka-python"
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 from walle_deploy.cli.addresses import need_url
 from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_device_options
 from walle_stream.errors import DeployError, SpecFileError
+from walle_stream.errors.extras import how_to_install
 
 _MS: int = 1_000
 _EVERY_MIN_MS: int = 10
@@ -225,6 +226,4 @@ def _need_extra() -> None:
         import tuf  # noqa: F401, PLC0415 - is it there?
         import urllib3  # noqa: F401, PLC0415 - the same
     except ImportError as error:
-        raise DeployError(
-            f"{error.name} is not installed: pip install 'walle-stream[deploy]'"
-        ) from error
+        raise DeployError(f"{error.name} is not installed: {how_to_install('deploy')}") from error

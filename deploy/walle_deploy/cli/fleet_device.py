@@ -10,7 +10,7 @@ _FIELDS: Final = {
     "app_version": "such as 7.1",
     "os": "such as android (default: this machine's)",
     "os_version": "(default: this machine's)",
-    "interpreter": "bytecode that it can run (default: this process's)",
+    "interpreter": "its Python, such as cpython-314 (default: this process's)",
     "performance": "low, middle or high (default: by memory and CPUs)",
     "model": "of the hardware",
     "memory_mb": "(default: this machine's)",

@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
         action="append",
         default=[],
         metavar="P",
-        help="also for this interpreter: 3.13, or a path; may be given again",
+        help="also check the script with this interpreter: 3.13, or a path; may be given again",
     )
     add_store(parser, "; it is made if need be")
     parser.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from walle_stream.errors import DeployError, RefNotFoundError
+from walle_stream.errors.extras import how_to_install
 
 if TYPE_CHECKING:
     from walle_deploy.trust.publishing import ExclusiveFile
@@ -258,4 +259,4 @@ def _need_extra() -> None:
     try:
         import tuf  # noqa: F401, PLC0415 - is it there?
     except ImportError as error:
-        raise DeployError("tuf is not installed: pip install 'walle-stream[deploy]'") from error
+        raise DeployError(f"tuf is not installed: {how_to_install('deploy')}") from error

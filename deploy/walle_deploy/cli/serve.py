@@ -12,6 +12,7 @@ from typing import Any, Final
 from walle_deploy.cli.addresses import need_url
 from walle_deploy.cli.store_option import add_store, need_store
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
+from walle_stream.errors.extras import how_to_install
 
 _PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop")
 _WORKERS_MAX: Final = 256
@@ -124,7 +125,7 @@ def need_extra(*modules: str) -> None:
     """
     for name in modules:
         if importlib.util.find_spec(name) is None:
-            raise SpecFileError(f"{name} is not installed: pip install 'walle-stream[deploy]'")
+            raise SpecFileError(f"{name} is not installed: {how_to_install('deploy')}")
 
 
 def listen(address: str, option: str) -> socket.socket:

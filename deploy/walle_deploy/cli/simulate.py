@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walle_stream.errors import DeployError, PackageError, SpecFileError
+from walle_stream.errors.extras import how_to_install
 
 if TYPE_CHECKING:
     from walle_deploy.simulation.report import KindReport, SimulationReport, VersionRun
@@ -67,7 +68,7 @@ def run_simulate(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise SpecFileError(
             f"the extra 'deploy' is not installed ({error.name} is missing): "
-            "pip install 'walle-stream[deploy]'"
+            f"{how_to_install('deploy')}"
         ) from error
     from walle_deploy.simulation.events import read_events, record_events  # noqa: PLC0415 - same
     from walle_deploy.simulation.kinds import load_kinds  # noqa: PLC0415 - same

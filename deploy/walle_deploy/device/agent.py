@@ -196,7 +196,8 @@ class DeviceAgent:
             return "definition" if ref.task in self._pulled else None
         files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
         crash_point("pull.after")
-        return NewVersion(files.pop(""), files, str(ref))
+        # signed metadata named each file
+        return NewVersion(files.pop(""), files, str(ref), is_signed=True)
 
     def _install(self, changes: Mapping[str, _Taken]) -> bool:
         new = {name: change for name, (_, change) in changes.items()}

@@ -20,9 +20,10 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from walle_deploy.trust.layout import blob_path, sync_folder
+from walle_deploy.trust.layout import blob_path
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError, StoreFullError
+from walle_stream.store.files import make_folder, place_file
 
 KEPT_MS: Final = 3_600_000
 """A file that nothing names is removed when nobody asked for it for so long."""
@@ -41,7 +42,7 @@ class BlobStore:
             folder: Where.
         """
         self.folder = folder
-        (folder / "incoming").mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "incoming")
 
     def path(self, sha256: str) -> Path:
         """Return where a file lies, or would.
@@ -88,11 +89,10 @@ class BlobStore:
                     f"{sha256[:12]}...: the file that was received is not the one that was "
                     f"signed ({size_bytes} bytes): it was altered, or cut; it was not used"
                 )
-            os.fsync(file.fileno())
             part.chmod(0o444)
-            path.parent.mkdir(exist_ok=True)
-            part.replace(path)
-            sync_folder(path.parent)
+            os.fsync(file.fileno())
+            make_folder(path.parent)
+            place_file(part, path)
         return path
 
     def read(self, sha256: str) -> bytes:

@@ -14,6 +14,7 @@ from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.model.pushes import PushedTask
 from walle_deploy.trust.layout import put_file
 from walle_stream.errors import IntegrityError, RefNotFoundError
+from walle_stream.store.files import make_folder
 
 _FORMAT: Final = 1
 
@@ -48,7 +49,7 @@ class InstalledVersions:
         # an id may hold what no file name may
         self.path = folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
         self._device = device
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         found = _read(self.path) if self.path.exists() else None
         self.tasks: dict[str, InstalledTask] = dict(found.tasks) if found else {}
 

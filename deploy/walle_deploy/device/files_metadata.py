@@ -11,7 +11,6 @@ is ahead by more than the timestamp is valid for installs nothing, and says why.
 """
 
 import fcntl
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from walle_deploy.outbound.bounded import one_line
 from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
+from walle_stream.store.files import flush_file, make_folder, sync_folder
 
 FRESH_MS: Final = 30_000
 """For so long a refresh serves further pulls of the same process."""
@@ -59,7 +59,7 @@ class VerifiedMetadata:
             IntegrityError: The root is none.
         """
         check_root(root)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._folder = folder
         self._root = root
         self._fetcher = _Fetcher(http)
@@ -158,12 +158,11 @@ class VerifiedMetadata:
 
     def _sync(self) -> None:
         # python-tuf renames without it: after a power cut an older state would be believed
-        for path in (*self._folder.glob("*.json"), self._folder):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        files = list(self._folder.rglob("*.json"))
+        for path in files:
+            flush_file(path)
+        for folder in {self._folder, *(path.parent for path in files)}:
+            sync_folder(folder)
 
 
 class _Fetcher(FetcherInterface):

@@ -33,7 +33,7 @@ def this_machine(device: str) -> DeviceProfile:
 
 
 def with_interpreter(profile: DeviceProfile) -> DeviceProfile:
-    """Return a profile that names the bytecode which this process runs, if it names none.
+    """Return a profile that names the Python of this process, if it names none.
 
     Args:
         profile: Of a device in this process.

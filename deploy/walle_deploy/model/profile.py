@@ -46,7 +46,7 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHO
     """Such as ``android``."""
     os_version: _Text = ""
     interpreter: _Text = ""
-    """Bytecode that it can run, such as ``cpython-314``."""
+    """Its Python, such as ``cpython-314``."""
     performance: Literal["", "low", "middle", "high"] = ""
     """Its class; empty when it does not know."""
     model: _Text = ""

@@ -55,7 +55,7 @@ class VersionFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     exclusive: Mapping[str, tuple[PushedFile, ...]] = msgspec.field(default_factory=_no_files)
     """By device id or ``user:ID``: files of its own; ``url`` is relative to the CEN's."""
     interpreters: tuple[str, ...] = ()
-    """Bytecode that the package has, such as ``cpython-314``: others cannot run it; empty: not
+    """Pythons that the script was checked with, such as ``cpython-314``; empty: not
     known, as of versions that were published before this was written down."""
 
 
@@ -78,7 +78,7 @@ class ReleaseTable(msgspec.Struct, frozen=True):
     one, and is given no other, loses it."""
 
     def interpreters(self, task: str, version: str) -> tuple[str, ...]:
-        """Return those that a version has code for; empty: any.
+        """Return those that a version was checked with; empty: any.
 
         Args:
             task: ``SCENARIO/TASK``.

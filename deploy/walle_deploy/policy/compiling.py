@@ -57,7 +57,7 @@ class Compiler:
         return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
     def compile_code(self, interpreters: tuple[str, ...]) -> Static:
-        """Return the leaf that asks whether a device can run code for some interpreters.
+        """Return the leaf that asks whether a device has one of some interpreters.
 
         Args:
             interpreters: One or more.

@@ -89,7 +89,7 @@ class _Guarded(NamedTuple):
     row: _Row | None
     """None where no device of the class gets anything."""
     unfit: tuple[str, ...]
-    """Releases that take such devices in, but have no code for them."""
+    """Releases that take such devices in, but were not checked with their Python."""
 
 
 class _Names:
@@ -164,7 +164,7 @@ class ReleaseIndex:
 
     @property
     def unfit_devices(self) -> dict[str, int]:
-        """Devices that asked and whose interpreter a version has no code for, by release.
+        """Devices that asked and whose Python a version was not checked with, by release.
 
         Empty for the stable version. At most 4,096 of a release are told apart.
         """

@@ -59,18 +59,18 @@ def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
 def judge_release(
     release: ActiveRelease, facts: Facts, interpreters: Sequence[str] = ()
 ) -> Verdict:
-    """Judge whether a release takes a device in: its stage, its policy, and its code.
+    """Judge whether a release takes a device in: its stage, its policy, its interpreter.
 
     Args:
         release: Any.
         facts: Of the device.
-        interpreters: Those that its version has code for; empty: any.
+        interpreters: Those that its version was checked with; empty: any.
     """
     inner = [_stage(release, facts)]
     if interpreters:
         found = facts.profile.interpreter
         # who does not say finds out when he installs it
-        what = f"there is code for {_shown(interpreters)}"
+        what = f"it was checked with {_shown(interpreters)}"
         inner.append(Verdict(what, not found or found in interpreters, found))
     policy = judge(Policy.of(release.policy), facts, release.salt)
     truth = all_of([each.truth for each in (*inner, policy)])

@@ -95,7 +95,7 @@ class Policy(Strict):
     memory: _MemoryRange | None = Field(default=None, description="Such as '>= 4GiB'.")
     performance: _Classes | None = Field(default=None, description="Performance classes.")
     interpreter: _Texts | None = Field(
-        default=None, description="Bytecode that the device runs, such as cpython-314."
+        default=None, description="The device's Python, such as cpython-314."
     )
     age_band: _Texts | None = Field(default=None, description="Of the user, as the source has it.")
     region: _Texts | None = Field(default=None, description="Of the user: patterns, as of models.")

@@ -25,7 +25,7 @@ _COUNTERS: Final = {
     "offers_total": ("Versions offered, by release.", "release"),
 }
 _GAUGES: Final = {
-    "unfit_devices": ("Devices that a release's version has no code for.", "release"),
+    "unfit_devices": ("Devices whose Python a release's version was not checked with.", "release"),
     "known_devices": ("Devices that this worker remembers.", ""),
     "device_classes": ("Classes of devices that are kept.", ""),
     "generation": ("Of the table in use.", ""),

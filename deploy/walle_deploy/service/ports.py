@@ -11,6 +11,7 @@ import msgspec
 
 from walle_deploy.model.releases import ReleaseTable
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
+from walle_stream.store.files import put_file
 
 
 class TableSource(Protocol):
@@ -139,9 +140,7 @@ def write_table(path: Path, table: ReleaseTable) -> None:
         path: Of the file.
         table: What it shall hold.
     """
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(msgspec.json.encode(table))
-    beside.replace(path)
+    put_file(path, msgspec.json.encode(table))
 
 
 _decoder: Final = msgspec.json.Decoder(ReleaseTable)

@@ -112,7 +112,7 @@ class _Kind:
         name, tag = self._kind.name, self._kind.interpreter or CURRENT_TAG
         known = self._package.manifest.interpreters
         if tag not in known:
-            reason = f"the package has no code for {tag}, it has {', '.join(known)}"
+            reason = f"the package was checked with {', '.join(known)}, not with {tag}"
             return KindReport(kind=name, status="failed", reasons=(reason,))
         command = command_for(tag)
         if isinstance(command, str):

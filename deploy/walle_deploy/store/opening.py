@@ -7,6 +7,7 @@ from typing import Final
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
+from walle_stream.errors.extras import how_to_install
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _ADDRESS: Final = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -41,6 +42,6 @@ def open_store(address: str, *, make: bool = True) -> ReleaseStore:
         from walle_deploy.store.postgres import PostgresStore  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ServiceUnreachableError(
-            "psycopg is not installed: pip install 'walle-stream[deploy]'"
+            f"psycopg is not installed: {how_to_install('deploy')}"
         ) from error
     return PostgresStore(address)

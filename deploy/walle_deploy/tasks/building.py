@@ -20,6 +20,7 @@ from walle_deploy.tasks.checkouts import checkout
 from walle_deploy.tasks.definitions import read_definition, told_as
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import open_mirror
+from walle_stream.app.isolation import note_built
 from walle_stream.app.packages import package_task, write_package
 from walle_stream.errors import PackageError, RefNotFoundError
 from walle_stream.vm.package.reader import read_package
@@ -123,6 +124,7 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
             f"{folder}: cannot be written: {error.strerror}: give another -o", str(folder)
         ) from error
     write_package(built.package, made[0])
+    note_built(built.package)
     made.append(folder / INDEX_FILE)
     text = msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n"
     write_package(text, made[-1])

@@ -15,6 +15,7 @@ from securesystemslib.signer import CryptoSigner
 
 from walle_deploy.trust.layout import put_file
 from walle_stream.errors import DeployError
+from walle_stream.store.files import make_folder, place_file
 
 _NAME: Final = re.compile(r"(?P<role>[a-z]+)-(?P<keyid>[0-9a-f]{64})\.pem")
 _OTHERS: Final = 0o077
@@ -41,7 +42,7 @@ class KeyFolder:
             StoreFullError: The disk is full.
         """
         signer = CryptoSigner.generate_ed25519()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.folder, mode=0o700)
         put_file(self._path(role, signer.public_key.keyid), signer.private_bytes, mode=0o600)
         return signer
 
@@ -92,8 +93,8 @@ class KeyFolder:
         path = self._path(role, key_id)
         if path.is_file():
             aside = self.folder / "retired"
-            aside.mkdir(mode=0o700, exist_ok=True)
-            path.replace(aside / path.name)
+            make_folder(aside, mode=0o700)
+            place_file(path, aside / path.name)
 
     def _path(self, role: str, key_id: str) -> Path:
         return self.folder / f"{role}-{key_id}.pem"

@@ -27,6 +27,8 @@ from uuid import uuid4
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
+from walle_stream.store import files
+from walle_stream.store.files import make_folder, place_file
 
 METADATA: Final = "public/metadata"
 TARGETS: Final = "public/targets"
@@ -61,17 +63,10 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         StoreFullError: The disk is full; nothing was changed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{uuid4().hex}")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        part.replace(path)
+        make_folder(path.parent)
+        files.put_file(path, data, mode=mode)
     except OSError as error:
-        part.unlink(missing_ok=True)
         _explain(path, error)
 
 
@@ -89,21 +84,21 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
         RefNotFoundError: There is no such file to read.
         StoreFullError: The disk is full; nothing was changed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{uuid4().hex}"
     digest, size_bytes = hashlib.sha256(), 0
     try:
+        make_folder(folder)
         with part.open("xb") as file:
             for chunk in _chunks(content):
                 digest.update(chunk)
                 size_bytes += len(chunk)
                 file.write(chunk)
+            part.chmod(0o644)
             file.flush()
             os.fsync(file.fileno())
         path = folder / blob_path(digest.hexdigest())
-        path.parent.mkdir(exist_ok=True)
-        part.chmod(0o644)
-        part.replace(path)
+        make_folder(path.parent)
+        place_file(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
         _explain(folder, error)
@@ -122,19 +117,6 @@ def remove_parts(folder: Path, before_ms: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files survive a power cut.
-
-    Args:
-        folder: Which.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
     """Hold a repository's lock; a killed process gives it back.
@@ -148,7 +130,7 @@ def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
         RefNotFoundError: There can be no such folder.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise RefNotFoundError(
             f"{folder}: cannot be made: {error.strerror}: name another folder"

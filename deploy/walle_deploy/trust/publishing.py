@@ -90,7 +90,7 @@ def publish_version(
     crash_point("publish.stored")
     repository.add([NewTarget(name, package, custom)])
     url = f"targets/{blob_path(sha256)}"
-    interpreters = tuple(sorted(read.manifest.interpreters))
+    interpreters = read.manifest.interpreters
     files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner, interpreters)
     index = _index_path(repository, ref)
     without = msgspec.structs.replace(files, interpreters=())

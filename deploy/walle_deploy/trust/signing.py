@@ -27,7 +27,6 @@ from walle_deploy.trust.layout import (
     TREE,
     put_file,
     remove_parts,
-    sync_folder,
 )
 from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
@@ -171,7 +170,6 @@ class Signing:
         """
         root.version += 1
         self._write("root", root, signers)
-        sync_folder(self.metadata)
 
     def signers(self, current: CurrentMetadata, role: str) -> list[CryptoSigner]:
         """Return a role's keys that are here.
@@ -221,9 +219,7 @@ class Signing:
     def _write_timestamp(self, timestamp: Timestamp, signers: Collection[CryptoSigner]) -> None:
         timestamp.expires = expiry_of("timestamp", self.clock())
         timestamp.unrecognized_fields[MADE] = self.clock()
-        sync_folder(self.metadata)
         put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
-        sync_folder(self.metadata)
 
     def _sweep(self, now_ms: int) -> None:
         # a device in the middle of a refresh still reads what was the newest a moment ago

@@ -43,7 +43,7 @@ raise SystemExit(options.run(options))
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
 def address(request, tmp_path):
     if request.param == "sqlite":
         yield str(tmp_path / "releases.db")

@@ -246,11 +246,11 @@ def test_another_topic_is_another_source(address, topics, topic):
 
 def test_progress_is_the_share_of_what_was_there(address, topic):
     reader = source(address, topic).open({}, 2, 5)
-    assert reader.progress == 0.0
+    assert (reader.progress, reader.unread.rows) == (0.0, 10)
     read_on(reader, lambda batches: len(uids(batches)) == 5)
-    assert reader.progress == 0.5
+    assert (reader.progress, reader.unread.rows) == (0.5, 5)
     read_on(reader)
-    assert reader.progress == 1.0
+    assert (reader.progress, reader.unread.rows) == (1.0, 0)
     reader.close()
 
 

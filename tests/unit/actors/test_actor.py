@@ -22,7 +22,7 @@ class Echo(Actor):
         if message == "fail":
             raise ValueError("asked to fail")
         if isinstance(message, Event):
-            message.wait(5)
+            message.wait(60)
         return message, get_ident() == self.thread
 
     def on_stop(self):
@@ -38,7 +38,7 @@ def test_ask_returns_the_answer_from_the_actors_thread():
     ref = ActorRef(Echo())
     assert ref.ask("hello", 5) == ("hello", True)
     ref.stop()
-    assert ref.join(5)
+    assert ref.join(60)
 
 
 def test_a_failing_message_reaches_the_asker_and_ends_the_actor():
@@ -46,7 +46,7 @@ def test_a_failing_message_reaches_the_asker_and_ends_the_actor():
     ref = ActorRef(actor)
     with pytest.raises(ValueError, match="asked to fail"):
         ref.ask("fail", 5)
-    assert ref.join(5)
+    assert ref.join(60)
     assert isinstance(ref.failure, ValueError)
     assert actor.stopped.is_set()
 
@@ -54,7 +54,7 @@ def test_a_failing_message_reaches_the_asker_and_ends_the_actor():
 def test_ask_after_the_end_raises_actor_dead_with_the_cause():
     ref = ActorRef(Echo())
     ref.tell("fail")
-    assert ref.join(5)
+    assert ref.join(60)
     with pytest.raises(ActorDeadError, match="asked to fail"):
         ref.ask("hello", 5)
 
@@ -65,7 +65,7 @@ def test_an_actor_may_go_on_after_a_failure():
         ref.ask("fail", 5)
     assert ref.ask("hello", 5)[0] == "hello"
     ref.stop()
-    assert ref.join(5)
+    assert ref.join(60)
 
 
 def test_an_answer_that_does_not_come_in_time_is_a_timeout():
@@ -75,7 +75,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_timeout():
         ref.ask("hello", 0.01)
     gate.set()
     ref.stop()
-    assert ref.join(5)
+    assert ref.join(60)
 
 
 def test_waiting_messages_are_handled_before_a_stop():
@@ -84,5 +84,5 @@ def test_waiting_messages_are_handled_before_a_stop():
     ref.tell("later")
     ref.stop()
     gate.set()
-    assert ref.join(5)
+    assert ref.join(60)
     assert ref.failure is None

@@ -58,6 +58,9 @@ def test_a_cloud_that_fails_closes_the_tunnel(tunnel):
         stats = None
         failed = Event()
 
+        def durable_positions(self):
+            return {}
+
         def merge(self, _frames):
             self.failed.set()
             raise StoreFullError("full")

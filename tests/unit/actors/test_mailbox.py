@@ -41,7 +41,7 @@ def test_a_waiting_sender_goes_on_when_there_is_room():
     assert not sent.is_set()
     assert box.take(5).message == "a"
     assert box.take(5).message == "b"
-    thread.join(5)
+    thread.join(60)
     assert sent.is_set()
 
 
@@ -69,5 +69,5 @@ def test_closing_wakes_a_waiting_sender():
     thread = Thread(target=send)
     thread.start()
     box.close()
-    thread.join(5)
+    thread.join(60)
     assert len(failures) == 1

@@ -140,3 +140,17 @@ def test_pauses_double_up_to_a_bound():
         PAUSE_MAX_MS,
         PAUSE_MAX_MS,
     ]
+
+
+def test_runs_are_counted_by_task_with_the_first_failure():
+    done, _, _ = run(Pool({("a", 2): 9, ("b", 1): 1}), FailurePolicy(2, 0), RUNS)
+    counts = done.tasks["t"]
+    assert (counts.runs, counts.failures, counts.refused) == (4, 1, 0)
+    assert counts.failure == "as it should"
+    assert counts.failed_ms > 0
+
+
+def test_runs_that_may_not_begin_are_counted_apart():
+    done, _, _ = run(Pool({}, strikes=0), FailurePolicy(), RUNS)
+    counts = done.tasks["t"]
+    assert (counts.runs, counts.failures, counts.refused, counts.failure) == (4, 4, 4, "")

@@ -60,17 +60,19 @@ def test_a_package_and_its_name_are_on_the_disk_before_anything_names_it(
 ):
     _, task = programs.store(NewVersion(b"package", {"own": b"1"}))
     package, own = task.package, task.resources["own"]
-    assert synced == [
+    # a part, under a name of this process, then the folder that names it
+    assert [each.rpartition(".")[2] for each in synced] == [
         tmp_path.name,
-        f".{package}.{os.getpid()}",
+        str(os.getpid()),
         "packages",
-        f".{own}.{os.getpid()}",
+        str(os.getpid()),
         "packages",
     ]
+    assert {package, own} <= {each.name for each in (tmp_path / "packages").iterdir()}
     assert {path.name for path in (tmp_path / "packages").iterdir()} == {package, own}
     synced.clear()
     programs.store(NewVersion(b"package", {"own": b"1"}))
-    assert synced == []
+    assert synced == ["packages", "packages"]  # who put them there may have died before that
 
 
 def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path, programs, monkeypatch):

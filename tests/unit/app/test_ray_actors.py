@@ -13,6 +13,7 @@ from walle_stream.app.ray_actors import DEATHS_MAX, Worker
 from walle_stream.app.ray_host import HostState
 from walle_stream.app.ray_run import RayRun
 from walle_stream.errors import ActorDeadError
+from walle_stream.ports import Unread
 from walle_stream.vm.counts import VmCounts
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
@@ -38,7 +39,7 @@ def state(commits, frames=1):
         outbox_bytes=0, watermark_ms=-1, run_events=0, ledger=Ledger(),
     )  # fmt: skip
     return HostState(
-        phase="reading", failure=None, progress=0.0, is_ended=False, missing_replies=0, read_events=0,
+        phase="reading", failure=None, progress=0.0, unread=Unread(), is_ended=False, missing_replies=0, read_events=0,
         mailbox_bytes=0, statuses=[status], vm_counts=VmCounts(), vms=[], cpu_s=0.0, logs=[],
     )  # fmt: skip
 

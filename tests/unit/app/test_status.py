@@ -68,6 +68,7 @@ def test_a_file_that_is_no_status_is_none(opened, content):
 
 def test_lags_are_behind_the_furthest_partition():
     found = with_lags([figures(0, 5_000), figures(1, 8_000), figures(2)])
+    assert [each.behind_ms for each in found] == [3_000, 0, 0]
     assert [each.lag_ms for each in found] == [3_000, 0, 0]
 
 

@@ -4,10 +4,16 @@ from typing import Any
 
 import pytest
 
+from walle_stream.actors.latency import Latencies
+from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.metrics import render_metrics
+from walle_stream.app.status import HostStatus
+from walle_stream.ports import Unread
 from walle_stream.vm.counts import VmCounts
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import TaskProgram
+from walle_stream.wire.ledger import Ledger, TaskBytes
+from walle_stream.wire.rows import Counters, TaskCounts
 
 pytestmark = pytest.mark.vm
 
@@ -57,3 +63,24 @@ def test_every_figure_is_a_metric() -> None:
     assert set(steps) == set(VmCounts.__struct_fields__)
     assert {f"walle_vm_{name}_total {value}" for name, value in steps.items()} <= set(lines)
     assert any(line.startswith('walle_vm_runs{task="t",vm=') for line in lines)
+
+
+def test_tasks_and_what_is_unread_are_metrics_with_labels() -> None:
+    status = PartitionStatus(
+        number=0, counters=Counters(task_runs=3, task_failures=1), latencies=Latencies(),
+        active_devices=0, outbox_bytes=0, watermark_ms=-1, run_events=0,
+        ledger=Ledger({"t": TaskBytes(features=2)}), tasks={"t": TaskCounts(3, 1)},
+    )  # fmt: skip
+    hosts = [HostStatus.of(1, 0.25, Unread(size_bytes=75), pid=7, step="running")]
+    lines = render_metrics([status], VmCounts(), [], ["t", "never"], hosts).splitlines()
+    expected = {
+        'walle_task_runs_total{task="t"} 3',
+        'walle_task_failures_total{task="t"} 1',
+        'walle_task_features_total{task="t"} 2',
+        'walle_task_runs_total{task="never"} 0',
+        'walle_unread{host="1"} 0.75',
+        'walle_unread_bytes{host="1"} 75',
+    }
+    assert expected <= set(lines)
+    assert sum(line.startswith("# TYPE walle_task_runs_total ") for line in lines) == 1
+    assert not any(line.startswith("walle_unread_rows{") for line in lines)

@@ -39,10 +39,12 @@ def test_defaults(load, text):
         "vms": None,
         "device_vms": 64,
         "memory_bytes": None,
+        "minimum_isolation": "shared",
         "active_devices": 10_000,
     }
     assert spec.state.model_dump() == {
         "sync": False,
+        "sync_interval_ms": 100,
         "cache_size_bytes": 64 * MIB,
         "journal_events": 20_000,
         "snapshots": None,
@@ -89,7 +91,12 @@ def test_defaults_of_a_task(load, text, tmp_path):
             "steps": 0,
             "state_bytes": 1024 * 1024,
         },
-        "isolation": "shared",
+        "isolation": {
+            "policy": "shared",
+            "memory_bytes": 256 * MIB,
+            "cpu_ms": None,
+            "require": (),
+        },
         "on_error": {"retry": {"attempts": 1, "backoff_ms": 100}, "dead_letter": True},
     }
 

@@ -168,13 +168,15 @@ def test_path_that_is_a_file_is_named(place: Path) -> None:
 
 
 def test_sync_is_asked_for(place: Path) -> None:
-    with PartitionStore.open(place, sync=True) as store:
-        assert store._write_options.sync
+    with PartitionStore.open(place, sync_ms=0.0) as store:
         with store.begin() as transaction:
             transaction.put(b"k", b"v")
+        store.durability.wait()
+        assert store.durability.durable() == store.durability.written
+        assert store.durability.flushes >= 1
     with PartitionStore.open(place) as store:
-        assert not store._write_options.sync
         assert store.get(b"k") == b"v"
+        assert not store.durability.is_behind
 
 
 def test_value_that_is_no_bytes_is_a_value_error_and_the_store_goes_on(place: Path) -> None:

@@ -85,3 +85,41 @@ def test_the_cloud_side_releases_what_it_had_merged_before_a_death(tmp_path):
     assert tunnel.waiting_bytes == 0
     tunnel.close()
     store.close()
+
+
+HOUR_MS = 3_600_000.0
+
+
+def test_a_frame_is_neither_acknowledged_nor_seen_before_it_is_durable(tmp_path):
+    tunnel = EmbeddedTunnel(tmp_path, 1 << 20, HOUR_MS)
+    tunnel.send(0, 1, frame(1))
+    tunnel.settle()
+    tunnel.send(0, 2, frame(2))  # the next flush is in an hour
+    assert list(tunnel.acks(0)) == [1]
+    assert [position for position, _ in tunnel.receive_up(0, 1 << 20)] == [1]
+    tunnel.settle()
+    assert list(tunnel.acks(0)) == [2]
+    assert [position for position, _ in tunnel.receive_up(0, 1 << 20)] == [1, 2]
+    tunnel.close()
+
+
+def test_a_message_is_not_seen_before_it_is_durable(tmp_path):
+    tunnel = EmbeddedTunnel(tmp_path, 1 << 20, HOUR_MS)
+    tunnel.send_down(0, "d", "k", b"1")
+    tunnel.settle()
+    tunnel.send_down(0, "d", "k", b"2")
+    assert [position for position, _ in tunnel.receive_down(0, 0, 1 << 20)] == [1]
+    tunnel.settle()
+    assert [position for position, _ in tunnel.receive_down(0, 0, 1 << 20)] == [1, 2]
+    tunnel.close()
+
+
+def test_a_log_that_lost_its_end_gives_no_position_twice(tmp_path):
+    tunnel = fill(tmp_path, 3)
+    tunnel.release_up(7)  # as the table has merged
+    tunnel.send(0, 8, frame(8))
+    assert [position for position, _ in tunnel.receive_up(7, 1 << 20)] == [8]
+    assert tunnel.receive_down(0, 5, 1 << 20) == ()  # as a partition has taken
+    tunnel.send_down(0, "d", "k", b"1")
+    assert [position for position, _ in tunnel.receive_down(0, 5, 1 << 20)] == [6]
+    tunnel.close()

@@ -90,3 +90,51 @@ def test_a_call_keeps_the_partition_that_it_came_with(tmp_path):
     store._database[b"\x04" + (1).to_bytes(8)] = msgspec.msgpack.encode(["aa" * 8, call.call])
     assert store.open_calls(0, 9)[0][1].partition == -1
     store.close()
+
+
+HOUR_MS = 3_600_000.0
+
+
+def test_positions_may_be_forgotten_once_they_are_durable(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c", sync_ms=HOUR_MS)
+    store.merge([(0, 1, frame(("a", 1)))])
+    store.tell()  # waits for the disk
+    store.merge([(0, 2, frame(("a", 2)))])
+    assert (store.positions, dict(store.durable_positions())) == ({0: 2}, {0: 1})
+    store.tell()
+    assert dict(store.durable_positions()) == {0: 2}
+    store.close()
+
+
+def test_what_is_missing_is_counted_until_it_is_sent_again(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(0, 1, frame(("a", 1), ("a", 4)))])
+    assert (store.stats.gaps, store.stats.missing_features) == (1, 2)
+    store.merge([(0, 2, frame(("a", 2))), (0, 3, frame(("a", 3), ("a", 3), ("a", 4)))])
+    assert held(store) == [("a", number) for number in (1, 2, 3, 4)]
+    assert (store.stats.losses, store.stats.features, store.stats.duplicates_dropped) == (0, 4, 2)
+    store.close()
+
+
+def test_another_feature_of_the_same_number_is_counted_and_the_first_one_stays(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([(0, 1, frame(("a", 1)))])
+    body = encode_body([FeatureRecord("a", "t", "1", 1, b'{"other":1}', b"")], "none")
+    store.merge([(0, 2, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, 1, body)))])
+    assert [each.feature for each in store.scan()] == [b'{"n":1}']
+    assert (store.stats.differing_features, store.stats.duplicates_dropped) == (1, 1)
+    store.close()
+
+
+def test_frames_that_were_passed_over_are_counted_and_told_once(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    for number in (1, 2, 5, 3):
+        envelope = UplinkEnvelope(0, 1, "aa" * 8, number, encode_body([], "none"))
+        store.merge([(0, number, encode_uplink(envelope))])
+    assert (store.stats.missing_frames, store.last_frame("aa" * 8, 0)) == (2, 5)
+    store.tell()
+    store.close()
+    store = CONNECTOR.open_features(tmp_path / "c")
+    assert (store.stats.losses, store.stats.told, store.last_frame("aa" * 8, 0)) == (2, 2, 5)
+    assert store.last_numbers("aa" * 8, ["nobody"]) == [(0, 0)]
+    store.close()

@@ -2,16 +2,46 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
 
+from walle_stream.vm import watchdog
 from walle_stream.vm.interpreters import live_count
 from walle_stream.vm.pool import GroupResult, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 
 LARGE = RunLimits(output_bytes=16 * 1024 * 1024)
+
+
+PROCESS_LIMIT_MS = 1_500
+"""A wall time of runs in a process of their own, whose clock is the machine's: no load keeps a
+harmless run of microseconds from its end for so long."""
+
+
+@pytest.fixture
+def cpu_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog's clock moves with the CPU time of this process, where `shared` and `device` run.
+
+    A loop moves it; neighbours that take the machine's cores do not.
+    """
+    given = getattr(request.node, "callspec", None)
+    if given is not None and given.params.get("isolation") == "process":
+        return
+    monkeypatch.setattr(watchdog, "monotonic_ms", lambda: time.process_time() * 1_000.0)
+
+
+@pytest.fixture
+def quick_limits(cpu_clock: None) -> Callable[..., RunLimits]:
+    """Limits with a short wall time for loops; longer under `process`, see there."""
+
+    def limits(isolation: str, wall_time_ms: int = 100, **more: int) -> RunLimits:
+        longer = max(wall_time_ms, PROCESS_LIMIT_MS)
+        return RunLimits(wall_time_ms=longer if isolation == "process" else wall_time_ms, **more)
+
+    return limits
 
 
 class RunScript(Protocol):
@@ -49,6 +79,10 @@ def code(text): return compile(text, "x", "exec")
 def groups(*devices):
     row = ("a", "click", 1, 1, None)
     return [(d, {}, [(1, 0, ("p", "i", "none", None, row, [row]))]) for d in devices]
+def watch_by_cpu():
+    import time
+    from walle_stream.vm import watchdog
+    watchdog.monotonic_ms = lambda: time.process_time() * 1000.0
 def task(source, **given): return {"t": TaskProgram("t", "v", source, "t.py", **given)}
 """
 

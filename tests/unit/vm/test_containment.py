@@ -91,7 +91,7 @@ def test_a_call_without_doubt_makes_no_process(groups):
 def test_its_vms_are_watched_and_blamed_runs_that_do_not_obey_are_out(groups):
     endless = "def run(ctx, page):\n    if page.trigger.get('bomb'): sum(range(10 ** 13))\n"
     out = []
-    given = {"t": program(source=endless, wall_time_ms=100)}
+    given = {"t": program(source=endless, wall_time_ms=1_500)}
     with VmPool(given, 1, None, (), None, lambda *pair: out.append(pair)) as vms:
         results = vms.run("t", groups("c"), is_doubtful=True)
         assert [group.runs[0].error for group in results] == ["", "", "Quarantined"]

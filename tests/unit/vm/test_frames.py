@@ -44,13 +44,17 @@ def test_bytes_behind_the_frame_are_ignored() -> None:
         ([2, 0, 0, 0], b""),
         ([0, 1, 0, 0, 0, 0, 0, 0], b""),
         ([1, 0, 1, 3, 1, 0], b"x"),
-        ([1, 0, 1, 0, 1, 0], b"\xff"),
         ([1, 0, 0, 1, 1, 0xFFFF_FFF0], b"k"),
     ],
 )
 def test_lengths_that_do_not_meet_are_refused(words: list[int], body: bytes) -> None:
     with pytest.raises(FrameError):
         decode_results(GROUPS, frame(words, body))
+
+
+def test_text_that_is_not_utf8_is_left_to_the_run_that_wrote_it() -> None:
+    [group] = decode_results(GROUPS, frame([1, 0, 1, 0, 1, 0], b"\xff"))
+    assert group.runs[0].logs == [("info", "\udcff")]
 
 
 def test_a_header_that_promises_more_than_there_is_is_refused() -> None:

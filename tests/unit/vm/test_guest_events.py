@@ -11,7 +11,7 @@ ROWS = [
 
 
 def make(cause: str = "exit", enter_ms: int | None = 100) -> Page:
-    return Page(("video", "v1@100", cause, enter_ms, ROWS[-1], ROWS))
+    return Page(("video", "v1@100", cause, enter_ms, None, ROWS))
 
 
 def test_an_event_shows_its_row() -> None:

@@ -88,7 +88,7 @@ logging.basicConfig(format="%(message)s")
 runaway._NAMES += ("_PyNoSuchName",)
 source = "def run(ctx, page):\\n    while ctx.device_id == 'b': pass\\n    ctx.emit({})"
 for isolation in ("shared", "device", "process"):
-    given = task(source, limits=RunLimits(wall_time_ms=200), isolation=isolation)
+    given = task(source, limits=RunLimits(wall_time_ms=1_500), isolation=isolation)
     with VmPool(given, PoolLimits(warm_vms=1)) as pool:
         results = pool.run("t", groups("a", "b", "c"))
         print([group.runs[0].error for group in results], [m.task for m in pool.machines])

@@ -214,7 +214,7 @@ STOPPED_WHILE_EATING = {"MemoryError", "Quarantined", "AttributeError", "RunStop
 
 def test_a_run_that_ends_its_process_ends_no_other(page: Any) -> None:
     hostile = TaskProgram(
-        "t", "v", HOSTILE, "t.py", limits=RunLimits(wall_time_ms=50), isolation="process"
+        "t", "v", HOSTILE, "t.py", limits=RunLimits(wall_time_ms=1_500), isolation="process"
     )
     with VmPool({"t": hostile}, 1, lambda *_: pytest.fail("the host need not end")) as pool:
         given = [("a", {}), ("b", {"loops": 1}), ("c", {})]

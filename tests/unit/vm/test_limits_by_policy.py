@@ -8,7 +8,7 @@ from walle_stream.vm.memory import resident_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 
 every_policy = pytest.mark.parametrize("isolation", ["shared", "device", "process"])
 
@@ -16,29 +16,29 @@ CATCHES = """while True:
             try:
                 while True: pass
             except BaseException: pass"""
-LIMITS = {
-    "wall time": (RunLimits(wall_time_ms=50), "while True: pass", "RunStopped", "limits.wallTime"),
-    "wall time, caught": (
-        RunLimits(wall_time_ms=50),
-        CATCHES,
-        "RunStopped",
-        "limits.wallTime",
+LIMITS: Any = {
+    "wall time": ({}, "while True: pass", "RunStopped", "limits.wallTime"),
+    "wall time, caught": ({}, CATCHES, "RunStopped", "limits.wallTime"),
+    "steps": (
+        {"steps": 500, "wall_time_ms": 60_000},
+        "while True: pass",
+        "StepsExceeded",
+        "limits.steps",
     ),
-    "steps": (RunLimits(steps=500), "while True: pass", "StepsExceeded", "limits.steps"),
     "output": (
-        RunLimits(output_bytes=1_000),
+        {"output_bytes": 1_000},
         "ctx.emit({'x': 'y' * 2_000})",
         "ValueError",
         "limits.outputBytes",
     ),
     "state": (
-        RunLimits(state_bytes=1_000),
+        {"state_bytes": 1_000},
         "ctx.state.put('k', 'y' * 2_000)",
         "ValueError",
         "limits.stateBytes",
     ),
     "rows": (
-        RunLimits(emits=10),
+        {"emits": 10},
         "for n in range(20): ctx.emit({'n': n})",
         "ValueError",
         "limits.emits",
@@ -56,11 +56,14 @@ def program(source: str, limits: RunLimits, isolation: Any) -> dict[str, TaskPro
 
 @every_policy
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_run_beyond_a_limit_fails_alone(page: Any, name: str, isolation: str) -> None:
-    limits, body, error, words = LIMITS[name]
+def test_a_run_beyond_a_limit_fails_alone(
+    page: Any, quick_limits: Any, name: str, isolation: str
+) -> None:
+    given, body, error, words = LIMITS[name]
     source = (
         f"def run(ctx, page):\n    if page.trigger.get('goes'):\n        {body}\n    ctx.emit({{}})"
     )
+    limits = quick_limits(isolation, **given)
     with VmPool(program(source, limits, isolation), 1) as pool:
         for _ in range(2):
             results = pool.run("t", three(page, goes=1))
@@ -88,9 +91,9 @@ def test_log_lines_beyond_the_limit_are_counted(page: Any, isolation: str) -> No
 
 
 @every_policy
-def test_strikes_put_a_task_out_on_one_device(page: Any, isolation: str) -> None:
+def test_strikes_put_a_task_out_on_one_device(page: Any, quick_limits: Any, isolation: str) -> None:
     source = "def run(ctx, page):\n    while page.trigger.get('goes'): pass\n    ctx.emit({})"
-    with VmPool(program(source, RunLimits(wall_time_ms=100, strikes=2), isolation), 1) as pool:
+    with VmPool(program(source, quick_limits(isolation, strikes=2), isolation), 1) as pool:
         seen = [
             [group.runs[0].error for group in pool.run("t", three(page, goes=1))] for _ in range(3)
         ]
@@ -124,7 +127,10 @@ source = "def run(ctx, page):\\n    if ctx.device_id == 'b': sum(range(10**15))\
 def on_stuck(name, device_id):
     print("host ends", name, device_id, flush=True)
     os._exit(77)
-given = task(source, limits=RunLimits(wall_time_ms=50), isolation=sys.argv[1])
+if sys.argv[1] != "process":
+    watch_by_cpu()
+limit_ms = 1_500 if sys.argv[1] == "process" else 50
+given = task(source, limits=RunLimits(wall_time_ms=limit_ms), isolation=sys.argv[1])
 with VmPool(given, 1, on_stuck) as pool:
     for _ in range(2):
         print([group.runs[0].error for group in pool.run("t", groups("a", "b", "c"))])

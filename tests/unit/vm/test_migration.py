@@ -9,7 +9,7 @@ from walle_stream.errors import ScriptError
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 
 RUN = """
 def run(ctx, page):

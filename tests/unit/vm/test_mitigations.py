@@ -55,9 +55,9 @@ def test_the_host_imports_them_first(run_child: Any, module: str) -> None:
 
 POOL_END = """
 import atexit
-from walle_stream.vm import interpreters, virtual_machine
+from walle_stream.vm import interpreters, machine, virtual_machine
 if sys.argv[2] == "bare":
-    atexit.unregister(virtual_machine._destroy_all)
+    atexit.unregister(machine._destroy_all)
     atexit.unregister(interpreters._registry.destroy_all)
 pool = VmPool(task(sys.argv[1], limits=RunLimits(wall_time_ms=600_000)), PoolLimits(vms=2))
 threading.Thread(target=pool.run, args=("t", groups("d")), daemon=True).start()

@@ -3,20 +3,21 @@
 import hashlib
 import io
 import json
-import marshal
-import sys
 import zipfile
 
 import pytest
 
 from walle_stream.errors import PackageError, ScriptError
 from walle_stream.spec.models import RESOURCE_NAME_PATTERN
+from walle_stream.testing.attacks import ATTACKS, LOADED
 from walle_stream.vm.package import build as package_build
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     MANIFEST,
     RESOURCE_NAME,
+    SCRIPT,
+    SCRIPT_MAX_BYTES,
     SEAL,
     PackagedLimits,
     PackagedTask,
@@ -26,9 +27,6 @@ from walle_stream.vm.package.reader import (
 SOURCE = "def run(ctx, page):\n    ctx.emit({})\n"
 LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 TASK = PackagedTask("t", "v1", 1, "t.py", (("page_exit",),), None, {}, LIMITS)
-OTHER_TAG = "cpython-313" if CURRENT_TAG == "cpython-314" else "cpython-314"
-MODULES = f"code/{CURRENT_TAG}/modules.bin"
-SCRIPT = f"code/{CURRENT_TAG}/script.bin"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def test_the_rule_for_names_is_that_of_the_definition():
 
 def test_more_than_a_reader_takes_is_not_packed(monkeypatch):
     monkeypatch.setattr(package_build, "PACKAGE_MAX_BYTES", 50_000)
-    with pytest.raises(PackageError, match=r"holds at most 50000 bytes .* found 6\d{4} in 4 "):
+    with pytest.raises(PackageError, match=r"holds at most 50000 bytes .* found 6\d{4} in 3 "):
         build_package(TASK, SOURCE, {"a": bytes(60_000)})
 
 
@@ -102,41 +100,9 @@ def test_a_trigger_that_no_definition_could_have_is_refused(data, triggers):
         read_package(with_manifest(data, change))
 
 
-# packages for another place
-
-
-def test_a_package_of_another_interpreter_says_with_which_to_build(data):
-    tag = OTHER_TAG
-
-    def change(manifest):
-        manifest["interpreters"] = {tag: manifest["interpreters"].pop(CURRENT_TAG)}
-        members = manifest["interpreters"][tag]["members"]
-        for name in list(members):
-            members[name.replace(CURRENT_TAG, tag)] = members.pop(name)
-
-    def rename(members):
-        for info, _ in members:
-            info.filename = info.filename.replace(CURRENT_TAG, tag)
-        return members
-
-    package = read_package(repacked(with_manifest(data, change), rename))
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    for asked in (package.code, package.standard_modules, package.program):
-        with pytest.raises(PackageError) as caught:
-            asked()
-        assert str(caught.value) == (
-            f"package: expected code for {CURRENT_TAG}, found {tag}: "
-            f"build it with --python {version}"
-        )
-    assert caught.value.exit_code == 3
-
-
-def test_bytecode_of_a_preview_of_the_same_version_is_refused(data):
-    def change(manifest):
-        manifest["interpreters"][CURRENT_TAG]["magic"] = "000d0d0a"
-
-    with pytest.raises(PackageError, match=r"expected bytecode \w{8} of this .* found 000d0d0a"):
-        read_package(with_manifest(data, change)).code()
+def test_a_script_larger_than_a_reader_takes_is_not_packed():
+    with pytest.raises(PackageError, match=r"script has at most 1048576 bytes, found"):
+        build_package(TASK, SOURCE + "#" * SCRIPT_MAX_BYTES)
 
 
 # packages that are refused
@@ -167,22 +133,15 @@ def test_a_cut_package_is_refused(data):
         assert "ends without its seal" in refused(data[:size])
 
 
-def test_an_altered_member_is_named(data):
-    def change(members):
-        return [(i, c[:-1] + b"!" if i.filename == SCRIPT else c) for i, c in members]
-
-    text = refused(repacked(data, change))
-    assert text.startswith(f"package: {SCRIPT}: expected SHA-256 ")
-    assert ", found " in text
-
-
 def test_every_byte_is_under_the_seal(data):
-    assert "expected the seal" in refused(repacked(data, lambda members: members, seal=False))
+    assert "expected the seal" in refused(
+        repacked(data, lambda members: [*members[:-1], (members[-1][0], bytes(5001))], seal=False)
+    )
     at = data.index(b"PK\1\2") + 38  # a mode, which nobody reads
     assert "expected the seal" in refused(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 
-@pytest.mark.parametrize("name", [SCRIPT, MODULES, "resources/a.txt"])
+@pytest.mark.parametrize("name", [SCRIPT, "resources/a.txt"])
 def test_a_missing_member_is_named(data, name):
     def change(members):
         return [(i, c) for i, c in members if i.filename != name]
@@ -191,7 +150,7 @@ def test_a_missing_member_is_named(data, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "resources/c", f"code/{CURRENT_TAG}/x.bin", "../up", "/abs", "manifest.json/"]
+    "name", ["x", "resources/c", "code/x.bin", "../up", "/abs", "manifest.json/"]
 )
 def test_a_member_that_the_manifest_does_not_know_is_named(data, name):
     text = refused(repacked(data, lambda members: [*members, (name, b"x")]))
@@ -242,26 +201,26 @@ def test_the_manifest_comes_first(data):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m: m.update(format=2), "expected format 1, found 2: install the version"),
-        (lambda m: m.update(format="1"), "expected format 1, found '1'"),
-        (lambda m: m.update(format=True), "expected format 1, found True"),
-        (lambda m: m.pop("format"), "expected format 1, found None"),
+        (lambda m: m.update(format=1), "expected format 2, found 1: install the version"),
+        (lambda m: m.update(format="2"), "expected format 2, found '2'"),
+        (lambda m: m.update(format=True), "expected format 2, found True"),
+        (lambda m: m.pop("format"), "expected format 2, found None"),
         (lambda m: m.update(more=1), "unknown field `more`"),
         (lambda m: m.pop("task"), "missing required field `task`"),
         (lambda m: m["task"].update(name="../x"), "$.task.name"),
         (lambda m: m["task"]["limits"].update(emits=-1), "$.task.limits.emits"),
         (lambda m: m["task"].update(entry="main"), "Invalid enum value 'main'"),
-        (lambda m: m.update(interpreters={}), "found none"),
-        (lambda m: m["interpreters"][CURRENT_TAG].update(members={}), "is missing"),
-        (lambda m: m["resources"].update({"../x": {"sha256": "0" * 64, "size": 1}}), "named"),
-        (lambda m: m["resources"]["a.txt"].update(size=6), "expected 6 bytes, found 5"),
-        (lambda m: m["resources"]["a.txt"].update(sha256="0" * 63), "$.resources"),
+        (lambda m: m.update(interpreters=[]), "$.interpreters"),
+        (lambda m: m.update(interpreters=[CURRENT_TAG, 5]), "$.interpreters"),
+        (lambda m: m["resources"].update({"../x": 1}), "named"),
+        (lambda m: m["resources"].update({"a.txt": 6}), "expected 6 bytes, found 5"),
+        (lambda m: m["resources"].update({"a.txt": -5}), "$.resources"),
     ],
 )
 def test_a_manifest_that_is_wrong_is_refused(data, change, words):
     text = refused(with_manifest(data, change))
     assert words in text
-    assert "manifest.json" in text or "resources/" in text or "code/" in text
+    assert "manifest.json" in text or "resources/" in text
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"5", b"\xff", b'{"format":1}', b"[" * 50_000])
@@ -269,22 +228,54 @@ def test_a_manifest_that_is_none_is_refused(data, text):
     assert MANIFEST in refused(repacked(data, lambda members: [(MANIFEST, text), *members[1:]]))
 
 
-def test_code_that_is_none_is_refused_when_it_is_asked_for(data):
-    for content in (b"", b"x", marshal.dumps((1, 2)), marshal.dumps((1, [], True))):
+def with_script(data, content):
+    return repacked(
+        data, lambda members: [(i, content if i == members[1][0] else c) for i, c in members]
+    )
 
-        def change(manifest, content=content):
-            part = manifest["interpreters"][CURRENT_TAG]["members"][SCRIPT]
-            part.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
-        def replace(members, content=content):
-            return [(i, content if i.filename == SCRIPT else c) for i, c in members]
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff", "script.py: is not UTF-8"),
+        (b" " * (SCRIPT_MAX_BYTES + 1), "script.py: expected at most 1048576 bytes, found 1048577"),
+    ],
+)
+def test_a_script_that_is_none_is_refused(data, content, words):
+    assert words in refused(with_script(data, content))
 
-        package = read_package(repacked(with_manifest(data, change), replace))
-        with pytest.raises(PackageError, match=SCRIPT):
-            package.program()
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("", "has no function 'run'"),
+        ("import os" + "\n" + SOURCE, "t.py:1: task 't': imports 'os'"),
+        ("def run(ctx, page)" + "\n  pass", "t.py:1:19: task 't': is not valid Python"),
+        ("x = " + "-" * 100_000 + "1" + "\n" + SOURCE, "t.py"),
+        ("\0", "is not valid Python"),
+    ],
+)
+def test_a_script_that_no_builder_let_through_is_refused_by_the_gate_of_the_device(
+    data, source, words
+):
+    package = read_package(with_script(data, source.encode()))
+    with pytest.raises(PackageError) as caught:
+        package.program()
+    assert str(caught.value).startswith("package: t.py")
+    assert words in str(caught.value)
+    assert (caught.value.exit_code, caught.value.member) == (3, SCRIPT)
+
+
+@pytest.mark.parametrize(
+    "attack", [each for each in ATTACKS if each.outcome == LOADED], ids=lambda each: each.name
+)
+def test_an_attack_that_is_refused_as_a_script_is_refused_as_a_package(data, attack):
+    package = read_package(with_script(data, attack.source.encode()))
+    with pytest.raises(PackageError, match=r"^package: t\.py:\d+"):
+        package.program()
 
 
 def test_a_package_for_a_newer_guest_is_refused_when_it_is_asked_for(data):
     package = read_package(with_manifest(data, lambda manifest: manifest.update(guestApi=2)))
     with pytest.raises(PackageError, match="expected guest API 1 or older, found 2: install"):
-        package.code()
+        package.program()

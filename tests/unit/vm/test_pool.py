@@ -11,9 +11,11 @@ from walle_stream.errors import FrameError, VmCrashedError, VmError
 from walle_stream.vm import virtual_machine
 from walle_stream.vm.counts import VmCounts
 from walle_stream.vm.interpreters import Interpreter, live_count
+from walle_stream.vm.machine import BUFFER_BYTES
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram
-from walle_stream.vm.virtual_machine import BUFFER_BYTES, VirtualMachine
+from walle_stream.vm.shelf import called_cpu_ms
+from walle_stream.vm.virtual_machine import VirtualMachine
 
 if TYPE_CHECKING:
     from walle_stream.vm.results import DeviceGroup
@@ -266,6 +268,7 @@ SCRIPT = """
 import sys
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram
+from walle_stream.vm.shelf import called_cpu_ms
 source = "import datetime, json, decimal, hashlib, statistics\\ndef run(ctx, page): ctx.emit({})"
 row = ("a", "click", 1, 1, None)
 pool = VmPool({"t": TaskProgram("t", "v", source, "t.py")}, 3)
@@ -282,3 +285,16 @@ def test_a_process_that_forgets_to_close_its_pool_ends_cleanly(how: str, status:
         [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (status, "done\n", "")
+
+
+@pytest.mark.parametrize("isolation", ["shared", "process"])
+def test_what_vms_work_is_told_to_the_thread_that_called_them(page: Any, isolation: Any) -> None:
+    source = "def run(ctx, page):\n    sum(range(3_000_000))\n"
+    program = TaskProgram("t", "v1", source, "t.py", isolation=isolation)
+    before_ms = called_cpu_ms()
+    with VmPool({"t": program}, 1) as pool:
+        pool.run("t", [("d", {}, [(1, 0, page())])])
+        found_ms = called_cpu_ms() - before_ms
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(called_cpu_ms).result() == 0.0
+    assert found_ms > 1.0  # that much work takes more on any machine

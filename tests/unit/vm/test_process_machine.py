@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from walle_stream.errors import FrameError, ScriptError, VmCrashedError, VmStartError
+from walle_stream.errors import ScriptError, VmCrashedError, VmStartError
+from walle_stream.vm import machine as any_machine
 from walle_stream.vm.frames import encode_groups
-from walle_stream.vm.process import machine as process_machine
-from walle_stream.vm.process.machine import BUFFER_BYTES, ProcessMachine, ProcessSettings
+from walle_stream.vm.machine import BUFFER_BYTES
+from walle_stream.vm.process.machine import ProcessMachine, ProcessSettings
 from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
 from walle_stream.vm.results import GroupResult
 from walle_stream.vm.virtual_machine import VirtualMachine
@@ -125,45 +126,17 @@ def test_a_set_of_text_has_one_order_in_all_processes(open_machine: Any, call: A
     assert one == two
 
 
-@pytest.mark.parametrize("kind", [VirtualMachine, ProcessMachine])
-def test_buffers_grow_and_shrink(open_machine: Any, call: Any, kind: type) -> None:
-    machine = open_machine("def run(ctx, page): ctx.emit({'s': page.trigger['s'] * 2})", kind)
-    for size in (10, 200_000, 300_000, 3_000_000, 10, 6_000_000, 10, 6_000_000):
-        (group,) = call(machine, {"s": "x" * size})
-        assert len(group.runs[0].emits[0][0]) == 2 * size + len('{"s":""}')
-
-
 def test_memory_of_a_large_call_is_given_back(open_machine: Any, call: Any) -> None:
     machine = open_machine("def run(ctx, page): ctx.emit({'s': page.trigger['s']})")
     call(machine, {"s": "x" * 8_000_000})
-    held = [os.fstat(memory.fd).st_blocks * 512 for memory in (machine._inbox, machine._outbox)]
+    held = [os.fstat(memory.fd).st_blocks * 512 for memory in machine._memories]
     assert max(held) <= BUFFER_BYTES
 
 
-def test_a_result_beyond_the_limit_is_refused(open_machine: Any, call: Any) -> None:
-    program = compiled("def run(ctx, page): ctx.emit({'s': 'x' * page.trigger['n']})")
-    machine = open_machine(program)
-    machine._settings = ProcessSettings(memory_bytes=1_000_000)  # the child has more
-    with pytest.raises(FrameError, match="a result of 2000"):
-        call(machine, {"n": 2_000_000})
-    with pytest.raises(FrameError, match="a call of 2000"):
-        call(machine, {"n": 2, "s": "x" * 2_000_000})
-
-
-@pytest.mark.parametrize("kind", [VirtualMachine, ProcessMachine])
-def test_a_script_that_raises_when_loaded_is_named(open_machine: Any, kind: type) -> None:
-    with pytest.raises(ScriptError) as caught:
-        open_machine("def run(ctx, page): pass\nX = {}['no']\n", kind)
-    message = "scripts/t.py:2: task 't': raises when loaded: KeyError: 'no'"
-    assert (str(caught.value), caught.value.line) == (message, 2)
-
-
-def test_a_script_that_loops_when_loaded_is_stopped(
+def test_a_script_that_loops_in_c_when_loaded_is_ended(
     open_machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_machine, "START_TIMEOUT_S", 2.0)
-    with pytest.raises(ScriptError, match=r"raises when loaded: RunStopped"):
-        open_machine("while True: pass\ndef run(ctx, page): pass")
+    monkeypatch.setattr(any_machine, "START_TIMEOUT_S", 2.0)
     with pytest.raises(VmStartError, match="did not start"):
         open_machine("sum(range(10**15))\ndef run(ctx, page): pass")
 
@@ -248,8 +221,8 @@ def run(ctx, page):
         except BaseException: pass
     ctx.emit({})
 """
-    machine = open_machine(compiled(source, RunLimits(wall_time_ms=100)))
-    watchdog, seen = watched(machine, 100)
+    machine = open_machine(compiled(source, RunLimits(wall_time_ms=1_500)))
+    watchdog, seen = watched(machine, 1_500)
     results = call(machine, {"x": 0}, {"x": 1}, {"x": 0})
     assert [group.runs[0].error for group in results] == ["", "RunStopped", ""]
     assert machine.was_stopped
@@ -259,22 +232,13 @@ def run(ctx, page):
 
 
 def test_a_loop_in_c_is_killed_before_the_watchdog_gives_up(open_machine: Any, call: Any) -> None:
-    machine = open_machine(compiled(LOOP, RunLimits(wall_time_ms=100)))
-    watchdog, seen = watched(machine, 100)
+    machine = open_machine(compiled(LOOP, RunLimits(wall_time_ms=1_500)))
+    watchdog, seen = watched(machine, 1_500)
     with pytest.raises(VmCrashedError, match="still stood"):
         call(machine, {"x": 0}, {"x": 1})
     watchdog.close()
     assert seen == ["stop"]
     assert machine.crashed_run == ("d1", 1)
-
-
-def test_a_stop_between_runs_stops_nothing(open_machine: Any, call: Any) -> None:
-    machine = open_machine(LOOP)
-    assert machine.stop_run()
-    for _ in range(20):
-        machine.stop_run()
-        assert len(call(machine, {"x": 0})) == 1
-    assert call(machine, {"x": 0})
 
 
 def test_a_memory_hog_harms_no_one_else(open_machine: Any, call: Any) -> None:

@@ -46,6 +46,10 @@ def load(source: str, config: Mapping[str, Any] | None = None) -> None:
         ("class A:\n    __reduce_ex__ = 1" + RUN, 2, "__reduce_ex__"),
         ("match 1:\n    case object(__class__=c): pass" + RUN, 2, "__class__"),
         ("from datetime import datetime\nx = datetime.now()" + RUN, 2, "event time"),
+        ("def f(x):\n    x.today = 1" + RUN, 2, "event time"),
+        ("def f(x):\n    match x:\n        case f(utcnow=y): pass" + RUN, 3, "event time"),
+        ("class A(int):\n    now: int" + RUN, 1, "name it otherwise"),
+        ("__import__ = 1" + RUN, 1, "__import__"),
         ("x = " + "(" * 300 + ")" * 300 + RUN, 1, "not valid Python"),
     ],
 )
@@ -83,6 +87,26 @@ def test_a_script_nested_beyond_the_compiler_is_refused(depth: int) -> None:
 )
 def test_an_ordinary_script_is_accepted(source: str) -> None:
     load(source)
+
+
+@pytest.mark.parametrize("name", ["now", "today", "utcnow", "register", "f_code"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "NAME = 1",
+        "def NAME(): return NAME",
+        "def f(NAME=1, *, b=2): return f(NAME=NAME)",
+        "import math as NAME",
+        "from math import pi as NAME",
+        "def f():\n    global NAME\n    NAME += 1",
+        "for NAME in (): print([NAME for NAME in ()], lambda NAME: NAME)",
+        "try: pass\nexcept OSError as NAME: pass",
+        "match 1:\n    case [*NAME]: pass\n    case {**NAME}: pass\n    case NAME: pass",
+        "class NAME:\n    NAME: int = 1\n    def NAME(self): pass",
+    ],
+)
+def test_a_script_calls_its_own_what_it_likes(source: str, name: str) -> None:
+    load(source.replace("NAME", name) + RUN)
 
 
 def test_the_first_problem_by_line_is_named() -> None:

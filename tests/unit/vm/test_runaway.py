@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from walle_stream.errors import ScriptError
-from walle_stream.vm import virtual_machine
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 from walle_stream.vm.watchdog import Watchdog
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 
 QUICK = RunLimits(wall_time_ms=100)
 
@@ -74,10 +72,7 @@ def run(ctx, page):
     assert failed.runs[0].message.startswith("t.py:")
     assert (pool.counts.stopped, pool.counts.crashes, pool.counts.stuck) == (1, 0, 0)
     # nothing stays switched on in the VM
-    again = [group.runs[0] for group in pool.run("t", groups[:2] * 50)]
-    # a machine that is busy may stop one: a tenth of a second is all that they have
-    assert {run.error for run in again if not run.ok} <= {"RunStopped"}
-    assert sum(run.ok for run in again) > 90
+    assert all(group.runs[0].ok for group in pool.run("t", groups[:2] * 50))
 
 
 def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) -> None:
@@ -106,15 +101,6 @@ def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) ->
     pool.run("t", groups)  # makes what was asked for last
     assert all(run.ok for run in pool.run("t", groups)[0].runs)
     assert pool.counts.crashes == 0
-
-
-def test_a_script_that_loops_when_it_is_loaded_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(virtual_machine, "START_TIMEOUT_S", 1.0)
-    program = TaskProgram("t", "v", "while True: pass\ndef run(ctx, page): pass", "t.py")
-    with pytest.raises(ScriptError, match=r"t.py:1: task 't': raises when loaded: RunStopped"):
-        VmPool({"t": program}, 1)
 
 
 def test_another_vm_runs_while_one_loops(page: Any) -> None:
@@ -202,7 +188,8 @@ def test_what_fails_for_one_vm_leaves_the_others_watched(caplog: Any) -> None:
 
 
 SCRIPT = """
-import os, sys
+import os, sys, time
+from walle_stream.vm import watchdog
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 
@@ -210,6 +197,7 @@ def on_stuck(task, device_id):
     print(task, device_id, pool.counts.stopped, pool.counts.stuck, flush=True)
     os._exit(9)
 
+watchdog.monotonic_ms = lambda: time.process_time() * 1000.0
 source = "def run(ctx, page):\\n if ctx.device_id == 'd2': sum(range(10**15))"
 row = ("a", "click", 1, 1, None)
 run = (1, 0, ("p", "i", "none", None, row, [row]))

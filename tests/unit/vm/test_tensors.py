@@ -15,7 +15,7 @@ from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 from walle_stream.vm.services import HostServices
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 
 
 LONG = "ctx.tensor([0.0]).take([0] * 100_000)"
@@ -232,13 +232,15 @@ def test_a_guest_that_breaks_the_exchange_is_refused(heads: Any, statuses: Any) 
 
 
 @pytest.mark.parametrize("isolation", ["shared", "process"])
-def test_a_loop_of_questions_is_stopped(compute: Any, isolation: str) -> None:
+def test_a_loop_of_questions_is_stopped(compute: Any, quick_limits: Any, isolation: str) -> None:
     body = """
 while True:
     try: (ctx.tensor([1.0]) + 1).tolist()
     except RuntimeError as error: said = error"""
-    found = compute(body, isolation, wall_time_ms=100)
-    assert found.endswith("took longer than 0.1 s (limits.wallTime) and was stopped")
+    limit_ms = quick_limits(isolation).wall_time_ms
+    found = compute(body, isolation, wall_time_ms=limit_ms)
+    words = f"took longer than {limit_ms / 1_000:g} s (limits.wallTime) and was stopped"
+    assert found.endswith(words)
 
 
 def test_a_run_asks_for_so_long_at_most(compute: Any) -> None:
@@ -262,10 +264,8 @@ def test_a_loop_of_slow_questions_is_stopped(compute: Any) -> None:
 while True:
     try: (ctx.tensor([1.0]) + 1).tolist()
     except RuntimeError as error: said = error"""
-    start_s = time.monotonic()
     found = compute(body, evaluator=Slow(), wall_time_ms=100)
     assert found.endswith("took longer than 0.1 s (limits.wallTime) and was stopped")
-    assert time.monotonic() - start_s < 5
 
 
 def test_numbers_and_lists_may_stand_on_the_left(compute: Any) -> None:

@@ -23,6 +23,7 @@ from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.planning.placement import place
 from walle_stream.engine.program import Array, Program, Step, Tensor
 from walle_stream.errors import EngineError
+from walle_stream.errors.extras import how_to_install
 
 
 class CupyBackend:
@@ -201,7 +202,7 @@ def _cuda() -> Device:
     except ImportError as error:
         raise EngineError(
             "the backend cupy needs the extra gpu-cuda12 or gpu-cuda13, as the driver is: "
-            "pip install 'walle-stream[gpu-cuda12]'"
+            f"{how_to_install('gpu-cuda12')}"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import CampaignError
+from walle_stream.store.files import put_file
 from walle_stream.testing.chaos.plan import ChaosPlan
 from walle_stream.testing.chaos.report import FaultReport
 
@@ -47,17 +48,7 @@ class Ledger(msgspec.Struct, kw_only=True):
         Args:
             folder: The campaign's.
         """
-        new = folder / f"{_FILE}.new"
-        with new.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(folder / _FILE)
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        put_file(folder / _FILE, msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
 
 def read_ledger(folder: Path) -> Ledger | None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ChaosError
+from walle_stream.errors.extras import how_to_install
 from walle_stream.testing.chaos.processes import ProcessId, children_of, command_line, kill
 
 CLUSTER_PREFIX: Final = "walle-ray-"
@@ -131,9 +132,7 @@ class RayCluster:
                 )
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
-            raise ChaosError(
-                f"Ray cannot be started ({error}): pip install 'walle-stream[ray]'"
-            ) from error
+            raise ChaosError(f"Ray cannot be started ({error}): {how_to_install('ray')}") from error
 
     @property
     def _file(self) -> Path:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from walle_stream.errors import SourceError
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts, Unread
 from walle_stream.testing.scripted.gates import LOOK_S, Gates
 from walle_stream.testing.scripted.script import Step
 from walle_stream.types import partition_of
@@ -142,6 +142,11 @@ class ScriptedReader:
     def progress(self) -> float:
         """Share of the steps that was done, 0-1."""
         return self._next / len(self._steps)
+
+    @property
+    def unread(self) -> Unread:
+        """Steps that were not taken yet."""
+        return Unread(len(self._steps) - self._next)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -9,9 +9,10 @@ Two shared buffers per VM, all integers little-endian.
     u64   number of the order, ascending: written last, a new one is the order
     ...   marshal version 4 of the device groups:
           [(device_id, {key: value bytes}, [(position, clock_ms, page), ...]), ...]
-          page: (page_id, page_instance, cause, enter_time_ms | None, waking row | None
-                 for the last one, [row, ...]); for a reply of the cloud a list:
-                 [call, service, error, JSON bytes]
+          page: (page_id, page_instance, cause, enter_time_ms | None, None, [row, ...]);
+                 of an open page (..., (count, begin, end), rows): its first count rows
+                 in marshal version 2 end to end, the last one from begin to end;
+                 for a reply of the cloud a list: [call, service, error, JSON bytes]
           row:  (id, kind, event_time_ms, ingest_time_ms, contents | None)
 
 Only plain values, written by the host, so the guest may unmarshal them.
@@ -36,7 +37,8 @@ of its runs::
     0, 0, lines, (level, bytes) * lines, class name bytes, message bytes
 
 the first for a run that succeeded without a word, the third for one that calls the
-cloud, the second for any other that succeeded, the last for one that failed; then
+cloud, the second for any other that succeeded, the last for one that failed; the
+words of a run that returned a value, which nobody takes, stand behind a 4; then
 per group::
 
     changes, (key bytes, value bytes | 0xFFFFFFFF for "deleted") * changes
@@ -121,6 +123,9 @@ RUN_CALLED: Final = 2
 
 RUN_SILENT: Final = 3
 """Only word of a run that succeeded, emitted nothing and logged nothing."""
+
+RUN_RETURNED: Final = 4
+"""Word before those of a run that succeeded and returned a value."""
 
 RING: Final = (1).to_bytes(8, "little")
 """What is written to a doorbell's descriptor to ring it."""

@@ -1,20 +1,22 @@
 """The page-level sequence that a run works on."""
 
 from collections.abc import Callable, Collection, Hashable
+from marshal import loads
 from typing import Any
 
 from walle_stream.vm.guest.events import Event, EventList, EventRow
 
-type PageInput = tuple[str, str, str, int | None, EventRow, list[EventRow]]
-"""(page_id, page_instance, cause, enter_time_ms, waking event, events)."""
+type PageInput = tuple[str, str, str, int | None, Any, list[EventRow] | bytes]
+"""(page_id, page_instance, cause, enter_time_ms, place, rows), see ``layout``."""
 
 
 class Page:
     """One visit of a page, from its enter to the event that woke the task."""
 
-    __slots__ = ("_events_", "_input_", "_trigger_")
+    __slots__ = ("_events_", "_input_", "_rows_", "_trigger_")
 
     _events_: EventList
+    _rows_: list[EventRow]
     _trigger_: Event
 
     def __init__(self, given: PageInput) -> None:
@@ -59,8 +61,7 @@ class Page:
     @property
     def exit_time_ms(self) -> int | None:
         """Event time of the end; None while the page is open, or never entered."""
-        given = self._input_
-        return None if given[2] in {"open", "none"} else given[5][-1][2]
+        return None if self._input_[2] in {"open", "none"} else self.rows[-1][2]
 
     @property
     def dwell_ms(self) -> int | None:
@@ -75,8 +76,7 @@ class Page:
             return self._trigger_
         except AttributeError:  # the run's first look
             given = self._input_
-            # the waking event is the last one; its place is kept for inputs that say so
-            made = self._trigger_ = Event(given[4] or given[5][-1], given[:2])
+            made = self._trigger_ = Event(self._last_row(), given[:2])
             return made
 
     @property
@@ -85,9 +85,8 @@ class Page:
         try:
             return self._events_
         except AttributeError:  # the run's first look
-            given = self._input_
-            page = given[:2]
-            made = self._events_ = EventList([Event(row, page) for row in given[5]])
+            page = self._input_[:2]
+            made = self._events_ = EventList([Event(row, page) for row in self.rows])
             return made
 
     @property
@@ -96,7 +95,16 @@ class Page:
 
         Each is (id, kind, event_time_ms, ingest_time_ms, contents or None).
         """
-        return self._input_[5]
+        rows: list[EventRow] | bytes = self._input_[5]
+        if isinstance(rows, list):
+            return rows
+        try:
+            return self._rows_
+        except AttributeError:  # the run's first look
+            made = self._rows_ = _unpacked(self._input_[4], rows)
+            # one event, one row: what the script changes in it is to be seen in both
+            made[-1] = self.trigger._row_
+            return made
 
     def key_by(self, field: str | Callable[[Event], Hashable]) -> dict[Any, EventList]:
         """Group the page's events, see ``EventList.key_by``.
@@ -143,6 +151,22 @@ class Page:
         """
         return self.events.map(function)
 
+    def _last_row(self) -> EventRow:
+        place, rows = self._input_[4:]
+        if isinstance(rows, list):
+            return rows[-1]
+        # costs the same on a page of thousands
+        row: EventRow = loads(memoryview(rows)[place[1] : place[2]])  # noqa: S302 - made by the host
+        return row
+
     def __repr__(self) -> str:
         """Show page, visit and cause."""
         return f"Page({self.page_id!r}, {self.instance!r}, cause={self.cause!r})"
+
+
+def _unpacked(place: tuple[int, int, int], rows: bytes) -> list[EventRow]:
+    # the host's own bytes behind the head of a marshalled list
+    count, _, end = place
+    packed = b"".join((b"[", count.to_bytes(4, "little"), memoryview(rows)[:end]))
+    made: list[EventRow] = loads(packed)  # noqa: S302 - made by the host
+    return made

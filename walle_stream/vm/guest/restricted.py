@@ -42,15 +42,6 @@ def is_plain_name(name: str) -> bool:
     return not is_refused_name(name) and name not in GUARDED_ATTRIBUTES
 
 
-def is_guarded_attribute(name: str) -> bool:
-    """Tell whether reading an attribute needs a guard at run time.
-
-    Args:
-        name: An attribute.
-    """
-    return name in GUARDED_ATTRIBUTES
-
-
 # what string.Formatter.parse is, without importing ``string``
 _parse_template: Final = import_module("_string").formatter_parser
 

@@ -18,8 +18,7 @@ from walle_stream.vm.guest import auditing
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.deferral import Deferral
 from walle_stream.vm.guest.exchange import Exchange
-from walle_stream.vm.guest.importer import import_from_package
-from walle_stream.vm.guest.layout import AGAIN, RUN_SILENT
+from walle_stream.vm.guest.layout import AGAIN, RUN_RETURNED, RUN_SILENT
 from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
@@ -103,13 +102,10 @@ class Session(Exchange):
         Args:
             packed: Marshalled (task, file, code, config, imported modules,
                 whether globals can be shared between runs, limits, state
-                version, resources, what a package brings to import: None, or its
-                modules and the runtime's names).
+                version, resources).
         """
         given = marshal.loads(packed)  # noqa: S302 - made by the host
-        task, file, code, config, imports, shares, limits, version, resources, package = given
-        if package is not None:
-            import_from_package(*package)
+        task, file, code, config, imports, shares, limits, version, resources = given
         context = bind_context(task, _flat(config), limits, resources, self._deferral)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
@@ -258,9 +254,9 @@ class Session(Exchange):
                     if old_version != state_version and state:
                         migrate(view, namespace.get("migrate"), state_version, old_version)
                     if given.__class__ is list:
-                        _take_reply(namespace, context, given)
+                        has_value = _take_reply(namespace, context, given)
                     else:
-                        run(context, Page(given))
+                        has_value = run(context, Page(given)) is not None
                     if shared is None:
                         # functions and globals hold each other: without this only the garbage
                         # collector would free a run, and what ends with it is part of it
@@ -285,6 +281,8 @@ class Session(Exchange):
                         is_task_out = stops >= strikes * TASK_FACTOR
                         is_out = is_task_out or stops - stops_before >= strikes
                 else:
+                    if has_value:
+                        words.append(RUN_RETURNED)
                     if context._emitted_ or context._log_ is not None:
                         if waiting:
                             deferral.place = (len(words) + 2, len(parts))
@@ -369,10 +367,9 @@ def _check_run(namespace: dict[str, Any]) -> None:
         raise TypeError("'run' is no function any more when the script's body is done")
 
 
-def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> None:
+def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> bool:
     on_reply = namespace.get("on_reply")
-    if on_reply is not None:
-        on_reply(context, Reply(given))
+    return on_reply is not None and on_reply(context, Reply(given)) is not None
 
 
 def _run_nothing(_context: Context, _page: Page) -> None:

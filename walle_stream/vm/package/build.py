@@ -1,17 +1,14 @@
-"""Makes task packages: compiles a script for several interpreters, packs the result.
+"""Makes task packages: checks a script, with other interpreters too, and packs it.
 
-Each interpreter compiles for itself, in a process of its own (``tracing``): the
-bytes depend on nothing that this process did before. Place in the flow: ``app``
-reads the definition and the files, this makes the bytes, ``package`` reads them.
+Each of those checks in a process of its own (``asking``). Place in the flow:
+``app`` reads the definition and the files, this makes the bytes, ``reader`` reads them.
 """
 
-import ast
 import hashlib
 import io
 import json
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,11 +17,11 @@ from typing import Any, Final
 import msgspec
 
 import walle_stream
-from walle_stream.errors import PackageError, ScriptError
-from walle_stream.vm import gate
+from walle_stream.errors import PackageError
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.package import tracing
+from walle_stream.vm.package import asking
 from walle_stream.vm.package.reader import (
+    CURRENT_TAG,
     FORMAT,
     MANIFEST,
     MANIFEST_MAX_BYTES,
@@ -32,36 +29,20 @@ from walle_stream.vm.package.reader import (
     PACKAGE_MAX_BYTES,
     RESOURCE_NAME,
     RESOURCE_NAME_MAX,
+    SCRIPT,
+    SCRIPT_MAX_BYTES,
     SEAL,
-    Interpreter,
     Manifest,
     PackagedTask,
-    Part,
+    program_of,
 )
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program, script_error
+from walle_stream.vm.program import TaskProgram, compile_program, script_error
 
 WORKER_TIMEOUT_S: Final = 120
-"""Longest time that an interpreter may take for its part."""
+"""Longest time that an interpreter may take for its answer."""
 
-_NOTHING: Final = "def run(ctx, page):\n    pass\n"
+_ROOT: Final = Path(walle_stream.__file__).resolve().parents[1]
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say
-
-
-class Compiled(msgspec.Struct, frozen=True):
-    """An interpreter's part of a package."""
-
-    tag: str
-    python: str
-    """Its version."""
-    magic: str
-    script: bytes
-    """``script.bin``."""
-    modules_bin: bytes
-    modules: dict[str, str]
-    """Where each module that the imports need comes from, by name."""
-    base_bin: bytes
-    """The same layout as ``modules.bin``, of the base; not in packages."""
-    base: dict[str, str]
 
 
 def build_package(
@@ -70,14 +51,14 @@ def build_package(
     resources: Mapping[str, bytes] | None = None,
     pythons: Sequence[str] = (),
 ) -> bytes:
-    """Make a package for this interpreter and others.
+    """Check a task and pack it.
 
     Args:
         task: The definition.
         source: Text of its script.
         resources: Contents by name.
-        pythons: Other interpreters: paths, names on PATH, or versions like
-            ``3.13``; one whose bytecode is there already adds nothing.
+        pythons: Other interpreters to check the script with, some 0.2 s each: paths,
+            names on PATH, or versions like ``3.13``.
 
     Returns:
         The bytes of the file; the same for the same input.
@@ -87,83 +68,53 @@ def build_package(
         PackageError: An interpreter is not there or cannot take part, or the
             resources are too large or wrongly named.
     """
-    contents = {} if resources is None else resources
-    compiled = {
-        part.tag: part
-        # this interpreter last: it wins over another one of the same bytecode
-        for part in (compile_for(name, task, source) for name in (*pythons, sys.executable))
+    contents = dict(sorted((resources or {}).items()))
+    program = program_of(task, source, contents)
+    compile_program(program)  # what is wrong on every Python is said by this one
+    tags = {CURRENT_TAG, *(_check_with(name, program) for name in pythons)}
+    members = {
+        SCRIPT: source.encode("utf-8"),
+        **{f"resources/{name}": data for name, data in contents.items()},
     }
-    interpreters: dict[str, Interpreter] = {}
-    members: dict[str, bytes] = {}
-    for tag, part in sorted(compiled.items()):
-        own = {f"code/{tag}/modules.bin": part.modules_bin, f"code/{tag}/script.bin": part.script}
-        parts = {name: _part(data) for name, data in own.items()}
-        interpreters[tag] = msgspec.convert(
-            {
-                "magic": part.magic,
-                "python": part.python,
-                "members": parts,
-                "modules": part.modules,
-                "base": part.base,
-            },
-            Interpreter,
-        )
-        members |= own
-    for name, data in sorted(contents.items()):
-        members[f"resources/{name}"] = data
-    manifest = Manifest(
-        FORMAT,
-        GUEST_API_VERSION,
-        task,
-        interpreters,
-        {name: _part(data) for name, data in sorted(contents.items())},
-    )
+    sizes = {name: len(data) for name, data in contents.items()}
+    manifest = Manifest(FORMAT, GUEST_API_VERSION, task, tuple(sorted(tags)), sizes)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
     _check_bounds(task.name, contents, [text, *members.values()])
     return _sealed({MANIFEST: text, **members})
 
 
-def compile_for(python: str, task: PackagedTask | None = None, source: str = _NOTHING) -> Compiled:
-    """Compile a script in another process; blocks for some 0.2 s.
+def _check_with(python: str, program: TaskProgram) -> str:
+    # what that interpreter is called
+    answer = ask_interpreter(python, {"source": program.source, "file": program.file})
+    if "error" in answer:
+        text = f"for Python {answer['python']}: {answer['error']}"
+        raise script_error(program, answer["line"], text, answer["column"])
+    return str(answer["tag"])
+
+
+def ask_interpreter(python: str, request: Mapping[str, object]) -> dict[str, Any]:
+    """Ask an interpreter as ``asking`` documents; blocks for some 0.2 s.
 
     Args:
-        python: Which interpreter: a path, a name on PATH, or a version.
-        task: Whose script; None only measures what every VM needs.
-        source: Text of the script.
+        python: A path, a name on PATH, or a version.
+        request: What; where walle_stream lies is added.
+
+    Returns:
+        Its answer.
 
     Raises:
-        ScriptError: The script is wrong.
-        PackageError: The interpreter is not there or cannot take part.
+        PackageError: It is not there, or cannot take part.
     """
-    name, file = ("", "") if task is None else (task.name, task.file)
-    program = TaskProgram(name, "", source, file)
-    if task is not None:
-        limits = RunLimits(*msgspec.structs.astuple(task.limits))
-        program = TaskProgram(
-            name, task.version, source, file, task.config, limits, "shared", task.state_version
-        )
-    compile_program(program)  # what is wrong on every Python is said by this one
-    request = {
-        "root": str(Path(walle_stream.__file__).resolve().parents[1]),
-        "source": source,
-        "file": file,
-        "imports": sorted(gate.imported_modules(ast.parse(source))),
-    }
-    answer = _ask(python, request)
-    if "error" not in answer:
-        return _from_answer(python, answer)
-    if answer["line"] < 0:
-        raise PackageError(
-            f"the interpreter {python!r} cannot take part: {answer['error']}: name another one",
-            python,
-        )
-    text = f"for Python {answer['python']}: {answer['error']}"
-    error: ScriptError = script_error(program, answer["line"], text, answer["column"])
-    raise error
+    answer = _answer(python, {"root": str(_ROOT), **request})
+    if answer.get("line", 0) >= 0:
+        return answer
+    raise PackageError(
+        f"the interpreter {python!r} cannot take part: {answer['error']}: name another one", python
+    )
 
 
-def _ask(python: str, request: Mapping[str, object]) -> dict[str, Any]:
-    command = [_find(python), "-I", "-S", "-B", tracing.__file__]
+def _answer(python: str, request: Mapping[str, object]) -> dict[str, Any]:
+    command = [_find(python), "-I", "-S", "-B", asking.__file__]
     try:
         done = subprocess.run(  # noqa: S603 - an interpreter that the user named
             command,
@@ -178,23 +129,12 @@ def _ask(python: str, request: Mapping[str, object]) -> dict[str, Any]:
         answer = json.loads(done.stdout) if not done.returncode else None
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise _no_answer(python, str(error)) from error
-    if not isinstance(answer, dict):
-        lines = done.stderr.strip().splitlines() or ["no word"]
-        # Python ends with what is wrong, the shims of version managers begin with it
-        is_python = lines[0].startswith(("Traceback", "File "))
-        raise _no_answer(python, lines[-1 if is_python else 0].strip())
-    return answer
-
-
-def _from_answer(python: str, answer: Mapping[str, Any]) -> Compiled:
-    try:
-        given = {
-            name: bytes.fromhex(value) if name in {"script", "modules_bin", "base_bin"} else value
-            for name, value in answer.items()
-        }
-        return msgspec.convert(given, Compiled)
-    except (ValueError, TypeError) as error:
-        raise _no_answer(python, str(error)) from error
+    if isinstance(answer, dict) and ("error" in answer or "tag" in answer):
+        return answer
+    lines = done.stderr.strip().splitlines() or ["no word"]
+    # Python ends with what is wrong, the shims of version managers begin with it
+    is_python = lines[0].startswith(("Traceback", "File "))
+    raise _no_answer(python, lines[-1 if is_python else 0].strip())
 
 
 def _no_answer(python: str, text: str) -> PackageError:
@@ -217,10 +157,6 @@ def _find(python: str) -> str:
     return found
 
 
-def _part(data: bytes) -> Part:
-    return Part(hashlib.sha256(data).hexdigest(), len(data))
-
-
 def _check_bounds(task: str, resources: Mapping[str, bytes], members: Sequence[bytes]) -> None:
     # what no reader would take must not be made
     for name in resources:
@@ -230,7 +166,12 @@ def _check_bounds(task: str, resources: Mapping[str, bytes], members: Sequence[b
                 f"._- in parts between slashes, at most {RESOURCE_NAME_MAX} characters",
                 member=name,
             )
-    total, manifest = sum(map(len, members)), len(members[0])
+    total, manifest, script = sum(map(len, members)), len(members[0]), len(members[1])
+    if script > SCRIPT_MAX_BYTES:
+        raise PackageError(
+            f"task {task!r}: a package's script has at most {SCRIPT_MAX_BYTES} bytes, found "
+            f"{script}: put its data into spec.resources"
+        )
     if total > PACKAGE_MAX_BYTES or manifest > MANIFEST_MAX_BYTES or len(members) > MEMBERS_MAX:
         raise PackageError(
             f"task {task!r}: a package holds at most {PACKAGE_MAX_BYTES} bytes in {MEMBERS_MAX} "

@@ -1,54 +1,55 @@
-"""A task package: one file with all that a device needs to run a task, as bytecode.
+"""A task package: one file with all that a device needs to run a task.
 
 ``NAME-VERSION.walle`` is a zip whose comment is a seal. Its members, in this
 order, each deflated, dated 1980-01-01, with the mode 0644 of a regular file::
 
     manifest.json               what follows, see ``Manifest``; UTF-8
-    code/TAG/modules.bin        marshalled [(module, is a package, marshalled code), ...]
-                                by module: standard modules beyond the base
-    code/TAG/script.bin         marshalled (code of the guarded script, allowed modules
-                                that it imports, whether runs can share its globals)
+    script.py                   the task's script, UTF-8
     resources/NAME              files of the task, as they were
 
-TAG is ``sys.implementation.cache_tag`` of an interpreter, such as
-``cpython-314``; the TAGs ascend, and so do the NAMEs. The file ends with the
-zip's end record (22 bytes) and its comment: the 13 bytes ``walle-sha256:`` and
-64 lower-case hexadecimal digits, the SHA-256 of every byte before them.
+The NAMEs ascend. The file ends with the zip's end record (22 bytes) and its
+comment: the 13 bytes ``walle-sha256:`` and 64 lower-case hexadecimal digits, the
+SHA-256 of every byte before them. The same input gives the same bytes.
 
-There is no source text in it, no docstring of a standard module and no path of
-the machine that built it; the same input gives the same bytes. Hashes find
-damage, not malice: who may send a package to a device is for the deployment to
-say, and unmarshalling a hostile one is as good as running it.
+The device compiles the script, by its own gate and with its own guards: what an
+earlier or a changed builder left out is put in here, and nothing of a package is
+ever unmarshalled. The seal finds damage, not malice: who may send a package to a
+device is for the deployment to say.
 
-Reading is bounded and looks at every byte before anything is unmarshalled.
+Reading is bounded and looks at every byte before anything is parsed.
 """
 
 import hashlib
 import io
-import marshal
 import re
 import stat
 import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from types import CodeType
-from typing import Annotated, Any, Final, Literal, Never
+from typing import Annotated, Any, Final, Literal, Never, Self
 
 import msgspec
 
-from walle_stream.errors import PackageError
-from walle_stream.vm.bytecode.check import check_code
+from walle_stream.errors import PackageError, ScriptError
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, pack_program
+from walle_stream.vm.program import (
+    CompiledProgram,
+    Confinement,
+    RunLimits,
+    TaskProgram,
+    compile_program,
+)
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the layout above."""
 
 MANIFEST: Final = "manifest.json"
 """Name of the first member."""
+
+SCRIPT: Final = "script.py"
+"""Name of the second member."""
 
 SUFFIX: Final = ".walle"
 """Of a package's file."""
@@ -68,11 +69,14 @@ PACKAGE_MAX_BYTES: Final = 256 * 1024 * 1024
 MANIFEST_MAX_BYTES: Final = 4 * 1024 * 1024
 """Largest manifest."""
 
+SCRIPT_MAX_BYTES: Final = 1024 * 1024
+"""Largest script: parsing one takes some hundred times its size."""
+
 MEMBERS_MAX: Final = 1_100
-"""Most members: 1,000 resources, two for each of a few interpreters, the manifest."""
+"""Most members; a definition names at most 1,000 resources."""
 
 CURRENT_TAG: Final = sys.implementation.cache_tag or sys.implementation.name
-"""Which code this interpreter can run."""
+"""What this interpreter is called."""
 
 _SEAL_BYTES: Final = len(SEAL) + 64
 _END_BYTES: Final = 22 + _SEAL_BYTES
@@ -88,9 +92,6 @@ _BROKEN: Final = (
 _AGAIN: Final = "it was altered or cut: get it again, or build it with walle task build"
 
 
-type _Kind = Literal["bytecode", "built-in", "extension", "frozen"]
-"""Where a standard module comes from; all but ``bytecode`` are the interpreter's own."""
-
 _MIB: Final = 2**20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Attempts = Annotated[int, msgspec.Meta(ge=1, le=10)]
@@ -100,15 +101,6 @@ _Trigger = Annotated[
     tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=256)], ...],
     msgspec.Meta(min_length=1, max_length=64),
 ]
-
-
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member, inflated."""
-
-    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-    """In lower-case hexadecimal digits."""
-    size: _Count
-    """Bytes."""
 
 
 class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -121,6 +113,24 @@ class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     strikes: Annotated[int, msgspec.Meta(ge=1, le=1_000)]
     steps: Annotated[int, msgspec.Meta(ge=0, le=10**12)]
     state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
+
+
+class PackagedConfinement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``program.Confinement`` as JSON, within the bounds of a definition."""
+
+    memory_bytes: Annotated[int, msgspec.Meta(ge=64 * _MIB, le=2**40)] = 256 * _MIB
+    cpu_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0
+    required: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, confinement: Confinement) -> Self:
+        """Pack one."""
+        required = tuple(sorted(confinement.required))
+        return cls(confinement.memory_bytes, confinement.cpu_ms, required)
+
+    def unpacked(self) -> Confinement:
+        """Return it as programs have it."""
+        return Confinement(self.memory_bytes, self.cpu_ms, frozenset(self.required))
 
 
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -139,33 +149,18 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     pages: tuple[str, ...] | None = None
     """Only events on these pages wake the task; on any page when null."""
     isolation: Literal["shared", "device", "process"] = "shared"
+    confinement: PackagedConfinement = PackagedConfinement()
+    """Of its processes."""
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
-    on_error: tuple[_Attempts, _BackoffMs, bool] | msgspec.UnsetType = msgspec.UNSET
-    """Attempts, pause, whether a dead letter is left. Left out where it is the default, so that
-    versions before it read the package, too."""
+    on_error: tuple[_Attempts, _BackoffMs, bool] = (1, 100, True)
+    """Attempts, pause, whether a dead letter is left."""
 
     @property
     def file_name(self) -> str:
         """``NAME-VERSION.walle``; what no file name should hold becomes ``_``."""
         version = re.sub(r"[^A-Za-z0-9._+-]", "_", self.version)
         return f"{self.name}-{version}{SUFFIX}"
-
-
-class Interpreter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the package holds for one version of bytecode."""
-
-    magic: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
-    """``importlib.util.MAGIC_NUMBER`` in hexadecimal digits."""
-    python: str
-    """Version of the interpreter that compiled it."""
-    members: dict[str, Part]
-    """``code/TAG/modules.bin`` and ``code/TAG/script.bin``."""
-    modules: dict[str, _Kind]
-    """Standard modules that the script's imports need beyond the base; those of the kind
-    ``bytecode`` are in ``modules.bin``."""
-    base: dict[str, _Kind]
-    """Standard modules that every VM has: what the guest library itself needs."""
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -175,14 +170,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     guest_api: Annotated[int, msgspec.Meta(ge=1)]
     """``guest.GUEST_API_VERSION`` that the script was written for."""
     task: PackagedTask
-    interpreters: dict[str, Interpreter]
-    """By TAG."""
-    resources: dict[str, Part]
-    """By NAME."""
+    interpreters: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    """The script was checked with these, such as ``cpython-314``; ascending."""
+    resources: dict[str, _Count]
+    """Bytes of each, by NAME."""
 
 
 class TaskPackage(msgspec.Struct, frozen=True):
-    """A package that was read and whose every hash is right."""
+    """A package that was read and is whole."""
 
     file: str
     """For messages."""
@@ -195,28 +190,8 @@ class TaskPackage(msgspec.Struct, frozen=True):
     """The other members by their full names, inflated."""
     packed_bytes: Mapping[str, int]
     """Size of each member in the file, deflated."""
-
-    def code(self, tag: str = CURRENT_TAG) -> bytes:
-        """Return ``script.bin``.
-
-        Args:
-            tag: For which interpreter.
-
-        Raises:
-            PackageError: The package is not for that interpreter.
-        """
-        return self._of_interpreter(tag, "script.bin")
-
-    def standard_modules(self, tag: str = CURRENT_TAG) -> bytes:
-        """Return ``modules.bin``.
-
-        Args:
-            tag: For which interpreter.
-
-        Raises:
-            PackageError: The package is not for that interpreter.
-        """
-        return self._of_interpreter(tag, "modules.bin")
+    sha256: str
+    """Of the whole file, in hexadecimal digits."""
 
     def resource(self, name: str) -> bytes:
         """Return a resource.
@@ -239,78 +214,47 @@ class TaskPackage(msgspec.Struct, frozen=True):
         return found
 
     def program(self, beside: Mapping[str, bytes] | None = None) -> CompiledProgram:
-        """Return the program for this interpreter, as ``compile_program`` makes it.
+        """Check and compile the script, as ``compile_program`` does; some milliseconds.
 
         Args:
             beside: Resources that the package has not; of one name these.
 
         Raises:
-            PackageError: The package is not for this interpreter, or its code
-                cannot be read by it.
+            PackageError: The script may not run here.
         """
-        task = self.manifest.task
-        member = f"code/{CURRENT_TAG}/script.bin"
-        script = self.code()
-        try:
-            # every hash was looked at; who made it is trusted as a script's author is
-            code, imports, shares_globals = marshal.loads(script)  # noqa: S302
-        except (ValueError, TypeError, EOFError, MemoryError, RecursionError) as error:
-            _refuse(self.file, f"its code cannot be read: {error}", member)
-        if type(code) is not CodeType or type(imports) is not list:
-            _refuse(self.file, "is not a script's code", member)
-        findings = check_code(code)
-        if findings:
-            _refuse(self.file, f"its code may not run: {findings[0]}", member)
-        resources = {name: self.resource(name) for name in self.manifest.resources}
-        resources.update(beside or {})
-        program = TaskProgram(
-            task.name,
-            task.version,
-            "",
-            task.file,
-            task.config,
-            RunLimits(*msgspec.structs.astuple(task.limits)),
-            task.isolation,
-            task.state_version,
-            resources,
-        )
-        own = self.manifest.interpreters[CURRENT_TAG]
-        kinds = {**own.base, **own.modules}
-        runtime = sorted(own.base.keys() | {n for n, kind in kinds.items() if kind != "bytecode"})
-        return pack_program(
-            program,
-            code,
-            imports,
-            shares_globals=bool(shares_globals),
-            modules=(self.standard_modules(), runtime),
-        )
-
-    def _of_interpreter(self, tag: str, name: str) -> bytes:
-        found = self.manifest.interpreters.get(tag)
-        if found is None:
-            known = ", ".join(self.manifest.interpreters)
-            raise PackageError(
-                f"{self.file}: expected code for {tag}, found {known}: "
-                f"build it with --python {_version_of(tag)}",
-                self.file,
-            )
-        if tag == CURRENT_TAG and found.magic != MAGIC_NUMBER.hex():
-            raise PackageError(
-                f"{self.file}: expected bytecode {MAGIC_NUMBER.hex()} of this {tag}, found "
-                f"{found.magic} of Python {found.python}: build it with --python {sys.executable}",
-                self.file,
-            )
-        if self.manifest.guest_api > GUEST_API_VERSION:
+        manifest = self.manifest
+        if manifest.guest_api > GUEST_API_VERSION:
             raise PackageError(
                 f"{self.file}: expected guest API {GUEST_API_VERSION} or older, found "
-                f"{self.manifest.guest_api}: install a newer walle-stream here",
+                f"{manifest.guest_api}: install a newer walle-stream here",
                 self.file,
             )
-        return self.parts[f"code/{tag}/{name}"]
+        resources = {name: self.resource(name) for name in manifest.resources}
+        source = self.parts[SCRIPT].decode("utf-8")
+        program = program_of(manifest.task, source, {**resources, **(beside or {})})
+        try:
+            return compile_program(program)
+        except ScriptError as error:
+            raise PackageError(f"{self.file}: {error.message}", self.file, SCRIPT) from error
+
+
+def program_of(task: PackagedTask, source: str, resources: Mapping[str, bytes]) -> TaskProgram:
+    """Return what is compiled of a package.
+
+    Args:
+        task: The definition.
+        source: Text of its script.
+        resources: Contents by name.
+    """
+    limits = RunLimits(*msgspec.structs.astuple(task.limits))
+    return TaskProgram(
+        *(task.name, task.version, source, task.file, task.config, limits, task.isolation),
+        *(task.state_version, resources),
+    )
 
 
 def read_package(data_or_path: bytes | Path) -> TaskPackage:
-    """Read a package and check every byte of it; unmarshals nothing.
+    """Read a package and check every byte of it; compiles nothing.
 
     Args:
         data_or_path: Its bytes, or where it lies.
@@ -322,33 +266,32 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     file = "package" if isinstance(data_or_path, bytes) else str(data_or_path)
     data = data_or_path if isinstance(data_or_path, bytes) else _read_file(data_or_path, file)
     _check_end(file, data)
+    found, digest = data[-64:], hashlib.sha256(data[:-64]).hexdigest().encode()
+    if found != digest:
+        _refuse(file, f"expected the seal {digest[:12]!r}..., found {found[:12]!r}...")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = _checked_members(file, archive)
             manifest = _read_manifest(file, archive, infos)
-            wanted = _wanted(file, manifest)
-            _compare(file, wanted.keys(), infos.keys() - {MANIFEST})
-            parts = {name: _part(file, archive, infos[name], wanted[name]) for name in wanted}
+            names = _checked_names(file, manifest, infos)
+            parts = {name: _part(file, archive, infos[name]) for name in names}
     except _BROKEN as error:
         if isinstance(error, PackageError):
             raise
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise PackageError(f"{file}: is a broken zip ({text}): {_AGAIN}", file) from error
-    found, digest = data[-64:], hashlib.sha256(data[:-64]).hexdigest().encode()
-    if found != digest:
-        _refuse(file, f"expected the seal {digest[:12]!r}..., found {found[:12]!r}...")
+    try:
+        parts[SCRIPT].decode("utf-8")
+    except UnicodeDecodeError as error:
+        _refuse(file, f"is not UTF-8: {error}", SCRIPT)
     packed = {name: info.compress_size for name, info in infos.items()}
-    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return TaskPackage(file, len(data), manifest, infos[MANIFEST].file_size, parts, packed, sha256)
 
 
 def _refuse(file: str, text: str, member: str = "") -> Never:
     place = f"{file}: {member}" if member else file
     raise PackageError(f"{place}: {text}; {_AGAIN}", file, member)
-
-
-def _version_of(tag: str) -> str:
-    digits = tag.partition("-")[2]
-    return f"{digits[:1]}.{digits[1:]}" if digits.isalnum() else tag
 
 
 def _read_file(path: Path, file: str) -> bytes:
@@ -430,39 +373,34 @@ def _read_manifest(
         _refuse(file, f"is not a manifest: {error}", MANIFEST)
 
 
-def _wanted(file: str, manifest: Manifest) -> dict[str, Part]:
-    """Return the members that the manifest names."""
-    wanted: dict[str, Part] = {}
-    if not manifest.interpreters:
-        _refuse(file, "expected code for an interpreter, found none", MANIFEST)
-    for tag, interpreter in manifest.interpreters.items():
-        names = {f"code/{tag}/modules.bin", f"code/{tag}/script.bin"}
-        _compare(file, names, interpreter.members.keys())
-        wanted |= interpreter.members
-    for name, part in manifest.resources.items():
+def _checked_names(
+    file: str, manifest: Manifest, infos: Mapping[str, zipfile.ZipInfo]
+) -> list[str]:
+    """Return the members that the manifest names; the others must not be there."""
+    for name in manifest.resources:
         if not RESOURCE_NAME.fullmatch(name) or len(name) > RESOURCE_NAME_MAX:
             _refuse(file, f"a resource cannot be named {name[:RESOURCE_NAME_MAX]!r}", MANIFEST)
-        wanted[f"resources/{name}"] = part
+    sizes = {f"resources/{name}": size for name, size in manifest.resources.items()}
+    wanted = [SCRIPT, *sizes]
+    for name in sorted(infos.keys() - {MANIFEST, *wanted}):
+        _refuse(file, "is not one of its members", name)
+    for name in wanted:
+        if name not in infos:
+            _refuse(file, "is missing", name)
+        found = infos[name].file_size
+        if name == SCRIPT and found > SCRIPT_MAX_BYTES:
+            _refuse(file, f"expected at most {SCRIPT_MAX_BYTES} bytes, found {found}", name)
+        if sizes.get(name, found) != found:
+            _refuse(file, f"expected {sizes[name]} bytes, found {found}", name)
     return wanted
 
 
-def _compare(file: str, wanted: Any, found: Any) -> None:
-    for name in sorted(wanted - found):
-        _refuse(file, "is missing", name)
-    for name in sorted(found - wanted):
-        _refuse(file, "is not one of its members", name)
-
-
-def _part(file: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Part) -> bytes:
-    name = info.filename
-    if info.file_size != wanted.size:
-        _refuse(file, f"expected {wanted.size} bytes, found {info.file_size}", name)
+def _part(file: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    # no more is inflated than the directory says, whose sum was looked at
     try:
-        # zipfile inflates no more than the size that was just compared
         data = archive.read(info)
     except _BROKEN as error:
-        _refuse(file, f"cannot be inflated: {error}", name)
-    digest = hashlib.sha256(data).hexdigest()
-    if len(data) != wanted.size or digest != wanted.sha256:
-        _refuse(file, f"expected SHA-256 {wanted.sha256[:12]}..., found {digest[:12]}...", name)
+        _refuse(file, f"cannot be inflated: {error}", info.filename)
+    if len(data) != info.file_size:
+        _refuse(file, f"expected {info.file_size} bytes, found {len(data)}", info.filename)
     return data

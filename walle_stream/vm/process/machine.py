@@ -10,10 +10,9 @@ reach the network, start a program or signal another process. See
 The caller writes the inbox, rings, and waits for the ring back or for the
 child's end, whichever comes first; there is no thread. A child that is silent
 for longer than its task's limits allow is killed: nothing it does can make a
-call hang. Whoever calls must hold the VM alone, and destroys it after any error.
+call hang.
 """
 
-import atexit
 import os
 import select
 import signal
@@ -23,23 +22,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from walle_stream.clock import cpu_clock_of_process
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
-from walle_stream.vm.frames import ResultHeader, decode_behind_header, decode_header
+from walle_stream.vm.frames import ResultHeader, decode_header
 from walle_stream.vm.guest.layout import (
     AGAIN,
-    CALL,
     HEADER,
     INBOX,
     LEAVE,
-    PENDING,
     RING,
-    STATUS_ASKS,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
-from walle_stream.vm.machine import Machine
+from walle_stream.vm.machine import BUFFER_BYTES, DESTROY_TIMEOUT_S, KEPT_BUFFER_BYTES, Machine
 from walle_stream.vm.process.child import CONTROL, CONTROL_BYTES, STOP_SIGNAL, TEXT_AT
 from walle_stream.vm.process.guard import MEASURES, GuardSettings
 from walle_stream.vm.process.memory import SharedMemory
@@ -50,21 +47,9 @@ from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
-BUFFER_BYTES: Final = 256 * 1024
-"""Size of the inbox and of the outbox of a VM at rest."""
-
-KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
-"""Of a buffer that grew beyond this the memory is given back after the call."""
-
-START_TIMEOUT_S: Final = 10.0
-"""Longest time that starting the child and loading a script may take."""
-
 OBEY_TIMEOUT_S: Final = 1.0
 """A run that was told to stop and still stands is killed with its process; less than
 the watchdog's ``STUCK_AFTER_MS``, so that a host never ends for a process VM."""
-
-DESTROY_TIMEOUT_S: Final = 10.0
-"""Longest wait for a killed child to be gone."""
 
 _NO_HEADER: Final = bytes(HEADER.size)
 _NO_PULSE: Final = memoryview(bytes(CONTROL.size)).cast("Q")
@@ -87,7 +72,7 @@ class ProcessMachine(Machine):
 
         Args:
             program: The task it is bound to.
-            settings: How it is confined; by default with every measure there is.
+            settings: How it is confined; by default as its program says.
             services: What the host does for runs that ask.
 
         Raises:
@@ -95,28 +80,24 @@ class ProcessMachine(Machine):
                 required measure is missing.
             ScriptError: The script's body raised.
         """
-        settings = settings or ProcessSettings()
+        settings = settings or ProcessSettings.of(program.confinement)
         unknown = (settings.required | settings.off) - set(MEASURES)
         if unknown:
             raise VmStartError(
                 f"task {program.task!r}: no such measures: {sorted(unknown)}; there are {MEASURES}"
             )
-        super().__init__(program)
+        super().__init__(program, services)
         self._settings = settings
-        self._services = services or HostServices()
         self._header = ResultHeader(0, 0, 0, 0)
-        self._number = 0
-        self._lock = threading.Lock()
         self._call_lock = threading.Lock()
-        self._is_ending = False
         self._asked_number = 0
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
         self._measures: tuple[str, ...] = ()
         self._uid = take_uid(*settings.uids)
         self._control = SharedMemory(CONTROL_BYTES)
-        self._inbox = SharedMemory(BUFFER_BYTES)
-        self._outbox = SharedMemory(BUFFER_BYTES)
+        self._memories = (SharedMemory(BUFFER_BYTES), SharedMemory(BUFFER_BYTES))
+        self._inbox, self._outbox = (memory.view for memory in self._memories)
         self._runs = self._control.view[: CONTROL.size].cast("Q")
         # pipes, where VMs in the host have eventfds: a pipe ends when its other end does,
         # and a child cannot make the host's end block
@@ -126,13 +107,7 @@ class ProcessMachine(Machine):
         self._pid_fd = -1
         self._child: subprocess.Popen[bytes] | None = None
         self._poll = select.poll()
-        _machines.add(self)
-        try:
-            with self._call_lock:
-                self._start()
-        except BaseException:
-            self.destroy()
-            raise
+        self._begin()
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done, or the child dead.
@@ -152,60 +127,7 @@ class ProcessMachine(Machine):
         with self._call_lock:
             if self._is_ending:
                 raise VmCrashedError(f"task {self._program.task!r}: the VM is destroyed")
-            size_bytes = INBOX.size + len(packed)
-            if size_bytes > len(self._inbox.view):
-                self._resize(size_bytes, len(self._outbox.view))
-            self._inbox.view[INBOX.size : size_bytes] = packed
-            self._groups = groups
-            status = self.order(CALL)
-            while status == STATUS_ASKS:
-                status = self._services.answer(self)
-            header = self._header
-            if header.status == STATUS_TOO_SMALL:
-                if header.size_bytes <= len(self._outbox.view):
-                    raise FrameError(
-                        f"task {self._program.task!r}: a result frame that fits says it does not"
-                    )
-                self._resize(len(self._inbox.view), header.size_bytes)
-                self.order(PENDING)
-            if self._header.status != STATUS_COMPLETE:
-                raise FrameError(
-                    f"task {self._program.task!r}: a result frame has status {self._header.status}"
-                )
-            header = self._header
-            # by the header that was checked: a hostile child may have changed it since
-            results = decode_behind_header(
-                groups, self._outbox.view, header.word_count, header.body_bytes
-            )
-            self._count(groups)
-            self._groups = ()
-            for memory in (self._inbox, self._outbox):
-                if len(memory.view) > KEPT_BUFFER_BYTES:
-                    memory.give_back(BUFFER_BYTES)
-            return results
-
-    def destroy(self) -> None:
-        """Kill the child, reap it, give everything back; may be called twice."""
-        with self._lock:
-            if self._is_ending:
-                return
-            self._is_ending = True
-        _machines.discard(self)
-        if self._child is not None:
-            self._child.kill()
-        with self._call_lock:  # a call at hand, or the start, has seen the end by now
-            if self._child is not None:
-                self._child.kill()  # it may have been started since
-                with suppress(subprocess.TimeoutExpired):  # it goes when the kernel lets it
-                    self._child.wait(DESTROY_TIMEOUT_S)
-            self._runs = _NO_PULSE
-            for memory in (self._control, self._inbox, self._outbox):
-                memory.close()
-            self._close_child_ends()
-            for fd in (self._wake_fd, self._done_fd, self._pid_fd):
-                if fd >= 0:
-                    os.close(fd)
-        return_uid(self._uid)
+            return super().call(groups, packed)
 
     def kill(self, reason: str = "it was killed") -> None:
         """Kill the child at once: the call at hand raises ``VmCrashedError``; any thread.
@@ -248,39 +170,32 @@ class ProcessMachine(Machine):
         """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
         return 0 if self._killed is not None else int(self._runs[0])
 
-    def stop_run(self, *, for_memory: bool = False) -> bool:  # noqa: ARG002 - the system limits it
-        """Stop the run at hand: it fails, the call goes on; any thread.
+    @property
+    def _is_reachable(self) -> bool:
+        return self._child is not None and self._killed is None
 
-        A run that does not obey within ``OBEY_TIMEOUT_S`` is inside C code: its
-        process is killed, the call raises ``VmCrashedError``.
-
-        Args:
-            for_memory: Never; the process has a limit of its own.
-
-        Returns:
-            Whether the guest was asked; it obeys at its next line of Python.
-        """
-        with self._lock:
-            child = self._child
-            if child is None or self._is_ending or self._killed is not None:
-                return False
-            self.was_stopped = True
-            number = self.run_number
-            if number and number != self._asked_number:
-                self._asked_number = number
-                timer = threading.Timer(OBEY_TIMEOUT_S, self._kill_run, (number,))
-                timer.daemon = True
-                timer.start()
-            # last: the run may be over before this returns
-            child.send_signal(STOP_SIGNAL)
+    def _tell_to_stop(self, *, for_memory: bool) -> bool:  # noqa: ARG002 - the system limits it
+        # a run that does not obey is inside C code: its process is killed
+        if self._child is None:
+            return False
+        number = self.run_number
+        if number and number != self._asked_number:
+            self._asked_number = number
+            timer = threading.Timer(OBEY_TIMEOUT_S, self._kill_run, (number,))
+            timer.daemon = True
+            timer.start()
+        self._child.send_signal(STOP_SIGNAL)
         return True
 
     # Start
 
     def _start(self) -> None:
+        with self._call_lock:
+            self._start_child()
+
+    def _start_child(self) -> None:
         settings, program = self._settings, self._program
-        sizes = (len(self._inbox.view), len(self._outbox.view))
-        CONTROL.pack_into(self._control.view, 0, 0, *sizes, 0)
+        CONTROL.pack_into(self._control.view, 0, 0, len(self._inbox), len(self._outbox), 0)
         guard = GuardSettings(
             host_pid=os.getpid(),
             memory_bytes=settings.memory_bytes,
@@ -289,13 +204,8 @@ class ProcessMachine(Machine):
             uid=self._uid,
             off=tuple(sorted(settings.off)),
         )
-        fds = (
-            self._control.fd,
-            self._inbox.fd,
-            self._outbox.fd,
-            self._wake_child_fd,
-            self._done_child_fd,
-        )
+        memories = (self._control, *self._memories)
+        fds = (*(memory.fd for memory in memories), self._wake_child_fd, self._done_child_fd)
         try:
             self._child = start_child(guard, settings.required, fds, program.packed)
         except OSError as error:
@@ -307,12 +217,13 @@ class ProcessMachine(Machine):
         self._poll.register(self._done_fd, select.POLLIN)
         if hasattr(os, "pidfd_open"):
             self._pid_fd = os.pidfd_open(self._child.pid)
+            self.cpu_ms = cpu_clock_of_process(self._child.pid)
             self._poll.register(self._pid_fd, select.POLLIN)
         self._await_start()
         mask = CONTROL.unpack_from(self._control.view)[3]
         self._measures = tuple(name for at, name in enumerate(MEASURES) if mask >> at & 1)
         warn_of_missing(set(MEASURES) - settings.off - set(self._measures))
-        check_bound(self._program, self._outbox.view)
+        check_bound(self._program, self._outbox)
 
     def _close_child_ends(self) -> None:
         for fd in (self._wake_child_fd, self._done_child_fd):
@@ -320,44 +231,49 @@ class ProcessMachine(Machine):
                 os.close(fd)
         self._wake_child_fd = self._done_child_fd = -1
 
-    def _await_start(self) -> None:
+    def _has_started(self, limit_s: float) -> bool:
         task = self._program.task
-        for limit_s in (START_TIMEOUT_S, OBEY_TIMEOUT_S):
-            try:
-                if self._wait(limit_s):
-                    return
-            except VmCrashedError as error:
-                mask = CONTROL.unpack_from(self._control.view)[3]
-                taken = {name for at, name in enumerate(MEASURES) if mask >> at & 1}
-                missing = sorted(self._settings.required - taken)
-                if mask and missing:
-                    raise VmStartError(
-                        f"task {task!r}: this platform lacks required measures of process "
-                        f"isolation: {missing}; see docs/isolation.md"
-                    ) from error
+        try:
+            return self._wait(limit_s)
+        except VmCrashedError as error:
+            mask = CONTROL.unpack_from(self._control.view)[3]
+            taken = {name for at, name in enumerate(MEASURES) if mask >> at & 1}
+            missing = sorted(self._settings.required - taken)
+            if mask and missing:
                 raise VmStartError(
-                    f"a process VM for task {task!r} did not start ({self._last_words()}): "
-                    "report it with the script"
+                    f"task {task!r}: this platform lacks required measures of process "
+                    f"isolation: {missing}; see docs/isolation.md"
                 ) from error
-            self.stop_run()
-        raise VmStartError(
-            f"a process VM for task {task!r} did not start in {START_TIMEOUT_S:g} s: "
-            "look for what takes so long when the script is loaded"
-        )
+            raise VmStartError(
+                f"a process VM for task {task!r} did not start ({self._last_words()}): "
+                "report it with the script"
+            ) from error
+
+    def _hurry(self) -> None:
+        self.kill("its host ends")
+
+    def _end(self) -> None:
+        # kills the child and reaps it
+        if self._child is not None:
+            self._child.kill()
+        with self._call_lock:  # a call at hand, or the start, has seen the end by now
+            if self._child is not None:
+                self._child.kill()  # it may have been started since
+                with suppress(subprocess.TimeoutExpired):  # it goes when the kernel lets it
+                    self._child.wait(DESTROY_TIMEOUT_S)
+            self._runs = _NO_PULSE
+            for memory in (self._control, *self._memories):
+                memory.close()
+            self._close_child_ends()
+            for fd in (self._wake_fd, self._done_fd, self._pid_fd):
+                if fd >= 0:
+                    os.close(fd)
+        return_uid(self._uid)
 
     # Calls
 
-    def order(self, command: int) -> int:
-        """Give an order, return the status of what comes back; within a call alone.
-
-        Args:
-            command: See ``guest.layout``.
-
-        Raises:
-            VmCrashedError: Nothing came back.
-            FrameError: What came back is too large.
-        """
-        outbox = self._outbox.view
+    def order(self, command: int) -> int:  # noqa: D102 - inherited
+        outbox = self._outbox
         outbox[: HEADER.size] = _NO_HEADER
         number = self._tell(command)
         header = decode_header(outbox)
@@ -379,18 +295,13 @@ class ProcessMachine(Machine):
         self._header = header
         return header.status
 
-    def heads(self) -> tuple[int, int]:
-        """Return the outbox's third and fourth number."""
+    def heads(self) -> tuple[int, int]:  # noqa: D102 - inherited
         return self._header.word_count, self._header.body_bytes
-
-    def buffers(self) -> tuple[memoryview, memoryview]:
-        """Return inbox and outbox."""
-        return self._inbox.view, self._outbox.view
 
     def _tell(self, command: int) -> int:
         # an order, and wait for the ring back
         self._number += 1
-        INBOX.pack_into(self._inbox.view, 0, command, self._number)
+        INBOX.pack_into(self._inbox, 0, command, self._number)
         with suppress(BrokenPipeError):  # the end that is awaited tells why
             try:
                 os.write(self._wake_fd, RING)
@@ -436,36 +347,25 @@ class ProcessMachine(Machine):
             return f"killed by {signal.Signals(-status).name}"
         return f"exit status {status}"
 
+    @property
+    def _room_bytes(self) -> int:
+        return self._settings.memory_bytes
+
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
-        limit = self._settings.memory_bytes
-        if not max(inbox_bytes, outbox_bytes) <= limit:
-            raise FrameError(
-                f"task {self._program.task!r}: a call of {inbox_bytes} bytes or a result of "
-                f"{outbox_bytes} is refused, at most {limit} are allowed: emit less, or hand "
-                "over smaller batches"
-            )
-        for memory, size_bytes in ((self._inbox, inbox_bytes), (self._outbox, outbox_bytes)):
+        for memory, size_bytes in zip(self._memories, (inbox_bytes, outbox_bytes), strict=True):
             if size_bytes > len(memory.view):
                 # powers of two: a growing stream of batches does not re-share each time
-                memory.grow(min(1 << (size_bytes - 1).bit_length(), limit))
-        sizes = (len(self._inbox.view), len(self._outbox.view))
+                memory.grow(min(1 << (size_bytes - 1).bit_length(), self._room_bytes))
+        self._inbox, self._outbox = (memory.view for memory in self._memories)
         mask = CONTROL.unpack_from(self._control.view)[3]
-        CONTROL.pack_into(self._control.view, 0, 0, *sizes, mask)
+        CONTROL.pack_into(self._control.view, 0, 0, len(self._inbox), len(self._outbox), mask)
         self._tell(LEAVE)
+
+    def _shrink(self) -> None:
+        for memory in self._memories:
+            if len(memory.view) > KEPT_BUFFER_BYTES:
+                memory.give_back(BUFFER_BYTES)
 
     def _kill_run(self, number: int) -> None:
         if self.run_number == number:
             self.kill(f"a run that was told to stop still stood after {OBEY_TIMEOUT_S:g} s")
-
-
-_machines: Final[set[ProcessMachine]] = set()
-_owner_pid: Final = os.getpid()
-
-
-def _destroy_all() -> None:
-    if os.getpid() == _owner_pid:  # a fork of the host ends, too
-        for machine in list(_machines):
-            machine.destroy()
-
-
-atexit.register(_destroy_all)

@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from walle_stream.vm.program import Confinement
+
 _log = logging.getLogger(__name__)
 
 
@@ -22,6 +24,15 @@ class ProcessSettings(msgspec.Struct, frozen=True):
     """Measures of ``guard.MEASURES`` without which no script runs."""
     off: frozenset[str] = frozenset()
     """Measures not to take: for a kernel on which one does harm, and for tests."""
+
+    @classmethod
+    def of(cls, confinement: Confinement) -> "ProcessSettings":
+        """Return those of a task.
+
+        Args:
+            confinement: The task's.
+        """
+        return cls(confinement.memory_bytes, required=confinement.required)
 
 
 _warned: Final[set[str]] = set()

@@ -16,6 +16,7 @@ from walle_connectors.kafka.source.reaching import expect_broker
 from walle_connectors.kafka.topic_ids import known_topic_id, look_again
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError
+from walle_stream.errors.extras import how_to_install
 
 _ASK_MS: Final = 15_000  # for one question, which several requests may answer
 _LOOK_MS: Final = 5_000  # for the first records of all partitions
@@ -118,8 +119,8 @@ class TopicClient:
             from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise SourceError(
-                f"the source kafka needs the extra of that name ({error}): install "
-                "walle-stream[kafka]"
+                f"the source kafka needs the extra of that name ({error}): "
+                f"{how_to_install('kafka')}"
             ) from error
         problem = driver_problem(model.driver, "spec.source.driver")
         if problem:

@@ -106,6 +106,12 @@ class ConfluentFetcher:
         """Return what comes next; see ``Fetcher.position``."""
         return self._next.get(number)
 
+    def end(self, number: int) -> int:
+        """Return what is behind the newest record; see ``Fetcher.end``."""
+        place = self._place(self._topic, number)
+        _, end = self._consumer.get_watermark_offsets(place, cached=True)
+        return int(end)
+
     def poll(self, wait_ms: int, most: int) -> Polled:
         """Return records; see ``Fetcher.poll``.
 

@@ -101,6 +101,9 @@ class Fetcher(Protocol):
     def position(self, number: int) -> int | None:
         """Return what comes next, behind offsets of no record; None where it is not known."""
 
+    def end(self, number: int) -> int:
+        """Return what is behind the newest record, as of the last fetch; -1 if not known."""
+
     def poll(self, wait_ms: int, most: int) -> Polled:
         """Return records, as soon as there are any; a broker that is away is no error.
 
@@ -155,6 +158,13 @@ class PythonFetcher:
         with source_errors(self._client.topic):
             at: int | None = self._consumer.position(self._client.place(number), timeout_ms=0)
         return at
+
+    def end(self, number: int) -> int:
+        """Return what is behind the newest record; see ``Fetcher.end``."""
+        with source_errors(self._client.topic):
+            place = self._client.place(number)
+            is_ours = place in self._consumer.assignment()
+            return (self._consumer.highwater(place) or -1) if is_ours else -1
 
     def poll(self, wait_ms: int, most: int) -> Polled:
         """Return records; see ``Fetcher.poll``.

@@ -28,7 +28,7 @@ from walle_connectors.kafka.source.offsets import (
 from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
-from walle_stream.ports import SourceBatch
+from walle_stream.ports import SourceBatch, Unread
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ class Lane(msgspec.Struct):
     """Where it began in this run."""
     goal: int
     """What it had then: the end of progress."""
+    end: int
+    """Behind the newest record that is known, or where it stops: the end of what is unread."""
     is_at_end: bool = False
     """Nothing is left of what it should read; it may not have been told yet."""
 
@@ -135,6 +137,12 @@ class KafkaReader:
         done = sum(min(lane.position.next, lane.goal) - lane.begin for lane in lanes)
         return done / whole if whole > 0 else 1.0
 
+    @property
+    def unread(self) -> Unread:
+        """Records up to the newest that the brokers have told of; unknown without partitions."""
+        lanes = list(self._lanes.values())  # may be asked by another thread
+        return Unread(sum(lane.end - lane.position.next for lane in lanes) if lanes else -1)
+
     def close(self) -> None:
         """Disconnect; may be called twice."""
         if not self._is_closed:
@@ -157,7 +165,8 @@ class KafkaReader:
                 # from now on it is known, whatever the topic has when we come again
                 self._ready.append(self._maker.make(number, NO_RECORDS, encode_position(position)))
             goal = bounds.end if position.end < 0 else position.end
-            lanes[number] = Lane(position, position.next, max(goal, position.next))
+            goal = max(goal, position.next)
+            lanes[number] = Lane(position, position.next, goal, goal)
         return lanes
 
     def _add(self, lanes: Mapping[int, Lane]) -> None:
@@ -237,6 +246,8 @@ class KafkaReader:
             if not records.offsets:
                 return
         lane.position = msgspec.structs.replace(lane.position, next=records.offsets[-1] + 1)
+        newest = self._fetcher.end(number) if end < 0 else end
+        lane.end = max(lane.end, lane.position.next, newest)
         batch = self._maker.make(
             number,
             records,

@@ -104,16 +104,16 @@ def test_a_pull_continues_where_it_broke_off(world, device):
         if len(ranges) > 1:
             world.server.evil = {}
             return handler.answer(whole)
-        return handler.answer(whole[:700], len(whole))
+        return handler.answer(whole[:400], len(whole))
 
     world.spoil(world.path("v2"), breaks)
     assert world.pull(device, world.push("v2"))
-    assert ranges == [None, "bytes=700-"]
+    assert ranges == [None, "bytes=400-"]
 
 
 def test_what_came_serves_the_next_pull(world, device):
     whole = world.packages["v2"]
-    world.spoil(world.path("v2"), lambda handler: handler.answer(whole[:700], len(whole)))
+    world.spoil(world.path("v2"), lambda handler: handler.answer(whole[:400], len(whole)))
     once = world.device(attempts=1)
     with pytest.raises(ServiceUnreachableError, match="broke off"):
         world.pull(once, world.push("v2"))
@@ -125,7 +125,7 @@ def test_what_came_serves_the_next_pull(world, device):
 
     world.spoil(world.path("v2"), rest)
     assert world.pull(once, world.push("v2"))
-    assert asked == ["bytes=700-"]
+    assert asked == ["bytes=400-"]
 
 
 def test_many_devices_of_a_process_get_a_file_once(world, device):
@@ -185,7 +185,7 @@ def test_a_killed_device_goes_on_where_it_was(world, device):
         asked.append(handler.headers.get("Range"))
         if len(asked) > 1:
             return handler.answer(whole)
-        handler.answer(whole[:700], len(whole))
+        handler.answer(whole[:400], len(whole))
         half.set()
         return handler.rfile.read(1)  # until it is gone
 
@@ -199,12 +199,12 @@ def test_a_killed_device_goes_on_where_it_was(world, device):
         running.stdin.flush()
         half.wait()
         part = device.folder / "blobs" / "incoming" / world.push("v2").files[0].sha256
-        while part.stat().st_size < 700:
+        while part.stat().st_size < 400:
             threading.Event().wait(0.001)
         running.kill()
     assert device.blobs.read(world.push("v1").files[0].sha256)
     assert world.pull(device, world.push("v2"))
-    assert asked == [None, "bytes=700-"]
+    assert asked == [None, "bytes=400-"]
 
 
 def test_what_killed_writers_left_is_removed(world, device):

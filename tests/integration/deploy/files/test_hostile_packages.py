@@ -40,8 +40,7 @@ def members_of(package):
 def with_resource(package, name, content, mode=stat.S_IFREG | 0o644, size=None):
     (first, text), *rest = members_of(package)
     manifest = json.loads(text)
-    digest = hashlib.sha256(content).hexdigest()
-    manifest["resources"][name] = {"sha256": digest, "size": len(content) if size is None else size}
+    manifest["resources"][name] = len(content) if size is None else size
     info = zipfile.ZipInfo(f"resources/{name}")
     info.external_attr = mode << 16
     return packed([(first, json.dumps(manifest)), *rest, (info, content)])

@@ -121,7 +121,7 @@ def nginx(served, embedded, tmp_path_factory):
     running.wait()
 
 
-@pytest.fixture(params=["embedded", "nginx"])
+@pytest.fixture(params=["embedded", pytest.param("nginx", marks=pytest.mark.full)])
 def url(request):
     return request.getfixturevalue(request.param)
 
@@ -267,15 +267,18 @@ def test_an_address_that_nobody_signed_is_refused(served, url, query):
     assert found.status == 403
 
 
+@pytest.mark.full
 def test_nobody_asks_nginx_for_the_check_itself(served, nginx):
     assert served.get(nginx, "authorize").status == 404
 
 
+@pytest.mark.full
 def test_nginx_refuses_when_nobody_checks(served, nginx):
     own = served.signer.sign(served.files.exclusive["d-1"][0].url, "d-1")
     assert served.get(nginx, own, **{"X-Original-URI": "/x", PROOF_HEADER: "a.b"}).status == 403
 
 
+@pytest.mark.full
 def test_metadata_is_sent_small(served, nginx):
     version = served.repository.status().roles[2].version
     found = served.get(nginx, f"metadata/{version}.snapshot.json", **{"Accept-Encoding": "gzip"})

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from walle_connectors.files import CONNECTOR, FilesModel, FilesSource
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
-from walle_stream.ports import SourceBatch
+from walle_stream.ports import DeclaredIds, SourceBatch
 
 type Make = Callable[..., FilesSource]
 type Read = Callable[..., list[SourceBatch]]
@@ -187,3 +187,45 @@ class TestSamples:
             assert word in readme
         licence = (folder / "LICENSE_CC-BY-SA-4.0.txt").read_text(encoding="utf-8")
         assert licence.startswith("Attribution-ShareAlike 4.0 International")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("given", [",", ";"])
+def test_a_wrong_delimiter_says_what_was_found_and_what_would_fit(
+    tmp_path: Path, delimiter: str, given: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(delimiter.join(("d", "t", "x")) + "\n")
+    source = FilesSource(FilesModel.model_validate(LEAST | {"path": path, "delimiter": given}))
+    if delimiter == given:
+        source.open({}, 1, 1).close()
+        return
+    with pytest.raises(SourceError) as caught:
+        source.open({}, 1, 1)
+    assert f"spec.source.delimiter {delimiter!r} would give 3" in caught.value.message
+
+
+def test_a_header_of_one_column_is_shown_and_one_of_several_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    source = FilesSource(FilesModel.model_validate(LEAST | {"path": path}))
+    for header, is_shown in (("device", True), ("device,t", False)):
+        path.write_text(f"{header}\n")
+        with pytest.raises(SourceError) as caught:
+            source.open({}, 1, 1)
+        assert (repr(header) in caught.value.message) == is_shown
+
+
+@pytest.mark.parametrize(
+    ("page", "id_", "expected"),
+    [
+        ("'feed'", None, DeclaredIds(frozenset({"exposure"}), frozenset({"feed"}), has_other_ids=False, has_other_pages=False)),
+        ("'a' if x else 'b'", "'seen'", DeclaredIds(frozenset({"seen"}), frozenset({"a", "b"}), has_other_ids=False, has_other_pages=False)),
+        ("'a' if x else y", "x", DeclaredIds()),
+    ],
+)  # fmt: skip
+def test_ids_and_pages_that_stand_in_the_definition_are_declared(
+    page: str, id_: str | None, expected: DeclaredIds
+) -> None:
+    event = {"kind": "exposure", "page": page} | ({} if id_ is None else {"id": id_})
+    source = FilesSource(FilesModel.model_validate(LEAST | {"events": [event]}))
+    assert source.declared == expected

@@ -116,5 +116,5 @@ def test_a_pause_between_requests_is_not_too_short():
 
 def test_a_missing_extra_is_said_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "tuf", None)
-    with pytest.raises(DeployError, match="pip install 'walle-stream"):
+    with pytest.raises(DeployError, match=r"pip install .*\[deploy\]"):
         run("--id", "d")

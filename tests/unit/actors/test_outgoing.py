@@ -1,0 +1,97 @@
+"""What a commit lets out waits until the commit is durable, in its order."""
+
+import pytest
+
+from tests.unit.store.test_durability import AT_ONCE, NEVER, Disk
+from walle_stream.actors import outgoing
+from walle_stream.actors.outgoing import Outgoing
+
+pytestmark = pytest.mark.actors
+
+
+class Session:
+    def __init__(self):
+        self.offered = []
+
+    def offer(self, number, body):
+        self.offered.append((number, body))
+
+
+class Letters:
+    def __init__(self):
+        self.last = 0
+
+    def pump(self, last):
+        self.last = last
+
+
+class Partition:
+    """A store that counts its commits, and what they let out."""
+
+    def __init__(self, every_ms, *, is_held=True):
+        self.disk, self.session, self.letters = (
+            Disk(every_ms, is_held=is_held),
+            Session(),
+            Letters(),
+        )
+        self.released = 0
+        self.outgoing = Outgoing(self.disk.durability, self.session, self.letters, self.release, 0)
+
+    def release(self, position):
+        self.released = position
+
+    def commit(self, number, body=b"x"):
+        self.disk.write()
+        self.outgoing.add([(number, body)], number, number)
+
+    @property
+    def left(self):
+        return [number for number, _ in self.session.offered], self.letters.last, self.released
+
+
+@pytest.fixture
+def partition():
+    opened = Partition(AT_ONCE)
+    yield opened
+    opened.disk.close()
+
+
+def test_without_flushes_a_commit_lets_out_at_once():
+    partition = Partition(NEVER)
+    partition.commit(1)
+    assert partition.left == ([1], 1, 1)
+    assert not partition.outgoing.is_waiting
+
+
+def test_nothing_leaves_before_its_commit_is_durable(partition):
+    partition.commit(1)
+    assert partition.disk.is_flushing.wait(30)
+    partition.commit(2)
+    partition.outgoing.step()
+    assert partition.left == ([], 0, 0)
+    partition.disk.let_through()
+    partition.outgoing.step()
+    assert partition.left == ([1], 1, 1)
+    partition.disk.let_through()
+    partition.outgoing.step()
+    assert partition.left == ([1, 2], 2, 2)
+    assert not partition.outgoing.is_waiting
+
+
+def test_settle_waits_for_the_disk():
+    partition = Partition(AT_ONCE, is_held=False)
+    partition.commit(1)
+    partition.commit(2)
+    partition.outgoing.settle()
+    assert partition.left == ([1, 2], 2, 2)
+    partition.disk.close()
+
+
+def test_a_commit_waits_where_too_many_bytes_do(monkeypatch):
+    monkeypatch.setattr(outgoing, "WAITING_MAX_BYTES", 10)
+    partition = Partition(3_600_000.0, is_held=False)
+    for number in range(1, 6):
+        partition.commit(number, b"12345678")
+    waiting = [number for number in range(1, 6) if number not in partition.left[0]]
+    assert len(waiting) <= 1  # those of at most ten bytes
+    partition.disk.close()

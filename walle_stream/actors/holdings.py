@@ -1,0 +1,51 @@
+"""What the cloud side holds of its senders: questions to its actor, wherever that is."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from walle_stream.errors import ActorDeadError
+
+
+class LastFrame(msgspec.Struct):
+    """Question: which frame of a partition arrived last, or is in the tunnel?"""
+
+    incarnation: str
+    partition: int
+
+
+class LastNumbers(msgspec.Struct):
+    """Question: which features and calls of devices arrived last?"""
+
+    incarnation: str
+    device_ids: list[str]
+
+
+class CloudHoldings:
+    """What the cloud side holds, as ``Holdings``: asked of its actor, wherever that is."""
+
+    def __init__(self, ask: Callable[[Any], Any] | None = None) -> None:
+        """Begin.
+
+        Args:
+            ask: Puts a question to the actor; may be given later.
+        """
+        self.ask = ask
+
+    def last_frame(self, incarnation: str, partition: int) -> int:
+        """Return the number of a partition's last frame; see ``Holdings.last_frame``."""
+        number: int = self._asked(LastFrame(incarnation, partition))
+        return number
+
+    def last_numbers(
+        self, incarnation: str, device_ids: Sequence[str]
+    ) -> Sequence[tuple[int, int]]:
+        """Return devices' last numbers; see ``Holdings.last_numbers``."""
+        numbers: list[tuple[int, int]] = self._asked(LastNumbers(incarnation, list(device_ids)))
+        return numbers
+
+    def _asked(self, question: Any) -> Any:
+        if self.ask is None:
+            raise ActorDeadError("the cloud side was not started")
+        return self.ask(question)

@@ -1,0 +1,51 @@
+"""``spec.state``: how stores are kept on the disk."""
+
+from typing import Literal
+
+from pydantic import Field, StrictBool
+
+from walle_stream.spec.scalars import DurationMs, SizeBytes
+from walle_stream.spec.strict import Strict
+
+
+class StoreSpec(Strict):
+    """How a store is kept."""
+
+    sync: StrictBool | Literal["interval"] = Field(
+        default=False,
+        description="What survives a power cut: true, all that was acknowledged, and commits are "
+        "flushed to the disk at once; interval, the same, flushed every syncInterval; false, what "
+        "the operating system had written.",
+    )
+    """What survives a power cut; see ``store.durability``."""
+    sync_interval_ms: DurationMs = Field(
+        default=100,
+        alias="syncInterval",
+        ge=1,
+        le=1_000,
+        description="Longest time between two flushes, with sync: interval.",
+    )
+    cache_size_bytes: SizeBytes = Field(
+        default=64 * 2**20,
+        alias="cacheSize",
+        ge=2**20,
+        le=2**40,
+        description="Memory for blocks of all partitions together.",
+    )
+    journal_events: int = Field(
+        default=20_000,
+        alias="journalEvents",
+        ge=0,
+        le=10_000_000,
+        description=(
+            "Events of a partition kept to be handled again after a death, before the devices "
+            "that they touched are written; 0 writes these at every commit."
+        ),
+    )
+
+    @property
+    def sync_ms(self) -> float | None:
+        """How often commits are flushed: None for never, 0 for at once."""
+        if self.sync == "interval":
+            return float(self.sync_interval_ms)
+        return 0.0 if self.sync else None

@@ -1,0 +1,128 @@
+"""Files and folders that survive a power cut: the one way in which they are written.
+
+A file is written beside its place, flushed to the disk, renamed, and its folder is flushed:
+a reader, or a cut at any point, finds the old one or the new one, and what was put stays. A
+folder is there for good once the folder above it was flushed.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+_NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
+
+
+def put_file(
+    path: Path,
+    data: bytes,
+    *,
+    mode: int = 0o644,
+    part: Path | None = None,
+    on_part: Callable[[], None] = lambda: None,
+) -> None:
+    """Write a file whole, or leave what is there; blocks on the disk.
+
+    Args:
+        path: Where; its folder exists.
+        data: Its content.
+        mode: Its rights.
+        part: Where it is written first, on the same disk; None for a hidden name beside it
+            that ends with this process's number.
+        on_part: Called before it gets its name.
+
+    Raises:
+        OSError: It cannot be written; nothing was changed.
+    """
+    own = part or part_of(path)
+    try:
+        descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        on_part()
+        place_file(own, path)
+    except BaseException:
+        own.unlink(missing_ok=True)
+        raise
+
+
+def part_of(path: Path) -> Path:
+    """Return a hidden name beside a file, which nobody else uses.
+
+    Args:
+        path: The file.
+    """
+    return path.with_name(f".{uuid4().hex}.{os.getpid()}")
+
+
+def place_file(part: Path, path: Path) -> None:
+    """Give a file that was written and flushed its name, for good; blocks on the disk.
+
+    Args:
+        part: The file, or a folder whose files were flushed.
+        path: Its place, on the same disk; a file that lies there is replaced.
+
+    Raises:
+        OSError: It cannot be renamed.
+    """
+    part.rename(path)
+    sync_folder(path.parent)
+
+
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder and those above it, for good; blocks on the disk where one is made.
+
+    Args:
+        path: Which; may exist.
+        mode: Its rights, where it is made.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_folder(path.parent)
+    path.mkdir(mode=mode, exist_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut; blocks on the disk.
+
+    Args:
+        path: Which.
+
+    Raises:
+        OSError: The disk failed. Shared file systems that flush no folder are passed over.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FLUSH:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def flush_file(path: Path) -> None:
+    """Make the content of a file that others wrote survive a power cut; blocks on the disk.
+
+    Args:
+        path: Which; one that is gone meanwhile is passed over.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

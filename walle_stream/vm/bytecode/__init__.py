@@ -1,1 +1,0 @@
-"""The verifier of bytecode that our own compiler did not make: ``check.check_code``."""
