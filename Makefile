@@ -55,7 +55,7 @@ types: setup ## mypy, strict
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
 
-.PHONY: unit prop kafka chaos chaos-kafka chaos-release chaos-power fuzz long
+.PHONY: unit prop kafka chaos chaos-kafka chaos-release chaos-power fuzz fuzz-guest long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
@@ -77,6 +77,9 @@ fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothin
 	@$(PY) -m walle_stream.testing.onnx.fuzz --count 100000 --seed 2 \
 	    --json walle-data/fuzz.json $(ARGS)
 	@cp walle-data/fuzz.json bench/results/fuzz.json
+fuzz-guest: setup ## 200,000 random programs of two devices in one VM: none sees anything of the other; goes on, too
+	@mkdir -p walle-data
+	@$(PY) tests/isolation/fuzz.py --count 200000 --seed 1 --json walle-data/fuzz-guest.json $(ARGS)
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 

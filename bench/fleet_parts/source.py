@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from fleet_parts.events import PARTITIONS, Pieces
+from walle_stream.actors.calling import Calling
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
@@ -69,7 +70,7 @@ class Stage:
 
     def watch(self) -> None:
         """Be told of every turn of this process from now on."""
-        take, commit = PartitionHost.take, PartitionHost.commit
+        take, committing = PartitionHost.take, PartitionHost.committing
         taken: dict[int, list[tuple[SourceBatch, float, float]]] = {}
 
         def watched_take(host: PartitionHost, deliveries: Sequence[Delivery]) -> None:
@@ -81,9 +82,9 @@ class Stage:
             took = time.perf_counter() - began, time.thread_time() - began_cpu
             pending.extend((batch, *took) for batch in fresh)
 
-        def watched_commit(host: PartitionHost) -> None:
+        def watched_commit(host: PartitionHost) -> Calling[None]:
             began, began_cpu = time.perf_counter(), time.thread_time()
-            commit(host)
+            yield from committing(host)
             took_cpu = time.thread_time() - began_cpu
             ended, ended_cpu = time.perf_counter(), time.process_time()
             turns = []
@@ -106,7 +107,7 @@ class Stage:
                 self._changed.notify_all()
 
         PartitionHost.take = watched_take  # type: ignore[method-assign]
-        PartitionHost.commit = watched_commit  # type: ignore[method-assign]
+        PartitionHost.committing = watched_commit  # type: ignore[method-assign]
 
 
 type Script = Callable[[Stage], Iterator[Pieces]]

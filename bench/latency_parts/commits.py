@@ -28,7 +28,7 @@ class Commits:
     def __init__(self) -> None:
         """Stand around the commit of every partition."""
         self.made: list[Commit] = []
-        commit, put_features = PartitionHost.commit, PartitionRows.put_features
+        send, put_features = PartitionHost.send, PartitionRows.put_features
         pending: dict[int, list[bytes]] = {}  # by the object that the partition writes to
         known: dict[int, int] = {}
 
@@ -36,15 +36,15 @@ class Commits:
             pending[id(rows)] = [record.feature for record in records]
             put_features(rows, records)
 
-        def watched_commit(host: PartitionHost) -> None:
-            pending.clear()
-            commit(host)
+        def watched_send(host: PartitionHost) -> None:
+            # behind the write batch, and before anything waits for the tunnel
             now_ms, now_cpu_ms = monotonic_ms(), process_cpu_s() * 1e3
+            send(host)
             number, events = host.number, host.run_events
             if events != known.get(number, 0):
                 known[number] = events
-                features = [each for made in pending.values() for each in made]
+                features = pending.pop(id(host._opened()), [])  # noqa: SLF001 - as its rows are known
                 self.made.append(Commit(number, now_ms, now_cpu_ms, events, features))
 
         PartitionRows.put_features = watched_put  # type: ignore[method-assign]
-        PartitionHost.commit = watched_commit  # type: ignore[method-assign]
+        PartitionHost.send = watched_send  # type: ignore[method-assign]

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import walle_connectors.embedded.features as cloud_store
+import walle_stream.actors.device_host as hosts
 import walle_stream.actors.partition as turns
+import walle_stream.actors.turn as deliveries
 import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
@@ -25,7 +27,6 @@ from walle_connectors.files.reader import FilesReader
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.runs import TaskRuns
 from walle_stream.app.local import LocalRun
 from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore
@@ -40,7 +41,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("read and decode", EventsReader, "read"),
     ("read and decode", PackedReader, "read"),
     ("read and decode", FilesReader, "read"),
-    ("journal", turns, "encode_events"),
+    ("journal", deliveries, "encode_events"),
     ("journal", turns, "encode_batch"),
     ("sequence and trie", PartitionMachine, "handle"),
     ("sequence and trie", PartitionMachine, "absent"),
@@ -48,12 +49,11 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("devices in and out", PartitionMachine, "activate"),
     ("devices in and out", PartitionMachine, "delta"),
     ("devices in and out", PartitionRows, "put_device"),
-    ("VM: host's side", TaskRuns, "run"),
+    ("numbers, features, frame", hosts, "run_together"),
     ("VM: host's side", VmPool, "run"),
     ("VM: host's side", machines, "decode_behind_header"),
     ("VM: waiting for it", VirtualMachine, "order"),
     ("numbers, features, frame", PartitionMachine, "complete"),
-    ("numbers, features, frame", turns.PartitionHost, "_complete"),
     ("numbers, features, frame", turns, "encode_body"),
     ("numbers, features, frame", PartitionRows, "put_features"),
     ("numbers, features, frame", PartitionRows, "put_task_states"),

@@ -46,7 +46,7 @@ def whole(tmp_path_factory):
 
     def watched(self, turn, inbound):
         cuts.append((self.number, turn.raw.rows))
-        complete(self, turn, inbound)
+        return complete(self, turn, inbound)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EmbeddedTunnel, "release_up", lambda *_: None)

@@ -1,5 +1,7 @@
 """Cores that others take change no batch: the host's turns are those of a quiet machine."""
 
+from types import SimpleNamespace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,23 +38,30 @@ class Machine:
 class Partition:
     """A partition host that only works."""
 
-    programs = frozenset()
-    offset = None
+    pool = offset = None
+    outgoing = SimpleNamespace(is_waiting=False)
 
     def __init__(self, number, machine, costs, commits):
         self.number, self.machine, self.commits = number, machine, commits
         self.take_ms, self.fixed_ms, self.each_ms = costs
-        self.taken = 0
+        self.taken, self.last, self.committed = 0, None, None
 
     def take(self, deliveries):
+        self.last = deliveries[-1]
+        if self.last is self.committed:
+            return
         events = sum(len(each.batch.events) for each in deliveries)
         self.machine.work(self.take_ms * (events - self.taken))
         self.taken = events
 
-    def commit(self):
+    def committing(self):
+        yield from ()
         self.machine.work(self.fixed_ms + self.each_ms * self.taken)
         self.commits.append((self.number, self.taken))
-        self.taken = 0
+        self.taken, self.committed = 0, self.last
+
+    def commit(self):
+        pass  # all of it is committed
 
     def restart(self):
         raise AssertionError("nothing failed")

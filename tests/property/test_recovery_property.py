@@ -64,8 +64,8 @@ class Tunnel:
 class Life:
     """A partition in a folder."""
 
-    def __init__(self, folder, horizon, keep, policy):
-        self.folder = folder
+    def __init__(self, folder, horizon, keep, policy, number=0):
+        self.folder, self.number = folder, number
         self.tunnel, self.pool = Tunnel(), CountingPool()
         self.plan = PartitionPlan(
             tasks={
@@ -73,19 +73,22 @@ class Life:
                 for task, found in TRIGGERS.items()
             },
             policy=policy,
-            in_hand=InHand.open(folder / "in-hand", 1),
+            in_hand=InHand.open(folder / "in-hand", number + 1),
             batch_events=100,
             active_devices=keep,
             journal_events=horizon,
         )
 
     def open(self):
+        number = self.number
         return PartitionHost(
-            0,
+            number,
             self.plan,
             self.pool,
             lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-            lambda rows: UplinkSession(self.tunnel, 0, rows.next_epoch(), "ab" * 16, rows.outbox()),
+            lambda rows: UplinkSession(
+                self.tunnel, number, rows.next_epoch(), "ab" * 16, rows.outbox()
+            ),
             self.tunnel,
         )
 

@@ -1,12 +1,15 @@
 """The device host: the actor that owns partitions and all their devices.
 
-It runs its partitions' turns one after the other in its own thread; the VMs it
-calls run beside it on their own interpreter locks. Devices are virtual actors
-inside: activated by their first event, passivated when others are more recent.
+It runs its partitions' turns in its own thread: they take one after the other, and
+commit together, so that they share the VMs' calls; the VMs run beside it on their own
+interpreter locks. Each partition has a write batch of its own, and fails alone. Devices
+are virtual actors inside: activated by their first event, passivated when others are
+more recent.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Event as Flag
 from typing import Any, Final
 
@@ -14,13 +17,14 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
+from walle_stream.actors.calling import run_together
 from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import SourceError
+from walle_stream.errors import SourceError, WalleError
 from walle_stream.ports import SourceReader
 
 _log = logging.getLogger(__name__)
@@ -32,6 +36,8 @@ SETTLE_POLL_S: Final = 0.005
 DELIVERY_EVENTS: Final = 256
 """Most events handed over at once: they should still be in the processor's caches when
 they are taken. A commit takes many of these."""
+
+_SHARED_BY: Final = 4  # partitions that have a delivery's worth of events to themselves
 
 LINGER_S: Final = 0.003
 """How long more is waited for before a commit, while nothing comes."""
@@ -88,14 +94,39 @@ class Close(msgspec.Struct):
     flush_timeout_s: float = 5.0
 
 
+def delivery_events(partitions: int) -> int:
+    """Return how many events are read at once, of all partitions together.
+
+    More for many partitions: what is taken of each must be worth a turn of its own.
+
+    Args:
+        partitions: That have a part in it.
+    """
+    return DELIVERY_EVENTS * max(min(partitions, _SHARED_BY), 1)
+
+
 class _Waiting:
+    """What was taken of all partitions since the last commit."""
+
     __slots__ = ("deliveries", "events", "passed_ms", "since_ms", "worked_ms")
 
-    def __init__(self, since_ms: float) -> None:
-        self.deliveries: list[Delivery] = []
-        self.events = 0
-        self.since_ms = since_ms  # of the host's own time
+    def __init__(self) -> None:
+        self.deliveries: dict[int, list[Delivery]] = {}  # by partition
+        self.events: dict[int, int] = {}
+        self.since_ms = 0.0  # when the first was taken, in the host's own time
         self.worked_ms = self.passed_ms = 0.0
+
+    def add(self, delivery: Delivery) -> list[Delivery]:
+        batch = delivery.batch
+        number = batch.partition
+        self.events[number] = self.events.get(number, 0) + len(batch.events)
+        deliveries = self.deliveries.setdefault(number, [])
+        deliveries.append(delivery)
+        return deliveries
+
+    def pop(self, number: int) -> list[Delivery]:
+        self.events.pop(number, 0)
+        return self.deliveries.pop(number, [])
 
 
 class DeviceHost(Actor):
@@ -141,12 +172,12 @@ class DeviceHost(Actor):
         self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
-        self._waiting: dict[int, _Waiting] = {}  # for their commit
+        self._waiting = _Waiting()  # for their commit
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
         """Short while something waits to be committed, or for the disk."""
-        is_short = self._waiting or any(
+        is_short = bool(self._waiting.deliveries) or any(
             each.outgoing.is_waiting for each in self._partitions.values()
         )
         return LINGER_S if is_short else _IDLE_S
@@ -164,7 +195,7 @@ class DeviceHost(Actor):
         """
         if isinstance(message, Delivery):
             has_waited = message.handed_ms > self._own.looked_ms
-            self._take(message, self._age_ms, has_waited=has_waited)
+            self._take([message], self._age_ms, has_waited=has_waited)
             return None
         if isinstance(message, Pull):
             self._pull(message)
@@ -231,18 +262,18 @@ class DeviceHost(Actor):
             WalleError: One cannot be committed; it is closed at its last commit.
         """
         for number in partitions:
-            waiting = self._waiting.get(number)
-            if waiting is None:
+            events = self._waiting.events.get(number)
+            if events is None:
                 continue
-            if monotonic_ms() + self._sizer.expected_ms(waiting.events) <= deadline_ms:
-                self._commit(number)
+            if monotonic_ms() + self._sizer.expected_ms(events) <= deadline_ms:
+                self._commit({number: self._waiting.pop(number)})
             else:
                 _log.warning(
                     "partition %d goes without its last %d events, which its next owner reads "
                     "again: their commit would take too long; a larger spec.source.pollInterval "
                     "gives it more time",
                     number,
-                    waiting.events,
+                    events,
                 )
                 self.lose([number])
         for number in partitions:
@@ -271,7 +302,7 @@ class DeviceHost(Actor):
 
     def on_idle(self) -> None:
         """Commit what was taken, else take acknowledgements and downlink messages."""
-        if self._waiting:
+        if self._waiting.deliveries:
             self._commit_all()
             return
         for number, partition in self._partitions.items():
@@ -285,7 +316,7 @@ class DeviceHost(Actor):
         )
 
     def _remove(self, number: int) -> PartitionHost | None:
-        self._waiting.pop(number, None)
+        self._waiting.pop(number)
         self._supervisors.pop(number, None)
         return self._partitions.pop(number, None)
 
@@ -305,7 +336,7 @@ class DeviceHost(Actor):
         if pull.stop.is_set():
             batches, is_last = reader.drain(), True
         else:
-            reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
+            reader.batch_events = min(delivery_events(len(self._partitions)), self._sizer.events)
             try:
                 batches, is_last = reader.read(), reader.is_done
             except SourceError:
@@ -319,7 +350,7 @@ class DeviceHost(Actor):
         pull.events += count
         for batch in batches:
             pull.is_ended = pull.is_ended or batch.is_end
-            self._take(Delivery.of(batch), age_ms, has_waited=count < reader.batch_events)
+        self._take([Delivery.of(batch) for batch in batches], age_ms, has_waited=keeps_up)
         if is_last:
             self._commit_all()
             pull.done.set()
@@ -338,52 +369,60 @@ class DeviceHost(Actor):
             self._idle_since_ms = now_ms
             self.on_idle()
 
-    def _take(self, message: Delivery, age_ms: float, *, has_waited: bool) -> None:
-        batch, own, sizer = message.batch, self._own, self._sizer
-        number = batch.partition
+    def _take(self, given: Sequence[Delivery], age_ms: float, *, has_waited: bool) -> None:
+        own, sizer, waiting = self._own, self._sizer, self._waiting
         began = own.look(has_waited=has_waited)
-        waiting = self._waiting.get(number)
-        if waiting is None:
-            waiting = self._waiting[number] = _Waiting(own.ms)
-        waiting.deliveries.append(message)
-        waiting.events += len(batch.events)
-        partition = self._partitions[number]
-        self._supervisors[number].run(lambda: partition.take(waiting.deliveries))
+        if not waiting.deliveries:
+            waiting.since_ms = own.ms
+        is_end = False
+        for delivery in given:
+            deliveries = waiting.add(delivery)
+            number = delivery.batch.partition
+            self._supervisors[number].run(partial(self._partitions[number].take, deliveries))
+            is_end = is_end or delivery.batch.is_end
         self._add_time(waiting, began)
-        if waiting.events >= sizer.events or batch.is_end:
-            self._commit(number)
-        # those that get few events must not wait for as many
-        oldest = next(iter(self._waiting.values()), None)
-        if (
-            oldest is not None
-            and own.ms - oldest.since_ms > age_ms
-            and (has_waited or oldest.events >= sizer.floor)
-        ):
-            self._commit(next(iter(self._waiting)))
+        # few events are worth no commit while more are at hand
+        is_old = own.ms - waiting.since_ms > age_ms
+        events = sum(waiting.events.values())
+        is_worth_it = has_waited or events >= sizer.floor
+        if events >= sizer.events or is_end or (is_old and is_worth_it):
+            self._commit_all()
 
     def _add_time(self, waiting: _Waiting, began: tuple[float, float]) -> None:
         worked_ms, wall_ms = self._own.look(has_waited=False)
         waiting.worked_ms += worked_ms - began[0]
         waiting.passed_ms += wall_ms - began[1]
 
-    def _commit(self, number: int) -> None:
-        waiting = self._waiting.pop(number)
-        partition, began = self._partitions[number], self._own.look(has_waited=False)
-
-        def turn() -> None:
-            partition.take(waiting.deliveries)
-            partition.commit()
-
-        self._supervisors[number].run(turn)
+    def _commit_all(self) -> None:
+        waiting, began = self._waiting, self._own.look(has_waited=False)
+        self._waiting = _Waiting()
+        self._commit(waiting.deliveries)
         self._add_time(waiting, began)
-        self._sizer.add(waiting.events, waiting.worked_ms, waiting.passed_ms)
+        self._sizer.add(sum(waiting.events.values()), waiting.worked_ms, waiting.passed_ms)
+
+    def _commit(self, waiting: Mapping[int, Sequence[Delivery]]) -> None:
+        """Commit partitions together, then send; those that fail are tried again one by one."""
+        partitions = {number: self._partitions[number] for number in waiting}
+        if not partitions:
+            return
+        pool = next(iter(partitions.values())).pool
+        turns = {number: each.committing() for number, each in partitions.items()}
+        found = run_together(pool, turns)
+        for number, partition in partitions.items():
+            failure = found[number]
+
+            def turn(
+                to: PartitionHost = partition, what: Sequence[Delivery] = waiting[number]
+            ) -> None:
+                to.take(what)  # passed over where it is committed
+                to.commit()
+
+            self._supervisors[number].run(
+                turn, failure if isinstance(failure, WalleError) else None
+            )
         for other, each in self._partitions.items():
             if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
                 self._supervisors[other].run(each.outgoing.step)
-
-    def _commit_all(self) -> None:
-        for number in list(self._waiting):
-            self._commit(number)
 
     def _install(self, message: Installs) -> Installed:
         answer = Installed()
@@ -392,8 +431,7 @@ class DeviceHost(Actor):
             if partition is None:
                 continue  # another host's
 
-            waiting = self._waiting.pop(number, None)
-            deliveries = [] if waiting is None else waiting.deliveries
+            deliveries = self._waiting.pop(number)
 
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
                 if deliveries:  # noqa: B023 - it runs at once

@@ -3,10 +3,12 @@
 A turn of this object takes some batches, one by one, then commits them together::
 
     take   -> machine.handle
-    commit -> VmPool.run -> machine.complete -> ONE write batch -> outgoing.add
+    commit -> VmPool.run -> machine.complete -> ONE write batch
+    send   -> outgoing.add
 
 Small batches stay in the processor's caches while they are handled, large commits
-spread what a call of a VM and a write batch cost.
+spread what a call of a VM and a write batch cost. A host commits its partitions
+together (``committing``): they share the VMs' calls.
 
 Whatever fails before the write batch leaves the store as it was: ``restart``
 opens the partition again from its last commit and the turn is tried again.
@@ -14,7 +16,8 @@ opens the partition again from its last commit and the turn is tried again.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from walle_stream.actors.dead_letters import event_dead_letter, set_large_numbers_aside
+from walle_stream.actors.calling import Calling, run_alone
+from walle_stream.actors.dead_letters import event_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.exchange import CloudExchange, Inbound
 from walle_stream.actors.installing import Refusal, Refused, Wanted
@@ -32,12 +35,11 @@ from walle_stream.actors.resuming import resumed_head
 from walle_stream.actors.runs import Done, TaskRuns
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.task_states import TaskStates
-from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.actors.turn import Delivery, Turn, count_commit
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ActorDeadError
-from walle_stream.events import Event
 from walle_stream.faults import crash_point
-from walle_stream.ports import Downlink, SourceBatch
+from walle_stream.ports import Downlink
 from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
@@ -46,8 +48,10 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
-from walle_stream.wire.journal import decode_events, encode_batch, encode_events
+from walle_stream.wire.journal import encode_batch
 from walle_stream.wire.rows import PartitionHead, add_tasks
+
+type _Made = tuple[list[tuple[int, bytes]], int, int]  # what ``Outgoing.add`` takes
 
 
 class PartitionHost:
@@ -80,7 +84,8 @@ class PartitionHost:
         self.run_events = 0
         self._last_place = ""  # the last record that was read and committed
         self._plan = plan
-        self._pool = pool
+        self.pool = pool
+        """Where its tasks run."""
         self._open_rows = open_rows
         self._open_session = open_session
         self._downlink = downlink
@@ -120,11 +125,12 @@ class PartitionHost:
             machine.arm(device_id, deadline_ms)
         self._states = TaskStates(rows.task_state)
         self._runs = TaskRuns(
-            self._pool, rows, self._states, sets.on_error, reports=self.reports, warned=plan.warned
+            rows, self._states, sets.on_error, reports=self.reports, warned=plan.warned
         )
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
+        self._made: list[_Made] = []  # by commits, not sent yet
         self._letters: LetterSession | None = None
         if plan.sink is not None:
             kept_as = {"pipeline": plan.pipeline, "incarnation": incarnation}
@@ -171,7 +177,16 @@ class PartitionHost:
             turn.taken += 1
 
     def commit(self) -> None:
-        """Run the tasks that were woken and commit everything taken; blocks.
+        """Run the tasks that were woken, commit everything taken, and send it; blocks.
+
+        Raises:
+            WalleError: Restart, take all again: that passes over what was committed.
+        """
+        run_alone(self.pool, self.committing())
+        self.send()
+
+    def committing(self) -> Calling[None]:
+        """Run the tasks that were woken and commit everything taken, beside other partitions.
 
         Raises:
             WalleError: Nothing was committed: restart, take all again.
@@ -179,7 +194,17 @@ class PartitionHost:
         turn = self._turn
         if turn is not None:
             inbound = self._exchange.take(turn.head, self._sets.names)
-            self._complete(turn, inbound)
+            yield from self._complete(turn, inbound)
+
+    def send(self) -> None:
+        """Let out what commits have made, as soon as it is durable; may block.
+
+        Raises:
+            WalleError: The disk failed, or the tunnel was closed.
+        """
+        made, self._made = self._made, []
+        for each in made:
+            self.outgoing.add(*each)
 
     def _begin(self) -> Turn:
         head = self._head.copied()
@@ -188,10 +213,7 @@ class PartitionHost:
 
     def _take(self, turn: Turn, delivery: Delivery) -> None:
         machine, rows, batch = self._machine, self._opened(), delivery.batch
-        if delivery.part:
-            events = decode_events(delivery.part)
-        else:
-            events, delivery.part = _encoded(batch)
+        events = delivery.events()
         turn.parts.append(delivery.part)
         for device_id in machine.absent(events, is_end=batch.is_end):
             machine.activate(device_id, *rows.device(device_id))
@@ -208,11 +230,13 @@ class PartitionHost:
             for event in machine.late_events[late:]
         ]
 
-    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> Refused:
+    def _complete(self, turn: Turn, inbound: Inbound, *, is_last: bool = False) -> Calling[Refused]:
         machine, head = self._machine, turn.head
         runs = self._answer(turn.runs, inbound.replies)
         turn.dead_letters += inbound.dead_letters
-        done = self._runs.run(runs, self._doubt, turn.places) if runs else Done()
+        done = Done()
+        if runs:
+            done = yield from self._runs.run(runs, self._doubt, turn.places)
         head.counters.task_runs += len(runs)
         head.counters.task_failures += done.failures
         head.tasks = add_tasks(head.tasks, done.tasks)
@@ -229,7 +253,8 @@ class PartitionHost:
             )
             for run, number, (feature, encoding) in machine.complete(done.emitted)
         ]
-        self._count(head, records)
+        count_commit(head, machine.counts, records)
+        head.watermark_ms = machine.watermark_ms
         bodies = [encode_body(part, self._plan.compression) for part in split_records(records)]
         asked: list[CloudCall] = []
         if done.calls:
@@ -251,7 +276,7 @@ class PartitionHost:
             self.reports.committed()
         self._doubt.commit(turn.events, head)
         self._last_place = turn.places.last
-        self.outgoing.add(frames, self._last_letter, head.downlink_position)
+        self._made.append((frames, self._last_letter, head.downlink_position))
         if self._keeper is not None:
             self._keeper.look(self._opened(), head.counters.commits)
         self.run_events += turn.events
@@ -267,23 +292,6 @@ class PartitionHost:
         for device_id in machine.absent((), replies=replies):
             machine.activate(device_id, *rows.device(device_id))
         return runs + machine.answer(replies)
-
-    def _count(self, head: PartitionHead, records: list[FeatureRecord]) -> None:
-        counters, stream = head.counters, self._machine.counts
-        counters.devices += stream.new_devices
-        counters.events += stream.events
-        counters.late_events += stream.late_events
-        counters.duplicate_events += stream.duplicate_events
-        counters.page_sequences += stream.page_sequences
-        counters.timed_out_pages += stream.timed_out_pages
-        counters.reentered_pages += stream.reentered_pages
-        counters.overflowed_pages += stream.overflowed_pages
-        counters.missing_enters += stream.missing_enters
-        counters.features += len(records)
-        counters.feature_bytes += sum(len(record.feature) for record in records)
-        counters.encoded_bytes += sum(len(record.encoding) for record in records)
-        counters.commits += 1
-        head.watermark_ms = self._machine.watermark_ms
 
     def _put_devices(self, turn: Turn) -> None:
         # the batches into the journal; devices that are dirty for long, or must leave memory
@@ -370,7 +378,9 @@ class PartitionHost:
         self._turn = turn
         if turn.installs:
             crash_point("install.before")
-            refused = self._complete(turn, self._exchange.take(turn.head, sets.names))
+            inbound = self._exchange.take(turn.head, sets.names)
+            refused = run_alone(self.pool, self._complete(turn, inbound))
+            self.send()
             crash_point("install.after")
             self.outgoing.settle()  # who asked is told
         elif turn.taken:
@@ -409,7 +419,8 @@ class PartitionHost:
             inbound = self._exchange.take(turn.head, self._sets.names)
             is_due = self.reports is not None and self.reports.is_due(wall_ms())
             if inbound.count or is_due:
-                self._complete(turn, inbound)
+                run_alone(self.pool, self._complete(turn, inbound))
+                self.send()
 
     @property
     def _last_letter(self) -> int:
@@ -430,7 +441,9 @@ class PartitionHost:
         """
         rows = self._opened()
         if self.reports is not None and self._turn is None and self.reports.is_due(0, is_last=True):
-            self._complete(self._begin(), Inbound([], []), is_last=True)
+            last = self._complete(self._begin(), Inbound([], []), is_last=True)
+            run_alone(self.pool, last)
+            self.send()
         self.outgoing.settle()
         self._session.flush(deadline_ms)
         arrived = []
@@ -481,15 +494,3 @@ class PartitionHost:
         if self._rows is None:
             raise ActorDeadError(f"partition {self.number} is closed")
         return self._rows
-
-
-def _encoded(batch: SourceBatch) -> tuple[list[Event], bytes]:
-    # the events of a batch as the journal has them; the batch lets them go
-    try:
-        part = encode_events(batch.events)
-    except OverflowError:
-        # JSON knows no bounds, what is stored does
-        events = set_large_numbers_aside(batch)
-        return events, encode_events(events)
-    events, batch.events = batch.events, []
-    return events, part

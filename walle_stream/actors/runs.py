@@ -13,17 +13,18 @@ from typing import Final
 
 import msgspec
 
+from walle_stream.actors.calling import Call, Called, Calling
 from walle_stream.actors.dead_letters import run_dead_letter
 from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.places import Places
 from walle_stream.actors.reports import QUARANTINED, RunReports
 from walle_stream.actors.task_states import TaskStates, apply_changes
-from walle_stream.clock import monotonic_ms, wall_ms
+from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetter
 from walle_stream.stream.commands import RunTask
-from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult, VmPool
+from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult
 from walle_stream.wire.rows import TaskCounts, add_tasks
 
 _log = logging.getLogger(__name__)
@@ -77,7 +78,6 @@ class TaskRuns:
 
     def __init__(
         self,
-        pool: VmPool,
         rows: PartitionRows,
         states: TaskStates,
         on_error: Mapping[str, FailurePolicy],
@@ -88,7 +88,6 @@ class TaskRuns:
         """Take over what an opened partition has.
 
         Args:
-            pool: Where scripts run.
             rows: Get what runs changed.
             states: Of the partition's devices.
             on_error: By program; ``FailurePolicy()`` for any other.
@@ -99,14 +98,15 @@ class TaskRuns:
         self._warned = set() if warned is None else warned
         self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
-        self._pool = pool
         self._rows = rows
         self._states = states
         self._on_error = on_error
         self._wait = wait or Flag().wait
 
-    def run(self, runs: Sequence[RunTask], doubt: Doubt, places: Places | None = None) -> Done:
-        """Run tasks, a call per task; state changes go into the commit at hand.
+    def run(
+        self, runs: Sequence[RunTask], doubt: Doubt, places: Places | None = None
+    ) -> Calling[Done]:
+        """Run tasks, a call per program; state changes go into the commit at hand.
 
         Args:
             runs: Woken by the turn.
@@ -120,8 +120,14 @@ class TaskRuns:
         failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
         doubt.take()
-        for program, by_device in _by_program(runs).items():
-            failed += self._run_program(program, by_device, done, is_doubtful=doubt.is_doubtful)
+        by_program = _by_program(runs)
+        calls = [
+            Call(program, self._groups(by_device), doubt.is_doubtful)
+            for program, by_device in by_program.items()
+        ]
+        called = yield calls
+        for call, found in zip(calls, called, strict=True):
+            failed += yield from self._take(call, found, by_program[call.program], done)
         crash_point("vm.after")
         if failed:
             indices = {id(run): index for index, run in enumerate(runs)}
@@ -133,14 +139,9 @@ class TaskRuns:
             ]
         return done
 
-    def _run_program(
-        self, program: str, by_device: dict[str, list[RunTask]], done: Done, *, is_doubtful: bool
-    ) -> list[tuple[RunTask, RunResult, int]]:
-        """Run one program; returns the runs that leave a letter, with how often they were tried."""
-        on_error = self._on_error.get(program) or FailurePolicy()
-        task = next(iter(by_device.values()))[0].task
-        states_of = self._states.of_task(task)
-        groups: list[DeviceGroup] = [
+    def _groups(self, by_device: dict[str, list[RunTask]]) -> list[DeviceGroup]:
+        states_of = self._states.of_task(_task_of(by_device))
+        return [
             (
                 device_id,
                 states_of(device_id),
@@ -148,15 +149,19 @@ class TaskRuns:
             )
             for device_id, device_runs in by_device.items()
         ]
-        began_ms = monotonic_ms()
-        found = self._pool.run(program, groups, is_doubtful=is_doubtful)
-        took_ms = monotonic_ms() - began_ms
+
+    def _take(
+        self, call: Call, called: Called, by_device: dict[str, list[RunTask]], done: Done
+    ) -> Calling[list[tuple[RunTask, RunResult, int]]]:
+        """Take a call's results; returns the runs that leave a letter, and how often tried."""
+        program, groups = call.program, call.groups
+        on_error = self._on_error.get(program) or FailurePolicy()
+        task, found = _task_of(by_device), called.found
         attempts: dict[tuple[str, int], int] = {}
         if on_error.attempts > 1:
-            again = _Again(self._pool, program, on_error, self._wait, is_doubtful=is_doubtful)
-            found = again.run(groups, found, attempts)
+            found = yield from _Again(call, on_error, self._wait).run(found, attempts)
         if self._reports is not None:
-            self._reports.add(program, found, took_ms)
+            self._reports.add(program, found, called.took_ms)
         changed: dict[str, dict[str, bytes | None]] = {}
         failed = []
         failures: list[RunResult] = []
@@ -258,29 +263,18 @@ class _Again:
     """Tries the runs of one call again, where some of them failed."""
 
     def __init__(
-        self,
-        pool: VmPool,
-        task: str,
-        on_error: FailurePolicy,
-        wait: Callable[[float], object],
-        *,
-        is_doubtful: bool,
+        self, call: Call, on_error: FailurePolicy, wait: Callable[[float], object]
     ) -> None:
-        self._pool = pool
-        self._task = task
+        self._call = call
         self._on_error = on_error
         self._wait = wait
-        self._is_doubtful = is_doubtful
 
     def run(
-        self,
-        groups: Sequence[DeviceGroup],
-        found: list[GroupResult],
-        attempts: dict[tuple[str, int], int],
-    ) -> list[GroupResult]:
+        self, found: list[GroupResult], attempts: dict[tuple[str, int], int]
+    ) -> Calling[list[GroupResult]]:
         """Return the results, with those of devices with failed runs made anew."""
         lanes = {}
-        for place, (given, group) in enumerate(zip(groups, found, strict=True)):
+        for place, (given, group) in enumerate(zip(self._call.groups, found, strict=True)):
             failed = _first_failed(group.runs)
             if failed is not None:
                 lanes[place] = _Lane(given, failed, group)
@@ -288,12 +282,10 @@ class _Again:
         while waiting:
             pauses = [self._on_error.pause_ms(n) for n in map(_failures, waiting) if n]
             if pauses:
-                _log.info("task %s: %d runs are tried again", self._task, len(pauses))
+                _log.info("task %s: %d runs are tried again", self._call.program, len(pauses))
                 self._wait(max(pauses) / 1000.0)
-            done = self._pool.run(
-                self._task, [lane.group() for lane in waiting], is_doubtful=self._is_doubtful
-            )
-            for lane, group in zip(waiting, done, strict=True):
+            [done] = yield [self._call._replace(groups=[lane.group() for lane in waiting])]
+            for lane, group in zip(waiting, done.found, strict=True):
                 lane.take(group, self._on_error.attempts)
             waiting = [lane for lane in waiting if not lane.is_done]
         results = list(found)
@@ -301,6 +293,10 @@ class _Again:
             results[place] = GroupResult(lane.device_id, lane.changed, lane.results)
             attempts.update({(lane.device_id, index): n for index, n in lane.failures.items()})
         return results
+
+
+def _task_of(by_device: dict[str, list[RunTask]]) -> str:
+    return next(iter(by_device.values()))[0].task
 
 
 def _failures(lane: _Lane) -> int:

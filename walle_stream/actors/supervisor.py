@@ -39,29 +39,33 @@ class Supervisor:
         self._restart = restart
         self._policy = policy
 
-    def run(self, turn: Callable[[], None]) -> None:
+    def run(self, turn: Callable[[], None], failure: WalleError | None = None) -> None:
         """Run a turn, after a restart again if it failed in a retryable way.
 
         Args:
             turn: Idempotent until it has committed; may block.
+            failure: What its first attempt failed with; None where there was none.
 
         Raises:
             WalleError: The turn failed for good, or too often.
         """
         for attempt in range(self._policy.max_restarts + 1):
-            try:
-                turn()
-            except WalleError as error:
-                if not error.is_retryable or attempt == self._policy.max_restarts:
-                    raise
-                self.restarts += 1
-                _log.warning(
-                    "%s failed (%s), restart %d of %d from its last commit",
-                    self._name,
-                    error,
-                    attempt + 1,
-                    self._policy.max_restarts,
-                )
-                self._restart()
-            else:
-                return
+            error, failure = failure, None
+            if error is None:
+                try:
+                    turn()
+                except WalleError as found:
+                    error = found
+                else:
+                    return
+            if not error.is_retryable or attempt == self._policy.max_restarts:
+                raise error
+            self.restarts += 1
+            _log.warning(
+                "%s failed (%s), restart %d of %d from its last commit",
+                self._name,
+                error,
+                attempt + 1,
+                self._policy.max_restarts,
+            )
+            self._restart()

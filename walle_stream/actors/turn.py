@@ -1,17 +1,19 @@
 """A turn of a partition: what is taken from batches until their commit."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
+from walle_stream.actors.dead_letters import set_large_numbers_aside
 from walle_stream.actors.ledger import RawRows
 from walle_stream.actors.places import Places
 from walle_stream.clock import monotonic_ms
+from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.stream.commands import RunTask, StreamCounts
+from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.journal import decode_events, encode_events
 from walle_stream.wire.rows import PartitionHead
-
-if TYPE_CHECKING:
-    from walle_stream.stream.commands import RunTask
 
 
 class Delivery(msgspec.Struct):
@@ -36,6 +38,21 @@ class Delivery(msgspec.Struct):
         """
         arrived_ms, now_ms = batch.arrived_ms, monotonic_ms()
         return cls(batch, now_ms if arrived_ms is None else arrived_ms, now_ms)
+
+    def events(self) -> list[Event]:
+        """Return the events, also of a batch that has let them go."""
+        batch = self.batch
+        if self.part:
+            return decode_events(self.part)
+        try:
+            self.part = encode_events(batch.events)
+        except OverflowError:
+            # JSON knows no bounds, what is stored does
+            events = set_large_numbers_aside(batch)
+            self.part = encode_events(events)
+            return events
+        events, batch.events = batch.events, []
+        return events
 
 
 class Turn:
@@ -102,3 +119,29 @@ class Turn:
             self.raw.parts.append(batch.raw)
             self.raw.rows += source.source_rows
             self.raw.size_bytes += source.raw_bytes
+
+
+def count_commit(
+    head: PartitionHead, stream: StreamCounts, records: Sequence[FeatureRecord]
+) -> None:
+    """Count what a commit has.
+
+    Args:
+        head: Gets the counts.
+        stream: Of the partition's machine since the commit before.
+        records: The commit's features.
+    """
+    counters = head.counters
+    counters.devices += stream.new_devices
+    counters.events += stream.events
+    counters.late_events += stream.late_events
+    counters.duplicate_events += stream.duplicate_events
+    counters.page_sequences += stream.page_sequences
+    counters.timed_out_pages += stream.timed_out_pages
+    counters.reentered_pages += stream.reentered_pages
+    counters.overflowed_pages += stream.overflowed_pages
+    counters.missing_enters += stream.missing_enters
+    counters.features += len(records)
+    counters.feature_bytes += sum(len(record.feature) for record in records)
+    counters.encoded_bytes += sum(len(record.encoding) for record in records)
+    counters.commits += 1

@@ -19,13 +19,13 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
-    DELIVERY_EVENTS,
     Close,
     DeviceHost,
     GetOffsets,
     GetStatus,
     Pull,
     Settle,
+    delivery_events,
 )
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition import PartitionHost
@@ -314,8 +314,9 @@ class LocalRun:
 
     def _read(self, reader: SourceReader, on_progress: OnProgress) -> None:
         shown_ms = 0.0
+        most = delivery_events(self._assembly.partition_count)
         while not self._stop.is_set() and not reader.is_done:
-            reader.batch_events = min(DELIVERY_EVENTS, *(sizer.events for sizer in self._sizers))
+            reader.batch_events = min(most, *(sizer.events for sizer in self._sizers))
             self._deliver(reader.read())
             now_ms = monotonic_ms()
             if now_ms - shown_ms > 100.0:  # noqa: PLR2004 - ten times a second

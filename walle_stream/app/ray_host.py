@@ -20,13 +20,13 @@ import msgspec
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import (
-    DELIVERY_EVENTS,
     Close,
     DeviceHost,
     GetOffsets,
     GetStatus,
     Pull,
     Settle,
+    delivery_events,
 )
 from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
@@ -257,7 +257,8 @@ class HostProcess:
         try:
             while not self._stop.is_set() and not is_worn and not reader.is_done:
                 if limit is None:
-                    reader.batch_events = min(DELIVERY_EVENTS, self._sizer.events)
+                    most = delivery_events(self._assembly.partition_count)
+                    reader.batch_events = min(most, self._sizer.events)
                 self._deliver(reader.read())
                 is_worn = limit is None and self._assembly.pool.is_worn_out
             if self._stop.is_set() or is_worn:

@@ -42,12 +42,12 @@ against the classes)::
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
     │  ├─ FormatVersionError
-    │  ├─ MalformedRowError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
     │  ├─ StoreMissingError(FileNotFoundError)
-    │  └─ TransactionStateError
+    │  ├─ TransactionStateError
+    │  └─ MalformedRowError
     ├─ TunnelError
     │  ├─ CloudStalledError
     │  ├─ DataLostError
@@ -115,7 +115,6 @@ from walle_stream.errors.engine import (
     ShapeError,
     SpecError,
 )
-from walle_stream.errors.rows import MalformedRowError
 from walle_stream.errors.sources import (
     SourceChangedError,
     SourceError,
@@ -132,6 +131,7 @@ from walle_stream.errors.stores import (
     StoreMissingError,
     TransactionStateError,
 )
+from walle_stream.errors.stores_malformed import MalformedRowError
 from walle_stream.errors.tunnels import (
     CloudStalledError,
     DataLostError,

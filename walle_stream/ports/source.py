@@ -73,7 +73,8 @@ class SourceReader(Protocol):
 
     batch_events: int
     """Most events in a batch, ≥ 1; the reader's owner may change it between reads, for what
-    is read from then on."""
+    is read from then on. A reader that reads all partitions at once counts them together, and
+    hands out what it has of each."""
     keeps_raw: bool
     """Whether batches carry their raw rows; false at first. The reader's owner may set it
     before the first read, where bytes are to be compared."""

@@ -17,6 +17,7 @@ import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
+from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.stateless import is_stateless
 
 type Isolation = Literal["shared", "device", "process"]
@@ -42,17 +43,6 @@ class RunLimits(msgspec.Struct, frozen=True):
     Where it is set, every step costs about 0.1 us more."""
     state_bytes: int = 1024 * 1024
     """Keys and values of one device's state of the task."""
-
-
-class Confinement(msgspec.Struct, frozen=True):
-    """How the processes of a task with ``isolation: process`` are confined."""
-
-    memory_bytes: int = 256 * 1024 * 1024
-    """Of one process, interpreter included."""
-    cpu_ms: int = 0
-    """CPU time of one run; 0 for any."""
-    required: frozenset[str] = frozenset()
-    """Measures without which no script runs."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):

@@ -188,6 +188,7 @@ class DeviceReader(EventsReader):
         self._lanes[0].done = DevicePosition()
         self._tail = (0, 0)
         self._lines, self._next, self._block, self._rest = [], 0, b"", b""
+        self._is_behind = True
 
     @override
     def read(self) -> Sequence[SourceBatch]:
@@ -225,14 +226,14 @@ class DeviceReader(EventsReader):
                 data = self._input.read(_WAIT_S, 1)
                 if data is not None:
                     self._take_all()
-                    self._cut(data)
+                    self._split(data)
             self._take_all()
         return super().drain()
 
     @override
-    def _cut(self, data: bytes) -> None:
+    def _split(self, data: bytes) -> None:
         if self._too_long is None:
-            super()._cut(data)
+            super()._split(data)
             return
         # the rest of a line that is too long: a pipe, and a file that grows, give it bit by bit
         self._lines, self._next = [], 0
@@ -244,7 +245,7 @@ class DeviceReader(EventsReader):
         self._too_long = None
         self._refuse_oversized(size, digest)
         if not data or data_behind:
-            super()._cut(data_behind)
+            super()._split(data_behind)
 
     @override
     def _skip_oversized(self) -> None:
@@ -271,7 +272,7 @@ class DeviceReader(EventsReader):
         if not data and self._follows and self._input.may_grow:
             Flag().wait(_WAIT_S)  # no more for now
             return False
-        self._cut(data)
+        self._split(data)
         return True
 
     @override
@@ -310,11 +311,12 @@ class DeviceReader(EventsReader):
         [lane] = self._lanes
         if found is not None and self._at > lane.done.at:
             lane.events.append(found[0])
+            self._count += 1
             lane.raw_bytes += len(line) + 1
             if self.keeps_raw:
                 lane.raw.append(line + b"\n")
         if lane.rows >= self.batch_events:
-            self._ready.append(lane.cut(self._position()))
+            self._cut()
 
     @override
     def _remember(self, device_id: str) -> Lane[Position]:

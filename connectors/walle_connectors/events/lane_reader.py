@@ -1,9 +1,9 @@
 """What readers of both formats of events have in common: batches by partition, and ends.
 
 A reader goes through the file once for all partitions. It begins at the place furthest
-behind, passes over what a partition has had already, and hands a batch out when it is
-full, or after ``FLUSH_BYTES``: also of a partition that got nothing, so that none falls
-behind by more.
+behind, passes over what a partition has had already, and hands out what it has collected
+for all of them when that is as much as a batch may have. After ``FLUSH_BYTES`` it does so
+also for a partition that got nothing, so that none falls behind by more.
 """
 
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, cast
 
 from walle_connectors.events.lanes import Lane
-from walle_connectors.events.offsets import Position, decode_positions
+from walle_connectors.events.offsets import Position, decode_positions, encode_position
 from walle_connectors.file_stream import FileStream
 from walle_stream.faults import crash_point
 from walle_stream.ports import SourceBatch, Unread
@@ -45,7 +45,7 @@ class LaneReader[P: Position](ABC):
             stream: The file, at its beginning; taken.
             offsets: By partition.
             partition_count: Number of partitions.
-            batch_events: Most events in a batch.
+            batch_events: Most events in the batches of all partitions together.
             limit: Most lines or records to read beyond the offsets.
             max_record_bytes: Longest line, or payload of a record.
 
@@ -55,7 +55,7 @@ class LaneReader[P: Position](ABC):
             SourceChangedError: The file differs from what was read before.
         """
         self.batch_events = batch_events
-        """Most events in a batch; may be changed between reads."""
+        """Most events in what is handed out at once; may be changed between reads."""
         self.keeps_raw = False
         """Whether batches carry their raw rows."""
         positions = decode_positions(offsets, partition_count, cast("P", self._beginning))
@@ -65,6 +65,7 @@ class LaneReader[P: Position](ABC):
         self._last_row = None if limit is None else limit + max(each.line for each in positions)
         self._at = self._row = 0
         self._ready: list[SourceBatch] = []
+        self._count = 0  # events collected
         self._is_at_end = self._is_done = False
         self._start(sorted(positions, key=lambda position: position.place))
         self._flush_at = self._at + FLUSH_BYTES
@@ -129,20 +130,31 @@ class LaneReader[P: Position](ABC):
         lane = self._homes[device_id] = self._lanes[partition_of(device_id, len(self._lanes))]
         return lane
 
+    def _cut(self) -> None:
+        # what was collected, of the partitions that got something
+        position = self._position()
+        offset = encode_position(position)
+        self._ready += [lane.cut(position, offset) for lane in self._lanes if lane.rows]
+        self._count = 0
+
     def _flush(self) -> None:
         self._flush_at = self._at + FLUSH_BYTES
-        here = self._position().place
+        self._cut()
+        here = self._position()
+        offset = encode_position(here)
         for lane in self._lanes:
             # also one that got nothing: a restart begins at the place furthest behind
-            if lane.rows or lane.done.place < here:
-                self._ready.append(lane.cut(self._position()))
+            if lane.done.place < here.place:
+                self._ready.append(lane.cut(here, offset))
 
     def _end(self) -> None:
         self._is_done = True
+        end = self._position(is_end=True)
+        offset = encode_position(end)
         for lane in self._lanes:
             # nothing came since the partition was told of this end
             if not (lane.done.is_end and lane.done.at >= self._at):
-                self._ready.append(lane.cut(self._position(is_end=True)))
+                self._ready.append(lane.cut(end, offset))
 
     def _hand_out(self) -> list[SourceBatch]:
         batches, self._ready = self._ready, []

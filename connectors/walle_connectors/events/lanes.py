@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from walle_connectors.events.offsets import Position, encode_position
+from walle_connectors.events.offsets import Position
 from walle_stream.ports import SourceBatch, SourceCounts
 
 if TYPE_CHECKING:
@@ -39,17 +39,18 @@ class Lane[P: Position]:
         """How many rows were collected."""
         return len(self.events) + len(self.dead_letters)
 
-    def cut(self, position: P) -> SourceBatch:
+    def cut(self, position: P, offset: bytes) -> SourceBatch:
         """Make a batch of what was collected.
 
         Args:
             position: Behind the last of it; the partition stands there now.
+            offset: The same, encoded.
         """
         raw = b"".join(self.raw) if self.raw else None
         batch = SourceBatch(
             partition=self.number,
             events=self.events,
-            offset=encode_position(position),
+            offset=offset,
             counts=SourceCounts(
                 source_rows=self.rows,
                 accepted_rows=len(self.events),

@@ -51,6 +51,7 @@ class EventsReader(LaneReader[Position]):
         self._block = b""  # lines in one piece, if they can be taken so
         self._rest = b""
         self._next = 0
+        self._is_behind = True  # some lines may be accounted, in some partitions
 
     # Reading
 
@@ -73,9 +74,9 @@ class EventsReader(LaneReader[Position]):
                 f"source {self._name!r} cannot be read on after line {self._row} ({error}): "
                 "repair the file and run again; lines up to there are kept"
             ) from error
-        self._cut(data)
+        self._split(data)
 
-    def _cut(self, data: bytes) -> None:
+    def _split(self, data: bytes) -> None:
         self._lines, self._next = [], 0
         if not data:
             # a last line without its end counts as one
@@ -119,23 +120,31 @@ class EventsReader(LaneReader[Position]):
         if events is None:
             self._lines, self._next = block.split(b"\n"), 0
             return
-        [lane] = self._lanes
-        if lane.events and len(lane.events) + count > self.batch_events:
-            self._ready.append(lane.cut(self._position()))
-        lane.events += events
-        lane.raw_bytes += len(block) + 1
+        if self._count and self._count + count > self.batch_events:
+            self._cut()
+        if len(self._lanes) == 1:
+            [lane] = self._lanes
+            lane.events += events
+            lane.raw_bytes += len(block) + 1
+        else:
+            homes = self._homes
+            for event, line in zip(events, block.split(b"\n"), strict=True):
+                lane = homes[event.device_id]
+                lane.events.append(event)
+                lane.raw_bytes += len(line) + 1
+        self._count += count
         self._stand(self._at + len(block) + 1, self._row + count, block[block.rfind(b"\n") + 1 :])
-        if len(lane.events) >= self.batch_events:
-            self._ready.append(lane.cut(self._position()))
+        if self._count >= self.batch_events:
+            self._cut()
 
     def _decode_block(self, block: bytes, count: int) -> list[Event] | None:
         # nothing may have to be decided line by line
+        self._is_behind = self._is_behind and any(self._at < lane.done.at for lane in self._lanes)
         if (
-            len(self._lanes) > 1
-            or self.keeps_raw
+            self.keeps_raw
             or count > self.batch_events
             or len(block) > self._max_bytes
-            or self._at < self._lanes[0].done.at
+            or self._is_behind
             or (self._last_row is not None and self._row + count > self._last_row)
         ):
             return None
@@ -160,7 +169,7 @@ class EventsReader(LaneReader[Position]):
         stop = len(lines)
         if self._last_row is not None:
             stop = min(stop, place + self._last_row - number)
-        line, size = b"", 0
+        line, size, count = b"", 0, self._count
         while place < stop:
             line = lines[place]
             place += 1
@@ -181,15 +190,17 @@ class EventsReader(LaneReader[Position]):
                 event, lane = found
             if at <= lane.done.at:
                 continue
-            events = lane.events
-            events.append(event)
+            lane.events.append(event)
+            count += 1
             lane.raw_bytes += size
             if keeps_raw:
                 lane.raw.append(line + b"\n")
-            if len(events) >= batch_events:
+            if count >= batch_events:
                 self._stand(at, number, line)
-                self._ready.append(lane.cut(self._position()))
+                self._cut()
+                count = 0
                 break
+        self._count = count
         self._next = place
         if size:
             self._stand(at, number, line)

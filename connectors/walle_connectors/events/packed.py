@@ -127,33 +127,32 @@ class PackedReader(LaneReader[PackedPosition]):
 
     def _take_at_once(self, block: Block, index: int, stop: int) -> None:
         [lane] = self._lanes
-        if len(lane.events) >= self.batch_events:  # it was more before
-            self._ready.append(lane.cut(self._position()))
+        if self._count >= self.batch_events:  # it was more before
+            self._cut()
             return
-        stop = min(stop, index + self.batch_events - len(lane.events))
+        stop = min(stop, index + self.batch_events - self._count)
         events = block.headers.events
         lane.events += events if stop - index == len(events) else events[index:stop]
         lane.raw_bytes += block.raw_size(index, stop)
+        self._count += stop - index
         self._stand(block, stop)
-        if len(lane.events) >= self.batch_events:
-            self._ready.append(lane.cut(self._position()))
+        if self._count >= self.batch_events:
+            self._cut()
 
     def _share_out(self, block: Block, index: int, stop: int) -> None:
-        headers, lanes, batch_events = block.headers, self._block_lanes, self.batch_events
+        headers, lanes = block.headers, self._block_lanes
+        stop = min(stop, index + max(self.batch_events - self._count, 0))
         part = slice(index, stop)
         for event, home, size in zip(
             headers.events[part], headers.homes[part], block.row_sizes[part], strict=True
         ):
-            index += 1
             lane = lanes[home]
             lane.raw_bytes += size
-            events = lane.events
-            events.append(event)
-            if len(events) >= batch_events:
-                self._stand(block, index)
-                self._ready.append(lane.cut(self._position()))
-                return
+            lane.events.append(event)
+        self._count += stop - index
         self._stand(block, stop)
+        if self._count >= self.batch_events:
+            self._cut()
 
     def _take_each(self, block: Block, index: int, stop: int) -> None:
         """Take records of which some may be refused or accounted, or with their bytes."""
@@ -171,9 +170,10 @@ class PackedReader(LaneReader[PackedPosition]):
                 self._refuse(block, number)
                 continue
             lane.events.append(headers.events[number])
-            if len(lane.events) >= self.batch_events:
+            self._count += 1
+            if self._count >= self.batch_events:
                 self._stand(block, number + 1)
-                self._ready.append(lane.cut(self._position()))
+                self._cut()
                 return
         self._stand(block, stop)
 

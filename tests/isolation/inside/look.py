@@ -17,7 +17,7 @@ def look():
     nodes = world.reached()
     lasting = world.lasting(nodes)
     found = [(kind_name(n.value), n.expression) for n in lasting if not is_fixed(n.value)]
-    places = hidden([(n.expression, n.value) for n in nodes])
+    places = hidden([(n.expression, n.value) for n in lasting])
     reached = {id(n.value) for n in lasting}
     return {
         "counts": [len(nodes), len(lasting), len(places)],

@@ -1,12 +1,15 @@
 """A device host's turns: several deliveries to a commit, and what failed is taken again."""
 
+import msgspec
 import pytest
 
 from tests.property.test_recovery_property import CountingPool, Life, canonical
-from tests.unit.stream.test_machine import make_events
+from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors import device_host
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
@@ -16,6 +19,7 @@ from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.tunnel.session import UplinkSession
 
 pytestmark = pytest.mark.actors
 
@@ -194,3 +198,126 @@ def test_what_was_read_before_a_source_failed_is_committed(tmp_path):
         make_events(11)[(len(given) - 1) * BATCH :]
     )
     host.on_stop()
+
+
+PARTITIONS = 3
+
+
+class Shared:
+    """Partitions of one host, each with a store, a tunnel and devices of its own."""
+
+    def __init__(self, folder, pool, commit_events=20):
+        self.lives = []
+        for number in range(PARTITIONS):
+            (folder / f"{number}").mkdir(parents=True)
+            life = Life(folder / f"{number}", 30, 10**6, POLICY, number)
+            life.pool = pool
+            self.lives.append(life)
+        sizer = BatchSizer(1e9, commit_events)
+        self.host = DeviceHost(
+            "h", lambda: [life.open() for life in self.lives], RestartPolicy(), sizer
+        )
+        self.host.on_start()
+
+    def run(self):
+        given = [list(self.batches(number)) for number in range(PARTITIONS)]
+        for together in zip(*given, strict=True):
+            for batch in together:
+                self.host.on_message(Delivery(batch, 0.0))
+        self.host.on_message(Close(0.0))
+        return [stored(life.folder) for life in self.lives]
+
+    @staticmethod
+    def batches(number):
+        for batch in batches():
+            batch.partition = number
+            batch.events = [
+                msgspec.structs.replace(event, device_id=f"{event.device_id}-{number}")
+                for event in batch.events
+            ]
+            yield batch
+
+
+def run_apart(folder):
+    found = []
+    for number in range(PARTITIONS):
+        (folder / f"{number}").mkdir(parents=True)
+        life = Life(folder / f"{number}", 30, 10**6, POLICY, number)
+        sizer = BatchSizer(1e9, 20)
+        host = DeviceHost("h", lambda of=life: [of.open()], RestartPolicy(), sizer)
+        host.on_start()
+        for batch in Shared.batches(number):
+            host.on_message(Delivery(batch, 0.0))
+        host.on_message(Close(0.0))
+        found.append(stored(life.folder))
+    return found
+
+
+@pytest.mark.parametrize("commit_events", [1, 20, 1_000])
+def test_partitions_that_commit_together_hold_what_each_holds_alone(tmp_path, commit_events):
+    pool = FailingPool(())
+    assert Shared(tmp_path / "t", pool, commit_events).run() == run_apart(tmp_path / "a")
+
+
+def test_partitions_of_a_host_share_calls(tmp_path):
+    pool = FailingPool(())
+    several = Shared(tmp_path, pool, 10**6)
+    for number in range(PARTITIONS):
+        for batch in list(several.batches(number))[:10]:
+            several.host.on_message(Delivery(batch, 0.0))
+    several.host.on_idle()
+    runs = [status.counters.task_runs for status in several.host.on_message(GetStatus())]
+    assert all(runs)
+    assert 0 < pool.calls <= len(TRIGGERS)
+    several.host.on_message(Close(0.0))
+
+
+def test_a_call_that_fails_is_made_again_for_every_partition(tmp_path):
+    expected = Shared(tmp_path / "whole", FailingPool(())).run()
+    assert Shared(tmp_path / "failed", FailingPool({1, 5, 6, 9})).run() == expected
+
+
+def test_a_partition_whose_store_fails_does_not_touch_the_others(tmp_path, monkeypatch):
+    expected = Shared(tmp_path / "whole", FailingPool(())).run()
+    restarted, commit, failures = [], PartitionRows.commit, iter([True, False, True])
+    restart = PartitionHost.restart
+
+    def fail(self, head, offset):
+        is_one = offset is not None and self.path.parent.name == "1"
+        if is_one and next(failures, False):
+            raise VmCrashedError("as the test wants it")
+        commit(self, head, offset)
+
+    def watched(self):
+        restarted.append(self.number)
+        restart(self)
+
+    monkeypatch.setattr(PartitionRows, "commit", fail)
+    monkeypatch.setattr(PartitionHost, "restart", watched)
+    several = Shared(tmp_path / "failed", FailingPool(()))
+    restarted.clear()  # what opened them
+    assert several.run() == expected
+    assert restarted == [1, 1]
+
+
+def test_nothing_is_sent_before_all_have_written(tmp_path, monkeypatch):
+    several, done = Shared(tmp_path, FailingPool(()), 10**6), []
+    commit, offer = PartitionRows.commit, UplinkSession.offer
+
+    def watched_commit(self, head, offset):
+        commit(self, head, offset)
+        done.append("written")
+
+    def watched_offer(self, number, body):
+        offer(self, number, body)
+        done.append("sent")
+
+    monkeypatch.setattr(PartitionRows, "commit", watched_commit)
+    monkeypatch.setattr(UplinkSession, "offer", watched_offer)
+    for number in range(PARTITIONS):
+        first = next(several.batches(number))
+        several.host.on_message(Delivery(first, 0.0))
+    several.host.on_idle()
+    assert done[:PARTITIONS] == ["written"] * PARTITIONS
+    assert set(done[PARTITIONS:]) <= {"sent"}
+    several.host.on_message(Close(0.0))

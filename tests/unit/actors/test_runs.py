@@ -2,6 +2,7 @@
 
 import pytest
 
+from walle_stream.actors.calling import run_alone
 from walle_stream.actors.runs import PAUSE_MAX_MS, FailurePolicy, TaskRuns
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.stream.commands import RunTask
@@ -57,11 +58,11 @@ class Doubt:
 def run(pool, on_error, runs):
     rows, pauses = Rows(), []
     states = TaskStates(lambda _device, _task: {})
-    task_runs = TaskRuns(pool, rows, states, {"t": on_error}, pauses.append)
-    done = task_runs.run(
+    task_runs = TaskRuns(rows, states, {"t": on_error}, pauses.append)
+    calling = task_runs.run(
         [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs], Doubt()
     )
-    return done, rows.changed, pauses
+    return run_alone(pool, calling), rows.changed, pauses
 
 
 RUNS = [("a", 1), ("b", 1), ("a", 2), ("a", 3)]

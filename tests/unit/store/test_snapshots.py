@@ -114,7 +114,7 @@ def test_a_snapshot_that_was_not_finished_leaves_the_one_before_whole(
         raise OSError(f"{path} with {len(content)} bytes: the machine died")
 
     # opened once more, and nothing was committed: the same count of commits
-    monkeypatch.setattr(snapshots, "_write", die)
+    monkeypatch.setattr(snapshots, "put_file", die)
     with pytest.raises(StoreError, match="the machine died"):
         put(made, tmp_path / "a", Place(2, 5))
     # and a table of another content under the same name

@@ -343,3 +343,18 @@ def run(ctx, page): ctx.state.delete(Key("a"))
 def test_what_counts_towards_a_limit_is_not_copied(run_script: Any, name: str, way: str) -> None:
     found = run_script(f"import copy\ndef run(ctx, page): copy.{way}({name})")
     assert found.runs[0].message == f"t.py:2: TypeError: {name} cannot be copied"
+
+
+def test_plain_names_of_variables_are_a_scripts_own(run_script: Any) -> None:
+    source = """
+class Desk:
+    def __init__(self, today): self.day = today
+def register(today, *, utcnow=1):
+    f_back = today + utcnow
+    return f_back
+def run(ctx, page):
+    now = ctx.clock.now_ms()
+    for today in (1, 2): pass
+    ctx.emit({"now": now, "sum": register(today, utcnow=3), "day": Desk(today=5).day})
+"""
+    assert features(run_script(source)) == [{"now": 1_500, "sum": 5, "day": 5}]

@@ -92,3 +92,17 @@ def test_a_device_finds_nothing_of_another(page: Any, isolation: Any, place: str
     runs = [run for group in results for run in group.runs]
     assert [run.message for run in runs] == [""] * 6
     assert [json.loads(run.emits[0][0]) for run in runs] == [{"found": []}] * 6
+
+
+@pytest.mark.parametrize(
+    ("call", "seeded"),
+    [
+        ("NormalDist(0, 1).samples(2)", "NormalDist(0, 1).samples(2, seed=1)"),
+        ("kde_random([1.0, 2.0], 1)()", "kde_random([1.0, 2.0], 1, seed=1)()"),
+    ],
+)
+def test_numbers_by_chance_are_seeded_ones(run_script: Any, call: str, seeded: str) -> None:
+    source = "from statistics import NormalDist, kde_random\ndef run(ctx, page): "
+    (run,) = run_script(source + call).runs
+    assert (run.error, "seed" in run.message) == ("TypeError", True)
+    assert run_script(source + seeded).runs[0].ok

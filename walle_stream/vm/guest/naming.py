@@ -10,7 +10,7 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, SCRIPT_MODULE, store_target
-from walle_stream.vm.guest.rules import is_refused_name
+from walle_stream.vm.guest.rules import is_refused_name, is_reserved_name
 
 NAME_MAX_CHARACTERS: Final = 200
 """Longest name of a field that is made at run time."""
@@ -19,11 +19,14 @@ _LAMBDA: Final = "lambda _cls, "
 _TUPLE: Final = ": _tuple_new(_cls, ("
 
 
-def check_names(names: Iterable[object]) -> None:
+def check_names(
+    names: Iterable[object], is_refused: Callable[[str], bool] = is_refused_name
+) -> None:
     """Refuse what is no name of a field.
 
     Args:
         names: What a script gave.
+        is_refused: Which names are refused though they are identifiers.
 
     Raises:
         TypeError: One is no text.
@@ -38,7 +41,7 @@ def check_names(names: Iterable[object]) -> None:
                 f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
                 f"most {NAME_MAX_CHARACTERS} characters"
             )
-        if is_refused_name(name):
+        if is_refused(name):
             raise AttributeError(f"a task's script may not use the attribute {name!r}")
 
 
@@ -109,7 +112,7 @@ class TypedDictForm:
             **options: As there.
         """
         plain = dict(fields)
-        check_names((name, *plain))
+        check_names((name, *plain), is_reserved_name)  # keys, no attributes
         made = import_module("typing").TypedDict(name, plain, **options)
         made.__module__ = SCRIPT_MODULE
         return made

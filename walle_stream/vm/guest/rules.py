@@ -201,18 +201,28 @@ _HINTS: Final = {
 
 
 def is_refused_name(name: str) -> bool:
-    """Tell whether a script may not use this identifier or attribute.
+    """Tell whether a script may not use this attribute.
 
     Args:
         name: An identifier.
 
     Returns:
-        True for frames, wall clock and registries, for double-underscore names
-        outside ``ALLOWED_DUNDERS``, and for ``_sunder_`` names except an
-        enumeration member's ``_name_`` and ``_value_``.
+        True for frames, wall clock and registries, and for what
+        ``is_reserved_name`` says.
     """
-    if name in _REFUSED_ATTRIBUTES:
-        return True
+    return name in _REFUSED_ATTRIBUTES or is_reserved_name(name)
+
+
+def is_reserved_name(name: str) -> bool:
+    """Tell whether a script may not use this identifier anywhere, not even for a variable.
+
+    Args:
+        name: An identifier.
+
+    Returns:
+        True for double-underscore names outside ``ALLOWED_DUNDERS``, and for
+        ``_sunder_`` names except an enumeration member's ``_name_`` and ``_value_``.
+    """
     if not (name.startswith("_") and name.endswith("_")) or len(name) < 3:  # noqa: PLR2004 - _ and __ are plain names
         return False
     if name.startswith("__"):

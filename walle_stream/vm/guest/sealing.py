@@ -11,6 +11,7 @@ what a script could write to, or leave something of its own in, by kind:
 - caches of ``re``, ``struct``, ``typing`` and dates: keys of builtin classes, or
   no cache. A text of a script's own class would stay there with all that it
   refers to, and its ``__eq__`` would meet the next run's;
+- numbers by chance of the process: seeded ones alone;
 - functions that turn text into code (``checked_code``): they go through a window
   in the audit hook, and their names through ``naming``.
 
@@ -23,7 +24,8 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from types import FunctionType, ModuleType
+from random import Random
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.auditing import TEXT_WINDOW
@@ -240,6 +242,18 @@ def _seal_typing(module: Any) -> None:
         _seal_annotations(module)
 
 
+def _seal_statistics(module: Any) -> None:
+    # the module's own numbers are the process's: another run would go on with them
+    def seeded(seed: Any = None) -> Random:
+        if seed is None:
+            raise TypeError("give a seed, such as ctx.random.random()")
+        return Random(seed)  # noqa: S311 - repeatable on purpose
+
+    numbers = SimpleNamespace(Random=seeded, random=seeded)
+    for name in {"random", "_random"}.intersection(vars(module)):
+        setattr(module, name, numbers)
+
+
 def _seal_textwrap(module: Any) -> None:
     wrapper = module.TextWrapper
     spaces = wrapper.unicode_whitespace_trans
@@ -282,6 +296,7 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "dataclasses": _seal_dataclasses,
     "enum": guard_enumerations,
     "re": _seal_re,
+    "statistics": _seal_statistics,
     "textwrap": _seal_textwrap,
     "typing": _seal_typing,
 }

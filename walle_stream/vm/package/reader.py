@@ -33,10 +33,10 @@ from typing import Annotated, Any, Final, Literal, Never, Self
 import msgspec
 
 from walle_stream.errors import PackageError, ScriptError
+from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.guest import GUEST_API_VERSION
 from walle_stream.vm.program import (
     CompiledProgram,
-    Confinement,
     RunLimits,
     TaskProgram,
     compile_program,

@@ -1,0 +1,72 @@
+"""Nothing that a script can reach outlives its run, and nothing there makes code of text."""
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.vm
+HERE = Path(__file__).parent
+
+
+def load(name: str) -> Any:
+    spec = spec_from_file_location(f"isolation_{name}", HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reviewed = load("reviewed")
+OpenedVm = load("harness").OpenedVm
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    with OpenedVm("walk", "look") as vm:
+        yield vm.ask("look()")
+
+
+def test_what_a_script_meets_again_in_the_next_run_cannot_be_changed(found: Any) -> None:
+    assert reviewed.unknown(found["lasting"], reviewed.LASTING) == []
+    assert reviewed.unused(found["lasting"], reviewed.LASTING) == []
+
+
+def test_what_the_library_keeps_between_runs_is_known(found: Any) -> None:
+    assert reviewed.unknown(found["hidden"], reviewed.KEPT, reviewed.FIXED) == []
+
+
+def test_what_makes_code_of_text_is_known(found: Any) -> None:
+    assert reviewed.unknown(found["makers"], reviewed.CODE) == []
+
+
+def test_the_walk_goes_far(found: Any) -> None:
+    nodes, lasting, places = found["counts"]
+    assert nodes > 7_000
+    assert lasting > 2_000
+    assert places > 4_000
+
+
+@pytest.mark.parametrize(
+    ("hole", "place"),
+    [
+        ("decimal.DecimalTuple._field_defaults = {}", "as_tuple()._field_defaults"),
+        ("statistics.NormalDist.spare = []", "statistics.NormalDist.spare"),
+        ("json.dumps.__defaults__ = ({},)", "json.dumps(default 0)"),
+        ("fractions._hash_algorithm = functools.lru_cache(fractions._hash_algorithm)", "_hash_"),
+        ("re.RegexFlag._value2member_map_ = {1: []}", "RegexFlag._value2member_map_"),
+        ("copy.deepcopy.__defaults__ = (None, [])", "copy.deepcopy(default 1)"),
+    ],
+)
+def test_the_walk_finds_a_hole(hole: str, place: str) -> None:
+    module = hole.partition(".")[0]
+    with OpenedVm("walk", "look") as vm:
+        vm.run(f"import functools, {module}\n{hole}")
+        seen = vm.ask("look()")
+    lines = [
+        *reviewed.unknown(seen["lasting"], reviewed.LASTING),
+        *reviewed.unknown(seen["hidden"], reviewed.KEPT, reviewed.FIXED),
+    ]
+    assert any(place in line for line in lines), lines
