@@ -70,7 +70,7 @@ def place_file(part: Path, path: Path) -> None:
     Raises:
         OSError: It cannot be renamed.
     """
-    part.rename(path)
+    part.replace(path)
     sync_folder(path.parent)
 
 

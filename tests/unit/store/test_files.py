@@ -14,7 +14,7 @@ from walle_stream.store.files import make_folder, part_of, place_file, put_file,
 def calls(monkeypatch):
     """What reaches the disk, in its order: flushes by name, and renames."""
     found = []
-    fsync, rename = os.fsync, files.Path.rename
+    fsync, replace = os.fsync, files.Path.replace
 
     def noted(descriptor):
         found.append(("flush", Path(f"/proc/self/fd/{descriptor}").readlink().name))
@@ -22,10 +22,10 @@ def calls(monkeypatch):
 
     def renamed(path, target):
         found.append(("name", target.name))
-        return rename(path, target)
+        return replace(path, target)
 
     monkeypatch.setattr(files.os, "fsync", noted)
-    monkeypatch.setattr(files.Path, "rename", renamed)
+    monkeypatch.setattr(files.Path, "replace", renamed)
     return found
 
 
