@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-DEPTH_MAX: Final = 100
+DEPTH_MAX: Final = 256
 """Deepest nesting of objects and lists: readers in other languages stop soon behind."""
 
 KEYS_MAX: Final = 100_000
