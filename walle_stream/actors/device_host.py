@@ -37,7 +37,8 @@ DELIVERY_EVENTS: Final = 256
 """Most events handed over at once: they should still be in the processor's caches when
 they are taken. A commit takes many of these."""
 
-_SHARED_BY: Final = 4  # partitions that have a delivery's worth of events to themselves
+SHARED_BY: Final = 4
+"""A read, and a turn, of this many partitions or more has so many times the events of one's."""
 
 LINGER_S: Final = 0.003
 """How long more is waited for before a commit, while nothing comes."""
@@ -102,7 +103,7 @@ def delivery_events(partitions: int) -> int:
     Args:
         partitions: That have a part in it.
     """
-    return DELIVERY_EVENTS * max(min(partitions, _SHARED_BY), 1)
+    return DELIVERY_EVENTS * max(min(partitions, SHARED_BY), 1)
 
 
 class _Waiting:

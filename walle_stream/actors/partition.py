@@ -15,6 +15,7 @@ opens the partition again from its last commit and the turn is tried again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from walle_stream.actors.calling import Calling, run_alone
 from walle_stream.actors.dead_letters import event_dead_letter
@@ -51,6 +52,7 @@ from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.journal import encode_batch
 from walle_stream.wire.rows import PartitionHead, add_tasks
 
+_DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
 type _Made = tuple[list[tuple[int, bytes]], int, int]  # what ``Outgoing.add`` takes
 
 
@@ -95,7 +97,7 @@ class PartitionHost:
         self.reports: RunReports | None = None
         if plan.report_ms:
             self.reports = RunReports(plan.reported_as, plan.report_ms, wall_ms(), plan.compression)
-        self._doubt = Doubt(plan.in_hand, number, plan.batch_events)
+        self._doubt = Doubt(plan.in_hand, number, _DOUBTED * plan.batch_events)
         self.restart()
 
     def restart(self) -> None:
