@@ -16,7 +16,7 @@ from fleet_parts.events import PARTITIONS, Pieces
 from walle_stream.actors.calling import Calling
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.turn import Delivery
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
 
 _COMMIT_TIMEOUT_S: Final = 600.0
@@ -128,6 +128,7 @@ class FleetReader:
         self.batch_events = 1
         self.is_done = False
         self.progress = -1.0
+        self.unread = Unread()
         self._stage = stage
         self._pieces = script(stage)
         self._left_out = {number: int.from_bytes(each) for number, each in offsets.items()}

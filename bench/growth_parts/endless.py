@@ -17,7 +17,7 @@ import msgspec
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import WINDOW_MS, Timeline
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
 
 _EVENT_BYTES: Final = 500
@@ -104,6 +104,11 @@ class EndlessReader:
     def is_done(self) -> bool:
         """Whether all were given."""
         return self._given >= self._shop.events
+
+    @property
+    def unread(self) -> Unread:
+        """Nothing that anybody knows."""
+        return Unread()
 
     @property
     def progress(self) -> float:

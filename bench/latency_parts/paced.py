@@ -19,7 +19,7 @@ import msgspec
 from latency_parts.quiet import Neighbours
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import SourceBatch, SourceCounts, Unread
 from walle_stream.spec.models import PathField
 from walle_stream.spec.strict import Strict
 
@@ -148,6 +148,11 @@ class PacedReader:
     def is_done(self) -> bool:
         """Whether all was handed out."""
         return self._given == self._limit
+
+    @property
+    def unread(self) -> Unread:
+        """Nothing that anybody knows."""
+        return Unread()
 
     @property
     def progress(self) -> float:

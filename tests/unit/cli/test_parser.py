@@ -138,7 +138,6 @@ def test_what_begins_with_a_dash_stands_behind_two():
         (["task", "tag", "v1", "a", "--json", "b"], "unrecognized arguments: b"),
         (["task", "tag", "--json"], "required: VERSION"),
         (["features", "list"], "required: --data-dir"),
-        (["dead-letters", "replay", "f"], "--data-dir --from-topic is required"),
         (["features"], "required: VERB"),
     ],
 )

@@ -37,7 +37,7 @@ FEATURES = {
     "too many digits": b'{"a":' + b"9" * 5000 + b"}",
     "no object": b"1",
     "nothing": b"",
-    "too deep": b'{"a":' + b"[" * 200 + b"]" * 200 + b"}",
+    "too deep": b'{"a":' + b"[" * 300 + b"]" * 300 + b"}",
 }
 LIES = {
     **{name: f"ctx._emitted_ += ({data!r}, b'')" for name, data in FEATURES.items()},
