@@ -45,9 +45,9 @@ MISMATCHES_MAX = 5
 WEIGHTS = {
     "pipeline-true": 160,
     "pipeline-interval": 120,
-    "pipeline-false": 161,
+    "pipeline-false": 120,
     "calls-true": 80,
-    "calls-false": 19,
+    "calls-false": 60,
     "packages": 100,
     "data-directory": 60,
     "release-store": 100,

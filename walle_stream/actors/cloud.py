@@ -11,8 +11,8 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.cloud_calls import CallStore, CloudCalls, Service
-from walle_stream.actors.holdings import LastFrame, LastNumbers
-from walle_stream.ports import DownlinkSender, UplinkReceiver
+from walle_stream.actors.holdings import CallsInHand, LastFrame, LastNumbers
+from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
 from walle_stream.types import partition_of
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
@@ -45,8 +45,8 @@ class CloudStore(CallStore, Protocol):
         """Return the number of a partition's last frame that was merged; 0 for none."""
         ...
 
-    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the numbers of devices' last features and calls that were merged."""
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
+        """Return the numbers of devices' last features that were merged."""
         ...
 
     def tell(self) -> None:
@@ -94,6 +94,7 @@ class CloudActor(Actor):
         store: CloudStore,
         receiver: UplinkReceiver,
         sender: DownlinkSender,
+        downlink: Downlink,
         partition_count: int,
         close_tunnel: Callable[[], None],
         services: Mapping[str, Service] | None = None,
@@ -104,6 +105,7 @@ class CloudActor(Actor):
             store: The feature table.
             receiver: The end of the tunnel's way up.
             sender: The beginning of its way down.
+            downlink: The end of that, which is only looked at.
             partition_count: Of the devices' data directory.
             close_tunnel: Called after a failure: senders that wait for room
                 must learn that nobody will make any.
@@ -115,14 +117,14 @@ class CloudActor(Actor):
         self._store = store
         self._receiver = receiver
         self._released: dict[int, int] = {}
-        self._calls = CloudCalls(store, sender, services or {}, partition_count)
+        self._calls = CloudCalls(store, sender, downlink, services or {}, partition_count)
 
     def on_start(self) -> None:
         """Let the tunnel forget what was merged before a death."""
         self._release()
 
     def on_message(self, message: Any) -> Any:
-        """Answer ``Drain``, ``Send``, ``LastFrame`` and ``LastNumbers``.
+        """Answer ``Drain``, ``Send`` and the questions of ``actors.holdings``.
 
         Raises:
             TypeError: Another message; a bug of the sender.
@@ -143,6 +145,9 @@ class CloudActor(Actor):
             return self._store.last_frame(message.incarnation, message.partition)
         if isinstance(message, LastNumbers):
             return self._store.last_numbers(message.incarnation, message.device_ids)
+        if isinstance(message, CallsInHand):
+            self.on_idle()
+            return self._calls.in_hand(message.incarnation, message.partition, message.position)
         raise TypeError(f"the cloud actor got {type(message).__name__}")
 
     def on_failure(self, error: BaseException) -> bool:

@@ -2,7 +2,8 @@
 
 A call is a row of the cloud's store from the write batch that merged it until
 its reply is in the tunnel: a death between loses nothing. A death just after the
-reply was sent lets the service be asked again; the device takes one reply.
+reply was sent lets the service be asked again; the device takes one reply. So does
+a call that its device makes or sends again, because a power cut took it or its reply.
 """
 
 import json
@@ -10,17 +11,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from walle_stream.errors import EnvelopeError
 from walle_stream.faults import crash_point
-from walle_stream.ports import DownlinkSender
+from walle_stream.ports import Downlink, DownlinkSender
 from walle_stream.types import partition_of
 from walle_stream.wire.calls import OpenCall
-from walle_stream.wire.replies import REPLY_KIND, CloudReply, encode_reply
+from walle_stream.wire.envelope import decode_downlink
+from walle_stream.wire.replies import REPLY_KIND, CloudReply, decode_reply, encode_reply
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +47,7 @@ class ServiceCall(msgspec.Struct, frozen=True):
     question: dict[str, Any]
     """As the script gave it."""
     key: str
-    """The same when a call is put again after a crash: for services that keep something."""
+    """The same when a question is put again after a crash: for services that keep something."""
 
 
 type Service = Callable[[ServiceCall], Any]
@@ -79,6 +83,7 @@ class CloudCalls:
         self,
         store: CallStore,
         sender: DownlinkSender,
+        downlink: Downlink,
         services: Mapping[str, Service],
         partition_count: int,
     ) -> None:
@@ -87,11 +92,13 @@ class CloudCalls:
         Args:
             store: Where calls wait.
             sender: The beginning of the tunnel's way down.
+            downlink: The end of it, to see which replies are on their way.
             services: By name.
             partition_count: Of the devices' data directory.
         """
         self._store = store
         self._sender = sender
+        self._downlink = downlink
         self._services = services
         self._partition_count = partition_count
         self._in_hand: deque[tuple[int, OpenCall, Future[bytes]]] = deque()
@@ -128,6 +135,27 @@ class CloudCalls:
         for number in sent:
             self._store.close_call(number)
 
+    def in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
+        """Return the digests of a partition's calls that wait here or whose reply goes down.
+
+        Args:
+            incarnation: Of the callers.
+            partition: Of theirs.
+            position: Of the last message that it has taken.
+        """
+        found, after, sender = set[str](), 0, (incarnation, partition)
+        while calls := self._store.open_calls(after, _IN_HAND):
+            after = calls[-1][0]
+            found |= {
+                each.call.digest
+                for _, each in calls
+                if (each.incarnation, each.partition) == sender
+            }
+        while messages := self._downlink.receive(partition, position, REPLY_MAX_BYTES):
+            position = messages[-1][0]
+            found |= _replies_in([data for _, data in messages], incarnation)
+        return found
+
     def _hire(self, count: int) -> None:
         # daemons: a service that hangs must not keep the process, its call waits in the store
         while len(self._workers) < min(count, WORKERS):
@@ -143,7 +171,7 @@ class CloudCalls:
 
     def _answer(self, call: OpenCall) -> bytes:
         given = call.call
-        reply = CloudReply(given.number, call.incarnation)
+        reply = CloudReply(given.number, call.incarnation, given.digest)
         try:
             # as JSON has it: NaN would become null without a word
             text = json.dumps(self._ask(call), ensure_ascii=False, allow_nan=False)
@@ -166,8 +194,20 @@ class CloudCalls:
                 f"there is no service {given.service!r} (spec.services): the pipeline has {known}"
             )
         question = msgspec.json.decode(given.question, type=dict[str, Any])
-        key = f"{call.incarnation}/{given.device_id}/{given.number}"
+        key = f"{call.incarnation}/{given.device_id}/{given.number}-{given.digest}"
         return service(ServiceCall(given.device_id, given.task, given.task_version, question, key))
+
+
+def _replies_in(messages: Sequence[bytes], incarnation: str) -> set[str]:
+    found = set[str]()
+    for data in messages:
+        with suppress(EnvelopeError):  # its partition drops and counts it
+            envelope = decode_downlink(data)
+            if envelope.kind == REPLY_KIND:
+                reply = decode_reply(envelope.payload)
+                if reply.incarnation == incarnation:
+                    found.add(reply.digest)
+    return found
 
 
 def _described(error: BaseException) -> str:

@@ -1,8 +1,8 @@
 """The exchange of a partition's devices with the cloud: calls up, messages down.
 
 A call is a row until its reply came: what answers no such row, because the cloud
-sent it twice or for a device that was reinstalled, is dropped and counted. Rows,
-replies taken and what they did commit together.
+sent it twice, or for a device that was reinstalled or has forgotten, is dropped and
+counted. Rows, replies taken and what they did commit together.
 """
 
 import logging
@@ -135,12 +135,13 @@ class CloudExchange:
         Returns:
             The same, as they travel.
         """
-        for run, number, name, (service, _) in calls:
-            self._rows.put_call(run.device_id, number, (run.task, name, service))
-        return [
-            CloudCall(run.device_id, number, run.task, task_version[run.program], service, question)
-            for run, number, _, (service, question) in calls
-        ]
+        asked = []
+        for run, number, name, (service, question) in calls:
+            version = task_version[run.program]
+            call = CloudCall(run.device_id, number, run.task, version, service, question)
+            self._rows.put_call(name, call)
+            asked.append(call)
+        return asked
 
     def _take(
         self,
@@ -156,17 +157,17 @@ class CloudExchange:
             )
             return
         reply = decode_reply(envelope.payload)
-        call = None
+        found = None
         if reply.incarnation == self._incarnation:
-            call = self._rows.take_call(envelope.device_id, reply.number)
-        if call is None:
+            found = self._rows.take_call(envelope.device_id, reply.number, reply.digest)
+        if found is None:
             head.counters.dropped_messages += 1
             return
         head.counters.replies += 1
-        task, name, service = call
-        if task in tasks:
-            given = [name, service, reply.error, bytes(reply.value)]
-            inbound.replies.append(Reply(envelope.device_id, task, reply.number, given))
+        name, call = found
+        if call.task in tasks:
+            given = [name, call.service, reply.error, bytes(reply.value)]
+            inbound.replies.append(Reply(envelope.device_id, call.task, reply.number, given))
 
     def _dead_letter(self, position: int, data: bytes, error: EnvelopeError) -> DeadLetter:
         return DeadLetter(

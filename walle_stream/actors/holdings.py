@@ -16,10 +16,19 @@ class LastFrame(msgspec.Struct):
 
 
 class LastNumbers(msgspec.Struct):
-    """Question: which features and calls of devices arrived last?"""
+    """Question: which features of devices arrived last?"""
 
     incarnation: str
     device_ids: list[str]
+
+
+class CallsInHand(msgspec.Struct):
+    """Question: which calls of a partition will be answered, or are so in the tunnel?"""
+
+    incarnation: str
+    partition: int
+    position: int
+    """Of the last message down that the partition has taken."""
 
 
 class CloudHoldings:
@@ -38,12 +47,15 @@ class CloudHoldings:
         number: int = self._asked(LastFrame(incarnation, partition))
         return number
 
-    def last_numbers(
-        self, incarnation: str, device_ids: Sequence[str]
-    ) -> Sequence[tuple[int, int]]:
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> Sequence[int]:
         """Return devices' last numbers; see ``Holdings.last_numbers``."""
-        numbers: list[tuple[int, int]] = self._asked(LastNumbers(incarnation, list(device_ids)))
+        numbers: list[int] = self._asked(LastNumbers(incarnation, list(device_ids)))
         return numbers
+
+    def calls_in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
+        """Return which calls will be answered; see ``Holdings.calls_in_hand``."""
+        digests: set[str] = self._asked(CallsInHand(incarnation, partition, position))
+        return digests
 
     def _asked(self, question: Any) -> Any:
         if self.ask is None:

@@ -432,7 +432,7 @@ class PartitionHost:
     def open_calls(self) -> int:
         """Calls of the cloud whose replies are on their way."""
         counters = self._head.counters
-        return counters.calls - counters.replies - counters.lost_calls
+        return counters.calls - counters.replies
 
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.

@@ -22,6 +22,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
 from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
 from walle_stream.stream.task_sets import Changes, InstalledTask
+from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.journal import JournalBatch, decode_batch
 from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
@@ -29,7 +30,7 @@ from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
 _U64: Final = Struct(">Q")
 _decode_head = RowDecoder(PartitionHead, "head").decode
 _decode_device = RowDecoder(DeviceSnapshot, "device").decode
-_decode_call = RowDecoder(tuple[str, str, str], "call").decode
+_decode_call = RowDecoder(tuple[str, CloudCall], "call").decode
 _decode_definition = RowDecoder(JournalDefinition, "journal").decode
 _decode_task_set = RowDecoder(dict[str, InstalledTask | None], "task set").decode
 _decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
@@ -170,28 +171,30 @@ class PartitionRows:
             (keys.parse_number(key), value) for key, value in self._store.scan(keys.OUTBOX_PREFIX)
         ]
 
-    def made(self) -> Iterator[tuple[str, list[FeatureRecord], list[int]]]:
-        """Iterate over devices: features by number, numbers of calls without a reply.
+    def calls(self) -> Iterator[CloudCall]:
+        """Iterate over the calls of the cloud without a reply, by device and number."""
+        for _, value in self._store.scan(keys.CALL_PREFIX):
+            yield _decode_call(value)[1]
+
+    def made(self) -> Iterator[tuple[str, list[FeatureRecord]]]:
+        """Iterate over devices: features by number.
 
         Reads all that is stored of all devices.
         """
-        found: dict[str, tuple[list[FeatureRecord], list[int]]] = {}
+        found: dict[str, list[FeatureRecord]] = {}
         for key, value in self._store.scan(keys.DEVICE_PREFIX):
             device_id, table, rest = keys.parse_device(key)
             if device_id not in found:
                 yield from _by_number(found)
-                found = {device_id: ([], [])}
-            features, calls = found[device_id]
+                found = {device_id: []}
             if table == keys.TABLE_FEATURE:
                 task, number = keys.parse_task(rest)
                 version, feature, encoding = _decode_feature(value)
-                features.append(
+                found[device_id].append(
                     FeatureRecord(
                         device_id, task, version, _U64.unpack(number)[0], feature, encoding
                     )
                 )
-            elif table == keys.TABLE_CALL:
-                calls.append(int(_U64.unpack(rest)[0]))
         yield from _by_number(found)
 
     # Writing; all of it becomes visible with ``commit``
@@ -319,25 +322,32 @@ class PartitionRows:
         """Write a downlink message of a device."""
         self._begun().put(DeviceKeys(device_id).message(sequence_number), message)
 
-    def put_call(self, device_id: str, number: int, call: tuple[str, str, str]) -> None:
+    def put_call(self, name: str, call: CloudCall) -> None:
         """Write a call of the cloud that waits for its reply.
+
+        Args:
+            name: As the script knows it.
+            call: As it travels.
+        """
+        self._begun().put(keys.call_key(call.device_id, call.number), encode_row((name, call)))
+
+    def take_call(self, device_id: str, number: int, digest: str) -> tuple[str, CloudCall] | None:
+        """Return a call that waits, with its name, and delete it; None when there is none.
 
         Args:
             device_id: Who called.
             number: Of the device's calls.
-            call: Task, name of the call, service.
+            digest: Of the call: another of the same number is left alone.
         """
-        self._begun().put(self._device_keys(device_id).call(number), encode_row(call))
-
-    def take_call(self, device_id: str, number: int) -> tuple[str, str, str] | None:
-        """Return a call that waits and delete it, None when there is none."""
-        transaction = self._begun()
-        key = DeviceKeys(device_id).call(number)
+        transaction, key = self._begun(), keys.call_key(device_id, number)
         row = transaction.get(key)
         if row is None:
             return None
+        name, call = _decode_call(row)
+        if call.digest != digest:
+            return None
         transaction.delete(key)
-        return _decode_call(row)
+        return name, call
 
     def commit(self, head: PartitionHead, offset: bytes | None) -> None:
         """Write everything in ONE write batch; blocks.
@@ -402,9 +412,9 @@ class PartitionRows:
 
 
 def _by_number(
-    found: Mapping[str, tuple[list[FeatureRecord], list[int]]],
-) -> Iterator[tuple[str, list[FeatureRecord], list[int]]]:
+    found: Mapping[str, list[FeatureRecord]],
+) -> Iterator[tuple[str, list[FeatureRecord]]]:
     # a device's features are stored by task
-    for device_id, (features, calls) in found.items():
+    for device_id, features in found.items():
         features.sort(key=lambda each: each.sequence_number)
-        yield device_id, features, calls
+        yield device_id, features

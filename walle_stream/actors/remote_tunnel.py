@@ -57,7 +57,7 @@ class CloudLink(Protocol):
         """Put a question to the cloud actor; blocks for its answer.
 
         Args:
-            question: ``LastFrame`` or ``LastNumbers``.
+            question: One of ``actors.holdings``.
 
         Raises:
             TunnelClosedError: The link was closed, or the cloud side failed for good.

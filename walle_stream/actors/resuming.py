@@ -6,6 +6,10 @@ lost, a backup restored, or power cut with ``sync: false``, one of them has forg
 outbox is made anew, in one commit: of the feature rows above what the cloud side has of each
 device, and of what was in it besides; frames go on behind the last one that the cloud side has,
 which drops what it knows. What cannot be made again is counted and told at the end of the run.
+
+A call is a row until its reply is taken. One that is not in the outbox, does not wait in the cloud
+and has no reply in the tunnel was forgotten by one of the three, whatever their frames say: it is
+sent again, and answered again. So none is ever lost, and none waits for ever.
 """
 
 import logging
@@ -16,7 +20,7 @@ from typing import Final
 
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.wire.calls import decode_calls
+from walle_stream.wire.calls import decode_calls, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.reports import is_reports
 from walle_stream.wire.rows import PartitionHead
@@ -30,6 +34,8 @@ def resumed_head(
     rows: PartitionRows, plan: PartitionPlan, partition: int, incarnation: str
 ) -> PartitionHead:
     """Return the head from which a partition goes on: as committed, where nobody forgot; blocks.
+
+    What is sent again is in the outbox then.
 
     Args:
         rows: The partition's, nothing uncommitted.
@@ -47,62 +53,61 @@ def resumed_head(
     made = head.next_frame - 1
     acknowledged = outbox[0][0] - 1 if outbox else made
     held = holdings.last_frame(incarnation, partition)
-    if acknowledged <= held <= made:
+    is_agreed = acknowledged <= held <= made
+    unseen = [body for number, body in outbox if is_agreed and number > held]
+    known = {call.digest for body in unseen for call in decode_calls(body) or ()}
+    known |= holdings.calls_in_hand(incarnation, partition, head.downlink_position)
+    calls = [call for call in rows.calls() if call.digest not in known]
+    if is_agreed and not calls:
         return head
     head = head.copied()
-    kept = [body for _, body in outbox if _is_kept(body)]
-    waiting = {call for body in kept for call in _calls_in(body)}
-    records = _missing(rows, head, waiting, partial(holdings.last_numbers, incarnation))
-    bodies = [encode_body(part, plan.compression) for part in split_records(records)] + kept
-    frames = list(enumerate(bodies, held + 1))
-    head.next_frame = held + 1 + len(frames)
-    head.counters.resent_features += len(records)
-    head.counters.forgotten_frames += max(held - made, 0)
-    if plan.report_ms:
-        head.counters.lost_reports += max(acknowledged - held, 0)
-    rows.put_outbox((), [number for number, _ in outbox])
+    bodies = list(encode_calls(calls, plan.compression))
+    head.counters.resent_calls += len(calls)
+    if not is_agreed:
+        records = _missing(rows, head, partial(holdings.last_numbers, incarnation))
+        bodies = [
+            *(encode_body(part, plan.compression) for part in split_records(records)),
+            *(body for _, body in outbox if is_reports(body)),
+            *bodies,
+        ]
+        head.next_frame = held + 1
+        head.counters.resent_features += len(records)
+        head.counters.forgotten_frames += max(held - made, 0)
+        if plan.report_ms:
+            head.counters.lost_reports += max(acknowledged - held, 0)
+        rows.put_outbox((), [number for number, _ in outbox])
+        _log.info(
+            "partition %d and the cloud side disagree after a power cut, or since a copy was "
+            "restored: %s has forgotten %d frames, %d features are sent again",
+            partition,
+            "the partition" if held > made else "the cloud side",
+            held - made if held > made else acknowledged - held,
+            len(records),
+        )
+    frames = list(enumerate(bodies, head.next_frame))
+    head.next_frame += len(frames)
     rows.put_outbox(frames, ())
     rows.commit(head, rows.offset())
     rows.durability.wait()
-    _log.info(
-        "partition %d and the cloud side disagree after a power cut, or since a copy was restored: "
-        "%s has forgotten %d frames, %d features are sent again",
-        partition,
-        "the partition" if held > made else "the cloud side",
-        held - made if held > made else acknowledged - held,
-        len(records),
-    )
+    if calls:
+        _log.info("partition %d asks %d calls of services again", partition, len(calls))
     return head
 
 
 def _missing(
     rows: PartitionRows,
     head: PartitionHead,
-    waiting: set[tuple[str, int]],
-    last_numbers: Callable[[list[str]], Sequence[tuple[int, int]]],
+    last_numbers: Callable[[list[str]], Sequence[int]],
 ) -> list[FeatureRecord]:
-    # features that the cloud side lacks; calls that it will never answer are dropped
+    # features that the cloud side lacks
     counters, found = head.counters, list[FeatureRecord]()
     for devices in batched(rows.made(), _ASKED, strict=False):
-        numbers = last_numbers([device_id for device_id, _, _ in devices])
-        for (device_id, features, calls), (last, last_call) in zip(devices, numbers, strict=True):
+        numbers = last_numbers([device_id for device_id, _ in devices])
+        for (_, features), last in zip(devices, numbers, strict=True):
             before = last
             for record in features:
                 if record.sequence_number > before:
                     counters.lost_features += record.sequence_number - before - 1
                     before = record.sequence_number
                     found.append(record)
-            for number in calls:
-                if number > last_call and (device_id, number) not in waiting:
-                    rows.take_call(device_id, number)
-                    counters.lost_calls += 1
     return found
-
-
-def _is_kept(body: bytes) -> bool:
-    # features are made anew from their rows
-    return is_reports(body) or decode_calls(body) is not None
-
-
-def _calls_in(body: bytes) -> list[tuple[str, int]]:
-    return [(call.device_id, call.number) for call in decode_calls(body) or ()]

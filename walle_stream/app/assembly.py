@@ -416,6 +416,7 @@ class Assembly:
             self.cloud_store,
             self._tunnel.receiver,
             self._tunnel.downlink_sender,
+            self._tunnel.downlink,
             self.partition_count,
             self._tunnel.close,
             self._services,

@@ -17,12 +17,14 @@ from walle_stream.errors import MalformedRowError, StoreMissingError
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
+from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, PartitionHead, RowDecoder
 from walle_stream.wire.strict_json import object_problem, value_problem
 
 _decode_any = RowDecoder(Any, "any").decode
+_decode_call = RowDecoder(tuple[str, CloudCall], "call").decode
 _decode_row = RowDecoder(list[Any], "device").decode
 _decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
 _decode_head = RowDecoder(PartitionHead, "head").decode
@@ -233,6 +235,7 @@ _CHANCE_COUNTERS = (
     "dropped_features",
     "messages",
     "dropped_messages",
+    "resent_calls",
 )
 
 # of the ledger: the rest are sizes of frames, so of batches
@@ -257,6 +260,10 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
             yield _encode({"partition": number, **head})
         for key, value in store.scan(keys.DEADLINE_PREFIX):
             yield _encode({"deadline": key[1:].decode(), "ms": int.from_bytes(value, "big")})
+        for _, value in store.scan(keys.CALL_PREFIX):
+            name, call = _decode_call(value)
+            waits = [call.task, name, call.service]
+            yield _encode({"device_id": call.device_id, "call": call.number, "waits": waits})
         for key, value in store.scan(keys.DEVICE_PREFIX):
             yield _device_line(key, value)
         letters = [value for _, value in store.scan(keys.DEAD_LETTER_PREFIX)]
@@ -301,8 +308,6 @@ def _device_line(key: bytes, value: bytes) -> bytes | _BadRow:
         layout, key_of_state = int.from_bytes(rest[:4], "big"), rest[4:].decode()
         problem, what = value_problem(value), f"the kept state of the key {key_of_state!r}"
         line |= {"task": task, "kept": layout, "key": key_of_state, "value": msgspec.Raw(value)}
-    elif table == keys.TABLE_CALL:
-        line |= {"call": int.from_bytes(rest, "big"), "waits": _decode_any(value)}
     else:
         problem, what = value_problem(value), "a message of the cloud"
         line |= {"message": int.from_bytes(rest, "big"), "value": msgspec.Raw(value)}

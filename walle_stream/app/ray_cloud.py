@@ -103,7 +103,7 @@ class CloudProcess:
         """Put a question to the cloud actor; see ``CloudLink.ask``.
 
         Args:
-            question: ``LastFrame`` or ``LastNumbers``.
+            question: One of ``actors.holdings``.
 
         Raises:
             ActorDeadError: It was not open, or has failed.

@@ -71,14 +71,13 @@ class RunReport(msgspec.Struct, frozen=True):
         counters, cloud = self.counters, self.cloud
         found = {
             "features that their devices have no more": counters.lost_features,
-            "calls without a reply": counters.lost_calls,
             "frames that may have been reports": counters.lost_reports,
         }
         if cloud is not None:
             found |= {
                 "features missing in the cloud": cloud.missing_features,
                 "frames missing in the cloud": cloud.missing_frames,
-                "features that differ from what the cloud has": cloud.differing_features,
+                "features that differ from those that the cloud had": cloud.differing_features,
             }
         return ", ".join(f"{count:,} {what}" for what, count in found.items() if count)
 

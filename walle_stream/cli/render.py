@@ -101,6 +101,8 @@ def run_table(report: RunReport) -> Table:
         row("calls", f"{counters.calls:,}", f"{counters.replies:,} answered")
     if counters.resent_features:
         row("sent again", f"{counters.resent_features:,}", "features that the cloud had forgotten")
+    if counters.resent_calls:
+        row("sent again", f"{counters.resent_calls:,}", "calls whose replies were forgotten")
     if report.losses:
         row("lost", "", report.losses)
     row("raw bytes", _bytes(counters.raw_bytes))

@@ -43,7 +43,7 @@ def status(options: argparse.Namespace) -> int:
     if losses or resent:
         print(
             f"the cloud side had forgotten what was acknowledged: {resent:,} features were sent "
-            f"again, {losses:,} features, calls and reports are lost"
+            f"again, {losses:,} features and reports are lost"
         )
     if found.cloud_losses:
         print(

@@ -88,14 +88,22 @@ class Holdings(Protocol):
         """
         ...
 
-    def last_numbers(
-        self, incarnation: str, device_ids: Sequence[str]
-    ) -> Sequence[tuple[int, int]]:
-        """Return the numbers of devices' last features and calls, 0 for none, in their order.
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> Sequence[int]:
+        """Return the numbers of devices' last features, 0 for none, in their order.
 
         Args:
             incarnation: Of the sender's data directory.
             device_ids: Which.
+        """
+        ...
+
+    def calls_in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
+        """Return the digests of the calls that will be answered, or whose reply comes down.
+
+        Args:
+            incarnation: Of the sender's data directory.
+            partition: The sender's.
+            position: Of the last message down that it has taken: what comes is behind that.
         """
         ...
 

@@ -12,12 +12,12 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x05 u64 number                              record of a dead letter, as it came
     \x06 u64 number                              dead letter that the sink has not, empty
     \x07 SET                                     task set that devices have, by its id
+    \x08 DEVICE \x00 u64 number                  call of the cloud without a reply
     \x10 DEVICE \x00 \x01                        device row
     \x10 DEVICE \x00 \x02 u64 ordinal u32 index  event row of an open page, append-only
     \x10 DEVICE \x00 \x03 u16 len TASK KEY       task state, JSON made by the guest
     \x10 DEVICE \x00 \x04 u16 len TASK u64 seq   feature row
     \x10 DEVICE \x00 \x05 u64 seq                downlink message, JSON
-    \x10 DEVICE \x00 \x06 u64 number             call of the cloud without a reply
     \x10 DEVICE \x00 \x07 u16 len TASK u32 layout KEY
                                                 task state of an earlier layout, kept for a
                                                 rollback
@@ -51,7 +51,7 @@ page            MessagePack ``[1, row]``; never written again, because pages
                 that are re-written whole decide the throughput
 state           JSON, never looked into by the host
 feature         MessagePack ``[1, [task version, feature, encoding]]``
-call            MessagePack ``[1, [task, name of the call, service]]``
+call            MessagePack ``[1, [name of the call, CloudCall]]``, to be sent again
 task set        MessagePack ``[1, {task: InstalledTask or nil}]``: what it changes of
                 the definition's tasks; never written again
 kept state      as state
@@ -74,7 +74,7 @@ FORMAT_VERSION: Final = 1
 """Version of this layout; a database of another one is refused."""
 
 TABLE_VERSIONS: Final[Mapping[str, int]] = {
-    "call": 1,
+    "call": 2,
     "dead_letter": 1,
     "deadline": 1,
     "device": 1,
@@ -107,6 +107,7 @@ JOURNAL_PREFIX: Final = b"\x04"
 LETTER_RECORD_PREFIX: Final = b"\x05"
 UNSENT_LETTER_PREFIX: Final = b"\x06"
 TASK_SET_PREFIX: Final = b"\x07"
+CALL_PREFIX: Final = b"\x08"
 DEVICE_PREFIX: Final = b"\x10"
 
 TABLE_DEVICE: Final = 1
@@ -114,7 +115,6 @@ TABLE_PAGE: Final = 2
 TABLE_STATE: Final = 3
 TABLE_FEATURE: Final = 4
 TABLE_MESSAGE: Final = 5
-TABLE_CALL: Final = 6
 TABLE_KEPT_STATE: Final = 7
 
 _U64: Final = Struct(">Q")
@@ -204,14 +204,6 @@ class DeviceKeys:
         """
         return self.base + b"\x05" + _number(sequence_number)
 
-    def call(self, number: int) -> bytes:
-        """Return the key of a call without a reply.
-
-        Args:
-            number: 0 to 2**64 - 1.
-        """
-        return self.base + b"\x06" + _number(number)
-
     def kept_states(self, task: str, layout: int | None = None) -> bytes:
         """Return the prefix of a task's kept states.
 
@@ -226,6 +218,16 @@ class DeviceKeys:
 def task_set_key(set_id: str) -> bytes:
     """Return the key of a task set."""
     return TASK_SET_PREFIX + set_id.encode()
+
+
+def call_key(device_id: str, number: int) -> bytes:
+    """Return the key of a call without a reply.
+
+    Args:
+        device_id: A valid device id.
+        number: Of the device's calls, 0 to 2**64 - 1.
+    """
+    return CALL_PREFIX + device_id.encode() + b"\x00" + _number(number)
 
 
 def batch_key(number: int) -> bytes:

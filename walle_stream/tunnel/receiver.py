@@ -103,8 +103,8 @@ class MergeCounts(msgspec.Struct):
     missing_frames: int = 0
     """Numbers of frames that were passed over, of a partition."""
     differing_features: int = 0
-    """Dropped as duplicates, though another feature has their number: their device had
-    forgotten in a power cut that it made that one."""
+    """That replaced another one of their number: their device had forgotten in a power cut that
+    it made that one."""
     told: int = 0
     """``losses`` at the end of the last run that told of them."""
 

@@ -5,6 +5,7 @@ MessagePack array of ``CloudCall``.
 """
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -29,6 +30,15 @@ class CloudCall(msgspec.Struct, array_like=True, gc=False):
     """Who is asked."""
     question: bytes
     """JSON object made in a guest: not trusted."""
+
+    @property
+    def digest(self) -> str:
+        """What it asks, whichever version of the task does: 16 hexadecimal digits.
+
+        A device that forgot in a power cut may give a number to another question.
+        """
+        asked = (self.device_id, self.number, self.task, self.service, self.question)
+        return blake2b(msgspec.msgpack.encode(asked), digest_size=8).hexdigest()
 
 
 class OpenCall(msgspec.Struct, array_like=True):

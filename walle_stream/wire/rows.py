@@ -62,19 +62,19 @@ class Counters(msgspec.Struct, omit_defaults=False):
     commits: int = 0
     resent_features: int = 0
     """Sent again, because the cloud side had forgotten them."""
+    resent_calls: int = 0
+    """Sent again, because the cloud side or the tunnel had forgotten them, or their replies."""
     forgotten_frames: int = 0
     """That the cloud side had and the partition had forgotten; made again from the source."""
     lost_features: int = 0
     """That the cloud side had forgotten and the device has no more."""
-    lost_calls: int = 0
-    """Of the cloud, without a reply, that it had forgotten."""
     lost_reports: int = 0
     """Frames that it had forgotten, any of which may have been reports: at most so many."""
 
     @property
     def losses(self) -> int:
         """All that is lost."""
-        return self.lost_features + self.lost_calls + self.lost_reports
+        return self.lost_features + self.lost_reports
 
     def add(self, other: "Counters") -> None:
         """Add another partition's counters to these."""

@@ -6,13 +6,13 @@ Keys, integers big-endian::
     \x00 lane u32 lane                     position of another lane, u64
     \x01 INCARNATION u32 partition         highest epoch, u64; number of the last frame, u64
     \x02 DEVICE                            DeviceSeen, MessagePack
-    \x03 DEVICE                            DeviceSeen of its calls, MessagePack
     \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
     \x10 DEVICE \x00 u32 generation u64 seq   (task, version, feature, encoding), MessagePack
 
 Features, receiver state and the tunnel's position commit in ONE write batch:
 that is what makes the effect exactly-once. The tunnel may forget a frame once
-that batch is durable (``store.durability``).
+that batch is durable (``store.durability``). Calls are opened once per frame: a device
+that sends one in a later frame, too, asks again, as its reply was lost in a power cut.
 """
 
 from collections import deque
@@ -110,7 +110,6 @@ class FeatureStore:
         batch = WriteBatch(raw_mode=True)
         counts = msgspec.structs.replace(self.stats)
         touched: dict[str, DeviceSeen] = {}
-        callers: dict[str, DeviceSeen] = {}
         positions: dict[int, int] = {}
         reports: list[ReportFrame] = []
         rows: dict[bytes, bytes] = {}
@@ -138,14 +137,14 @@ class FeatureStore:
             reports += _reports_in(envelope)
             if calls is None:
                 self._merge_records(rows, records, envelope.incarnation, touched, counts)
+            elif envelope.number > last:
+                _open(batch, calls, envelope, counts)
             else:
-                self._merge_calls(batch, calls, envelope, callers, counts)
+                counts.duplicates_dropped += len(calls)
         for key, row in rows.items():
             batch.put(key, row)
         for device_id, seen in touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
-        for device_id, seen in callers.items():
-            batch.put(b"\x03" + device_id.encode(), _encode(seen))
         for lane, position in positions.items():
             batch.put(_lane_key(lane), _U64.pack(position))
         batch.put(b"\x00counts", _encode(counts))
@@ -177,12 +176,9 @@ class FeatureStore:
         """Return the number of a partition's last frame that was merged; 0 for none."""
         return self._last_frames.get((incarnation, partition), 0)
 
-    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the numbers of devices' last features and calls that were merged."""
-        return [
-            (self._device(each).last(incarnation), self._caller(each).last(incarnation))
-            for each in device_ids
-        ]
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
+        """Return the numbers of devices' last features that were merged."""
+        return [self._device(each).last(incarnation) for each in device_ids]
 
     def tell(self) -> None:
         """Take note that what is missing by now was told; blocks until that is durable."""
@@ -282,11 +278,15 @@ class FeatureStore:
             row = _encode((record.task, record.task_version, record.feature, record.encoding))
             if verdict is Verdict.SEEN:
                 held = rows.get(key) or self._get(key)
-                if held is not None:
+                if held == row:
                     counts.duplicates_dropped += 1
-                    counts.differing_features += held != row
                     continue
-                counts.missing_features -= 1  # it was sent again
+                if held is None:
+                    counts.missing_features -= 1  # it was sent again
+                else:
+                    # its device forgot it and made this one: the table is what the device has
+                    counts.differing_features += 1
+                    merged -= 1
             else:
                 if verdict is Verdict.GAP:
                     counts.gaps += 1
@@ -296,39 +296,12 @@ class FeatureStore:
             rows[key] = row
         counts.features += merged
 
-    def _merge_calls(
-        self,
-        batch: WriteBatch,
-        calls: list[CloudCall],
-        envelope: UplinkEnvelope,
-        callers: dict[str, DeviceSeen],
-        counts: MergeCounts,
-    ) -> None:
-        for call in calls:
-            seen = callers.get(call.device_id)
-            if seen is None:
-                seen = callers[call.device_id] = self._caller(call.device_id)
-            verdict, _ = seen.judge(envelope.incarnation, call.number)
-            if verdict is Verdict.SEEN:
-                counts.duplicates_dropped += 1
-                continue
-            if verdict is Verdict.GAP:
-                counts.gaps += 1
-            counts.calls += 1
-            row = OpenCall(envelope.incarnation, call, envelope.partition)
-            batch.put(b"\x04" + _U64.pack(counts.calls), _encode(row))
-
     def _device(self, device_id: str) -> DeviceSeen:
         seen = self._seen.get(device_id)
         if seen is None:
             stored = self._get(b"\x02" + device_id.encode())
             seen = self._seen[device_id] = _decode_seen(stored) if stored else DeviceSeen([], [])
         return seen
-
-    def _caller(self, device_id: str) -> DeviceSeen:
-        # seldom enough to need no cache
-        stored = self._get(b"\x03" + device_id.encode())
-        return _decode_seen(stored) if stored else DeviceSeen([], [])
 
     def _get(self, key: bytes) -> bytes | None:
         with map_rocks_errors(self._path):
@@ -364,6 +337,15 @@ class FeatureStore:
 def _lane_key(lane: int) -> bytes:
     # lane 0 has the place of the only position that there was before
     return _LANE + _U32.pack(lane) if lane else b"\x00position"
+
+
+def _open(
+    batch: WriteBatch, calls: list[CloudCall], envelope: UplinkEnvelope, counts: MergeCounts
+) -> None:
+    for call in calls:
+        counts.calls += 1
+        row = _encode(OpenCall(envelope.incarnation, call, envelope.partition))
+        batch.put(b"\x04" + _U64.pack(counts.calls), row)
 
 
 def _decoded(body: bytes) -> tuple[list[CloudCall] | None, list[FeatureRecord]]:

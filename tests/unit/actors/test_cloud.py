@@ -26,7 +26,9 @@ def tunnel(tmp_path):
 
 
 def start(tunnel, store):
-    actor = CloudActor(store, tunnel.receiver, tunnel.downlink_sender, 4, tunnel.close)
+    actor = CloudActor(
+        store, tunnel.receiver, tunnel.downlink_sender, tunnel.downlink, 4, tunnel.close
+    )
     return ActorRef(actor)
 
 

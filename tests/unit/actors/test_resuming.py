@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from walle_connectors.embedded import CONNECTOR
+from walle_stream.actors.cloud import CloudActor, Drain
+from walle_stream.actors.exchange import CloudExchange
+from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.resuming import resumed_head
 from walle_stream.store.partition import PartitionStore
@@ -24,19 +27,54 @@ class Pair:
     def __init__(self, folder):
         self.store = PartitionStore.open(folder / "00")
         self.rows = PartitionRows(self.store)
-        self.cloud = CONNECTOR.open_features(folder / "cloud")
         self.head = PartitionHead()
+        self.asked = []  # keys
+        self.tunnel = None
+        self.open_cloud(folder)
+
+    def open_cloud(self, folder):
+        """With what is in a folder, nothing if it is new."""
+        self.cloud = CONNECTOR.open_features(folder / "cloud")
+        self.open_tunnel(folder)
+
+    def open_tunnel(self, folder):
+        if self.tunnel is not None:
+            self.tunnel.close()
+        self.tunnel = CONNECTOR.open_tunnel(folder / "tunnel", 1 << 20)
+        ends = (self.tunnel.receiver, self.tunnel.downlink_sender, self.tunnel.downlink)
+        self.actor = CloudActor(self.cloud, *ends, 4, self.tunnel.close, {"service": self._serve})
+
+    def _serve(self, call):
+        self.asked.append((call.key, call.question))
+        return call.question
+
+    def answer(self):
+        """The cloud side answers all that waits there; returns what the service was asked."""
+        self.asked.clear()
+        while self.cloud.open_calls(0, 1):
+            self.actor.on_message(Drain())
+        return sorted(question["n"] for _, question in self.asked)
+
+    def take(self):
+        """The partition takes what came down; returns the numbers of the replies."""
+        inbound = CloudExchange(3, self.rows, self.tunnel.downlink, INCARNATION).take(
+            self.head, ["t"]
+        )
+        self.rows.commit(self.head, b"offset")
+        return [reply.number for reply in inbound.replies]
 
     def make(self, *numbers, feature=b"{}", device="d", is_arriving=True, is_acknowledged=True):
         """A commit of features, a frame of them."""
         records = [FeatureRecord(device, "t", "1", n, feature, b"") for n in numbers]
         self._commit(encode_body(records, "none"), is_arriving, is_acknowledged, records)
 
-    def ask(self, number, *, is_arriving=True, is_acknowledged=True):
-        call = CloudCall("d", number, "t", "1", "service", b"{}")
+    def ask(self, number, question=None, *, is_arriving=True, is_acknowledged=True):
+        """A commit of a call, a frame of it."""
+        asked = b'{"n":%d}' % (number if question is None else question)
+        call = CloudCall("d", number, "t", "1", "service", asked)
         [body] = encode_calls([call], "none")
         self.head.counters.calls += 1
-        self.rows.put_call("d", number, ("t", "name", "service"))
+        self.rows.put_call("name", call)
         self._commit(body, is_arriving, is_acknowledged, ())
 
     def _commit(self, body, is_arriving, is_acknowledged, records):
@@ -57,7 +95,8 @@ class Pair:
 
     def open(self, report_ms=0):
         """What an opening does: compares, and sends the outbox."""
-        plan = SimpleNamespace(holdings=self.cloud, report_ms=report_ms, compression="none")
+        holdings = CloudHoldings(self.actor.on_message)
+        plan = SimpleNamespace(holdings=holdings, report_ms=report_ms, compression="none")
         self.head = resumed_head(self.rows, plan, 3, INCARNATION)
         self.send(self.rows.outbox())
         return self.head
@@ -66,8 +105,13 @@ class Pair:
     def held(self):
         return [(each.device_id, each.sequence_number, each.feature) for each in self.cloud.scan()]
 
+    @property
+    def waiting(self):
+        return [call.number for call in self.rows.calls()]
+
     def close(self):
         self.rows.close()
+        self.tunnel.close()
         self.cloud.close()
 
 
@@ -106,7 +150,7 @@ def test_all_of_a_lost_disk_is_sent_again(pair, tmp_path):
     for number in range(1, 30):
         pair.make(number)
     pair.cloud.close()
-    pair.cloud = CONNECTOR.open_features(tmp_path / "new")
+    pair.open_cloud(tmp_path / "new")
     assert pair.open().counters.resent_features == 29
     assert len(pair.held) == 29
     assert pair.cloud.stats.losses == 0
@@ -120,14 +164,83 @@ def test_a_feature_that_the_device_has_no_more_is_counted(pair):
     assert pair.cloud.stats.missing_features == 1
 
 
-def test_a_call_that_was_forgotten_is_lost_and_waited_for_no_more(pair):
+def test_a_call_that_the_cloud_side_forgot_is_sent_again(pair):
     pair.ask(1)
     pair.ask(2, is_arriving=False)
     pair.ask(3, is_arriving=False, is_acknowledged=False)
     head = pair.open()
-    assert head.counters.lost_calls == 1
-    assert [call for _, _, calls in pair.rows.made() for call in calls] == [1, 3]
-    assert pair.cloud.stats.calls == 2
+    assert (head.counters.resent_calls, head.counters.losses) == (2, 0)
+    assert pair.answer() == [1, 2, 3]
+    assert (pair.take(), pair.waiting) == ([1, 2, 3], [])
+
+
+def test_calls_on_their_way_are_not_sent_again(pair):
+    pair.ask(1)  # its reply is in the tunnel
+    pair.answer()
+    pair.ask(2)  # waits in the cloud
+    pair.ask(3, is_acknowledged=False)  # arrived, but nobody was told
+    pair.ask(4, is_arriving=False, is_acknowledged=False)  # waits in the outbox
+    before = pair.head
+    assert pair.open() == before
+    assert pair.answer() == [2, 3, 4]
+    assert (pair.take(), pair.waiting) == ([1, 2, 3, 4], [])
+    assert pair.open().counters.resent_calls == 0
+
+
+def test_a_call_whose_reply_the_tunnel_forgot_is_sent_again(pair, tmp_path):
+    pair.ask(1)
+    pair.answer()
+    pair.open_tunnel(tmp_path / "new")
+    keys = [key for key, _ in pair.asked]
+    assert pair.open().counters.resent_calls == 1
+    assert pair.answer() == [1]
+    assert [key for key, _ in pair.asked] == keys
+    assert (pair.take(), pair.waiting) == ([1], [])
+
+
+def test_a_reply_at_a_position_that_was_taken_before_is_sent_again(pair, tmp_path):
+    pair.ask(1)
+    pair.answer()
+    assert pair.take() == [1]
+    pair.ask(2)
+    pair.open_tunnel(tmp_path / "new")  # it counts from 1 again
+    pair.answer()
+    assert pair.open().counters.resent_calls == 1
+    assert pair.answer() == [2]
+    assert (pair.take(), pair.waiting) == ([2], [])
+
+
+def forget(pair, tmp_path):
+    """The partition is as it was at its beginning; its source gives all again."""
+    pair.rows.close()
+    pair.rows = PartitionRows(PartitionStore.open(tmp_path / "old"))
+    assert pair.open().counters.forgotten_frames > 0
+
+
+def test_a_call_that_a_partition_makes_again_is_answered_again(pair, tmp_path):
+    pair.ask(1)
+    pair.answer()
+    keys = [key for key, _ in pair.asked]
+    assert pair.take() == [1]
+    pair.tunnel.downlink.release(3, pair.head.downlink_position)
+    pair.ask(2)
+    pair.answer()  # the tunnel releases the first reply with the last one alone
+    forget(pair, tmp_path)
+    pair.ask(1)
+    assert pair.answer() == [1]
+    assert [key for key, _ in pair.asked] == keys
+    assert (pair.take(), pair.waiting) == ([1], [])
+    assert pair.cloud.stats.losses == 0
+
+
+def test_a_reply_to_another_question_of_that_number_is_dropped(pair, tmp_path):
+    pair.ask(1, question=7)
+    pair.answer()
+    forget(pair, tmp_path)
+    pair.ask(1, question=8)  # a reply came at another moment
+    assert (pair.take(), pair.waiting) == ([], [1])
+    assert pair.answer() == [8]
+    assert (pair.take(), pair.waiting) == ([1], [])
 
 
 def test_frames_that_may_have_been_reports_are_counted_where_there_are_any(pair):

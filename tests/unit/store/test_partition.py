@@ -99,7 +99,7 @@ def test_a_table_that_is_new_in_this_version_is_added(place: Path) -> None:
     with PartitionStore.open(place, read_only=True) as store:
         assert store.get(keys.TABLES_KEY) == b'{"state":1}'
     with PartitionStore.open(place) as store:
-        assert b'"call":1' in (store.get(keys.TABLES_KEY) or b"")
+        assert b'"call":2' in (store.get(keys.TABLES_KEY) or b"")
 
 
 def test_damaged_table_versions_are_corruption(place: Path) -> None:

@@ -81,7 +81,9 @@ def test_the_cloud_side_releases_what_it_had_merged_before_a_death(tmp_path):
     store.merge(tunnel.receiver.receive({}, 1 << 20))
     tunnel.close()
     tunnel = EmbeddedTunnel(tmp_path / "t", 1 << 20)
-    CloudActor(store, tunnel.receiver, tunnel.downlink_sender, 1, tunnel.close).on_start()
+    CloudActor(
+        store, tunnel.receiver, tunnel.downlink_sender, tunnel.downlink, 1, tunnel.close
+    ).on_start()
     assert tunnel.waiting_bytes == 0
     tunnel.close()
     store.close()

@@ -92,6 +92,25 @@ def test_a_call_keeps_the_partition_that_it_came_with(tmp_path):
     store.close()
 
 
+def calls_frame(number, *calls):
+    asked = [CloudCall(device, n, "t", "1", "ask", b"{}") for device, n in calls]
+    [body] = encode_calls(asked, "none")
+    return (0, number, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, number, body)))
+
+
+def test_calls_are_opened_once_per_frame_and_again_by_a_later_frame(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    store.merge([calls_frame(1, ("a", 1), ("a", 2)), calls_frame(1, ("a", 1), ("a", 2))])
+    store.merge([calls_frame(1, ("a", 1), ("a", 2))])  # its acknowledgement was lost
+    assert [call.call.number for _, call in store.open_calls(0, 9)] == [1, 2]
+    for number in (1, 2):
+        store.close_call(number)
+    store.merge([calls_frame(2, ("a", 2))])  # its device has no reply
+    assert [(n, call.call.number) for n, call in store.open_calls(0, 9)] == [(3, 2)]
+    assert (store.stats.calls, store.stats.duplicates_dropped, store.stats.losses) == (3, 4, 0)
+    store.close()
+
+
 HOUR_MS = 3_600_000.0
 
 
@@ -116,13 +135,14 @@ def test_what_is_missing_is_counted_until_it_is_sent_again(tmp_path):
     store.close()
 
 
-def test_another_feature_of_the_same_number_is_counted_and_the_first_one_stays(tmp_path):
+def test_another_feature_of_the_same_number_is_counted_and_replaces_the_first_one(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
     store.merge([(0, 1, frame(("a", 1)))])
     body = encode_body([FeatureRecord("a", "t", "1", 1, b'{"other":1}', b"")], "none")
     store.merge([(0, 2, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, 1, body)))])
-    assert [each.feature for each in store.scan()] == [b'{"n":1}']
-    assert (store.stats.differing_features, store.stats.duplicates_dropped) == (1, 1)
+    assert [each.feature for each in store.scan()] == [b'{"other":1}']
+    assert (store.stats.differing_features, store.stats.duplicates_dropped) == (1, 0)
+    assert store.stats.features == 1
     store.close()
 
 
@@ -136,5 +156,5 @@ def test_frames_that_were_passed_over_are_counted_and_told_once(tmp_path):
     store.close()
     store = CONNECTOR.open_features(tmp_path / "c")
     assert (store.stats.losses, store.stats.told, store.last_frame("aa" * 8, 0)) == (2, 2, 5)
-    assert store.last_numbers("aa" * 8, ["nobody"]) == [(0, 0)]
+    assert store.last_numbers("aa" * 8, ["nobody"]) == [0]
     store.close()
