@@ -7,15 +7,18 @@ those before its offset are left out: so a data directory can be opened again.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Condition
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from fleet_parts.events import PARTITIONS, Pieces
-from walle_stream.actors.calling import Calling
+from walle_stream.actors import device_host
+from walle_stream.actors.calling import Calling, Runner
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.turn import Delivery
+from walle_stream.errors import WalleError
 from walle_stream.ports import SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
 
@@ -31,9 +34,9 @@ class Turn(NamedTuple):
     waited_cpu_ms: float
     """The same on the clock of the process's CPU time."""
     took_ms: float
-    """Of it taking the batch, and the whole commit that it went with, wall clock."""
+    """Of it taking the batch, and the share, by events, of its partitions' commit, wall clock."""
     took_cpu_ms: float
-    """CPU of the host's thread in the turn."""
+    """The same in CPU of the host's thread."""
     take_ms: float
     """Of it until the devices are in memory and have the batch, wall clock."""
 
@@ -48,6 +51,7 @@ class Stage:
         self._given = 0
         self._committed = 0
         self._handed: dict[tuple[int, bytes], tuple[float, float]] = {}
+        self._failure: BaseException | None = None
         self._changed = Condition()
 
     def give(self, batch: SourceBatch) -> None:
@@ -60,20 +64,29 @@ class Stage:
         """Wait until all that was given is committed.
 
         Raises:
+            RuntimeError: A commit failed.
             TimeoutError: It is not after ten minutes.
         """
         with self._changed:
-            if not self._changed.wait_for(
-                lambda: self._committed == self._given, _COMMIT_TIMEOUT_S
-            ):
+            is_over = self._changed.wait_for(
+                lambda: self._failure or self._committed == self._given, _COMMIT_TIMEOUT_S
+            )
+            if self._failure is not None:
+                raise RuntimeError("a host failed in a commit") from self._failure
+            if not is_over:
                 raise TimeoutError(f"{self._given - self._committed} batches were never committed")
 
     def watch(self) -> None:
         """Be told of every turn of this process from now on."""
-        take, committing = PartitionHost.take, PartitionHost.committing
+        take, run_together = PartitionHost.take, device_host.run_together
         taken: dict[int, list[tuple[SourceBatch, float, float]]] = {}
 
         def watched_take(host: PartitionHost, deliveries: Sequence[Delivery]) -> None:
+            if deliveries[-1].batch.offset == host.offset:
+                take(
+                    host, deliveries
+                )  # behind a commit all is handed over again, to be passed over
+                return
             pending = taken.setdefault(host.number, [])
             # a copy: the host lets the events go
             fresh = [replace(each.batch) for each in deliveries[len(pending) :]]
@@ -82,32 +95,53 @@ class Stage:
             took = time.perf_counter() - began, time.thread_time() - began_cpu
             pending.extend((batch, *took) for batch in fresh)
 
-        def watched_commit(host: PartitionHost) -> Calling[None]:
-            began, began_cpu = time.perf_counter(), time.thread_time()
-            yield from committing(host)
-            took_cpu = time.thread_time() - began_cpu
-            ended, ended_cpu = time.perf_counter(), time.process_time()
-            turns = []
-            for batch, before, before_cpu in taken.pop(host.number, []):
-                given, given_cpu = self._handed.pop((batch.partition, batch.offset))
-                turns.append(
-                    Turn(
-                        batch,
-                        (ended - given) * 1e3,
-                        (ended_cpu - given_cpu) * 1e3,
-                        (ended - began + before) * 1e3,
-                        (took_cpu + before_cpu) * 1e3,
-                        before * 1e3,
+        def watched_together(
+            pool: Runner, turns: Mapping[int, Calling[None]]
+        ) -> dict[int, WalleError | None]:
+            with self._told_of_failures():
+                began, began_cpu = time.perf_counter(), time.thread_time()
+                results = run_together(pool, turns)
+                took, took_cpu = time.perf_counter() - began, time.thread_time() - began_cpu
+                ended, ended_cpu = time.perf_counter(), time.process_time()
+                for error in results.values():
+                    if error is not None:
+                        raise error
+                # only of this host's thread: each host has its own partitions
+                found = [each for number in turns for each in taken.pop(number, [])]
+                all_events = sum(len(batch.events) for batch, _, _ in found)
+                committed = []
+                for batch, before, before_cpu in found:
+                    given, given_cpu = self._handed.pop((batch.partition, batch.offset))
+                    share = len(batch.events) / all_events
+                    committed.append(
+                        Turn(
+                            batch,
+                            (ended - given) * 1e3,
+                            (ended_cpu - given_cpu) * 1e3,
+                            (took * share + before) * 1e3,
+                            (took_cpu * share + before_cpu) * 1e3,
+                            before * 1e3,
+                        )
                     )
-                )
-            with self._changed:
-                if self.turns is not None:
-                    self.turns += turns
-                self._committed += len(turns)
-                self._changed.notify_all()
+                with self._changed:
+                    if self.turns is not None:
+                        self.turns += committed
+                    self._committed += len(committed)
+                    self._changed.notify_all()
+            return results
 
         PartitionHost.take = watched_take  # type: ignore[method-assign]
-        PartitionHost.committing = watched_commit  # type: ignore[method-assign]
+        device_host.run_together = watched_together  # type: ignore[assignment]
+
+    @contextmanager
+    def _told_of_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+            raise
 
 
 type Script = Callable[[Stage], Iterator[Pieces]]

@@ -97,7 +97,7 @@ class Recording:
         """Return a cut: every other one comes right behind a promise."""
         chance = random.Random(seed)
         promised = [index for index, op in enumerate(self.ops, 1) if self._is_promise(op)]
-        count = chance.randrange(len(self.ops) + 1)
+        count = max(1, chance.randrange(len(self.ops) + 1))  # the first one is the folder itself
         if promised and chance.random() < 0.5:
             count = chance.choice(promised)
         return Cut(count, chance.choice(NAMES), chance.choice(DATA), seed)

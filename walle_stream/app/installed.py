@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -169,7 +168,7 @@ class InstalledPrograms:
                 return
             make_folder(self._folder)
             # for good: a commit that names it must not outlive it in a power cut
-            put_file(path, data, on_part=partial(crash_point, "package.part"))
+            put_file(path, data, on_part=lambda: crash_point("package.part"))
         except OSError as error:
             kind = StoreFullError if error.errno in _FULL else StoreError
             raise kind(

@@ -224,7 +224,7 @@ def _feature_rows(data_dir: Path, device_id: str | None, task: str | None) -> _R
             store.close()
 
 
-# of batches, and of kills: a reply may be sent again
+# of batches, and of kills and cuts: what was forgotten is sent again
 _CANONICAL_FIELDS = 6  # of a device row
 _TASK_SET_FIELD = 7
 _CHANCE_COUNTERS = (
@@ -235,6 +235,9 @@ _CHANCE_COUNTERS = (
     "dropped_features",
     "messages",
     "dropped_messages",
+    "resent_features",
+    "forgotten_frames",
+    "lost_reports",
     "resent_calls",
 )
 

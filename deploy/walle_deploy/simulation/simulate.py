@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event
 from typing import Final
 
@@ -175,17 +176,21 @@ class _Kind:
 
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
         """Return why it ended, and what it wrote."""
-        child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
-            [executable, "-P", "-m", "walle_deploy.simulation.child"],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(job.progress_fd,),
-        )
+        with tempfile.TemporaryFile() as given:
+            # a file, not a pipe: a job is large, and a child that starts slowly reads it later
+            given.write(msgspec.msgpack.encode(job))
+            given.seek(0)
+            child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
+                [executable, "-P", "-m", "walle_deploy.simulation.child"],
+                env=environment,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(job.progress_fd,),
+            )
         with child:
             try:
-                found = self._outputs(child, msgspec.msgpack.encode(job))
+                found = self._outputs(child)
             except BaseException:
                 child.kill()
                 raise
@@ -197,9 +202,7 @@ class _Kind:
         limit_s = self._spec.time_limit / 1000
         return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
 
-    def _outputs(
-        self, child: subprocess.Popen[bytes], job: bytes | None
-    ) -> tuple[bytes, bytes] | None:
+    def _outputs(self, child: subprocess.Popen[bytes]) -> tuple[bytes, bytes] | None:
         """Return what it wrote; None if its time is over.
 
         Raises:
@@ -209,10 +212,8 @@ class _Kind:
         while monotonic_ms() < until_ms:
             if self._stop.is_set():
                 raise ReleaseStateError("the simulation was stopped: nobody waits for it")
-            try:
-                return child.communicate(job, _LOOK_S)
-            except subprocess.TimeoutExpired:
-                job = None  # it is sent once
+            with suppress(subprocess.TimeoutExpired):
+                return child.communicate(timeout=_LOOK_S)
         return None
 
 

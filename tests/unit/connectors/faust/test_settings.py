@@ -117,5 +117,5 @@ def test_wrong_options_are_refused(parser, wrong, capsys):
 def test_without_faust_the_command_says_what_to_install(parser, monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     options = parser.parse_args(["cloud", "x.yaml"])
-    with pytest.raises(SpecFileError, match=r"walle-stream\[cloud\]"):
+    with pytest.raises(SpecFileError, match=r"\[cloud\]"):
         options.run(options)
