@@ -125,6 +125,11 @@ class PipelineRun:
             return _untold(said, found["features"], wanted["features"])
         if code:
             return f"exit code {code}: {said[-300:]}"
+        if self._sync != "false":  # what was acknowledged was durable: nobody has forgotten it
+            heads = run_state(data).heads.values()
+            again = sum(h.counters.resent_features + h.counters.forgotten_frames for h in heads)
+            if again:
+                return f"{again} features and frames were acknowledged, then forgotten"
         return difference(_encoded(found), _encoded(wanted))
 
     def _commits(self, promises):

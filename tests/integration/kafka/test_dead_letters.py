@@ -326,7 +326,7 @@ def test_what_cannot_be_replayed_so_is_one_line(job, walle, tmp_path):
             12,
             "no broker answers",
         ),
-        ([job.file], 2, "one of the arguments --data-dir --from-topic is required"),
+        ([job.file, "--data-dir", "d", "--from-topic"], 2, "not allowed with"),
     ]:
         done = walle(*replay, *arguments, check=False)
         assert (done.returncode, words in done.stderr) == (code, True), (arguments, done.stderr)
