@@ -40,7 +40,7 @@ def command_of(contender: Contender, environment: Environment, job: KafkaJob) ->
         f"spec.sequence.outOfOrder={job.order_ms}ms",
     )
     command = [python, "-m", "walle_stream.cli", "run", str(ROOT / "configs/shop.yaml"), "--json"]
-    command += ["--data-dir", f"{job.folder}/data"]
+    command += ["--allow-empty", "--data-dir", f"{job.folder}/data"]
     for each in settings:
         command += ["--set", each]
     return command

@@ -56,6 +56,7 @@ def run_contender(
         if not contender.script:
             command = [str(environment.python), "-m", "walle_stream.cli", "run"]
             command += [str(ROOT / "configs/shop.yaml"), "--json", "--data-dir", f"{folder}/data"]
+            command += ["--allow-empty"]  # a run over one event: the start alone
             command += ["--set", f"spec.source={{connector: events, path: {source}}}"]
             return measured(command), digest_of(_features_of(folder / "data"))
         out = folder / "features.jsonl"
