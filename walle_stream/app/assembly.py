@@ -412,15 +412,9 @@ class Assembly:
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
-        return CloudActor(
-            self.cloud_store,
-            self._tunnel.receiver,
-            self._tunnel.downlink_sender,
-            self._tunnel.downlink,
-            self.partition_count,
-            self._tunnel.close,
-            self._services,
-        )
+        tunnel, count = self._tunnel, self.partition_count
+        ends = (tunnel.receiver, tunnel.downlink_sender, tunnel.downlink)
+        return CloudActor(self.cloud_store, *ends, count, tunnel.close, self._services)
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""
