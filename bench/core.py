@@ -26,7 +26,7 @@ from walle_stream.wire.journal import encode_events
 LENGTHS: Final = (10, 100, 1_000)
 TRIGGERS: Final = ("page_exit", "click")
 MOST: Final = 1.5
-"""Bar: a click's trigger costs at most so many times an exit's, on the longest pages."""
+"""Bar: how many times the cost of an exit's trigger a click's may have, on the longest pages."""
 
 _BATCH: Final = 1_000
 _DEVICES: Final = 20

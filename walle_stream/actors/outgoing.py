@@ -1,7 +1,7 @@
 """What a partition's commits let out, once they are durable: frames, letters, forgotten messages.
 
 A device that forgot a commit in a power cut would make others of the same numbers: so nothing
-of it leaves before. The next turns go on meanwhile; only so many bytes wait.
+of it leaves before. The next turns go on meanwhile; a bound holds for the bytes that wait.
 """
 
 from collections import deque

@@ -82,7 +82,7 @@ class RunReport(msgspec.Struct, frozen=True):
         return ", ".join(f"{count:,} {what}" for what, count in found.items() if count)
 
     def check(self) -> None:
-        """Refuse to pass over a loss that nobody was told of before.
+        """Refuse to pass over a loss that no earlier run reported.
 
         Raises:
             DataLostError: Something is lost since the last run that told.

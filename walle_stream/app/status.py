@@ -83,7 +83,7 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Event time between its watermark and that of the partition that is furthest: how evenly
     they go on, and nothing of what is unread."""
     lag_ms: int = 0
-    """The same, by its name of before."""
+    """The same, under its former name."""
     is_ended: bool = False
 
 

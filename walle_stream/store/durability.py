@@ -8,7 +8,7 @@ others rely on) waits until its ticket is durable. How often the log is flushed 
 ====================  ==================================================================
 ``None`` (``false``)  never: a write counts as durable at once, a power cut may take it
 ``0`` (``true``)      at once, and again as long as something came meanwhile
-``> 0`` (``interval``)  at most every so many milliseconds, sooner for who waits
+``> 0`` (``interval``)  at most once in this many milliseconds, sooner for a waiting caller
 ====================  ==================================================================
 
 After a flush that failed nobody knows what the disk has: the store takes no further write, and
