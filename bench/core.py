@@ -48,7 +48,8 @@ def main() -> int:
         }
         for _ in range(options.rounds)
     ]
-    result = {"bench": "core", "events": options.events, "batch": _BATCH, "rounds": rounds}
+    result = {"bench": "core", "seed": 0, "events": options.events, "batch": _BATCH}
+    result["rounds"] = rounds
     result |= surroundings(load)
     result["bars"] = bars(result)
     show(tables(result))

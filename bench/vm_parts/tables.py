@@ -38,7 +38,8 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         yield _interference(result["interference"])
     if "guards" in result:
         yield _guards(result["guards"])
-    if "packages" in result:
+    # results of packages that carried bytecode have another step in its place
+    if "compile" in result.get("packages", {}).get("steps_ms", ()):
         yield _packages(result["packages"])
 
 
