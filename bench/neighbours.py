@@ -18,7 +18,7 @@ while os.getppid() == parent:
 
 @contextmanager
 def busy_neighbours(count: int) -> Iterator[None]:
-    """Have so many processes work while the block runs.
+    """Keep this many processes busy while the block runs.
 
     Args:
         count: How many; 0 for none.

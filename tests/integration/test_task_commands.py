@@ -115,6 +115,9 @@ def test_the_size_beside_a_whole_interpreter(walle, folder):
     assert all(size["packed_bytes"] > 0 for size in report["full"].values() if size["raw_bytes"])
     assert report["runtime"]["interpreter"] == report["full"]["interpreter"]
     percent = report["percent_of_full"]
+    # in bytes: a package is too small a share for the two digits of a percentage
+    weighed = [report[part]["total"]["packed_bytes"] for part in ("package", "runtime", "full")]
+    assert 0 < weighed[0] < weighed[1] < weighed[0] + weighed[1] < weighed[2]
     assert 0 <= percent["package"] < percent["runtime"] <= percent["device"] < 100
     table = walle("task", "size", "visit.yaml", cwd=folder).stdout
     for words in ("package visit 2024/05 b", "guest library", "base modules", "standard library"):

@@ -145,7 +145,7 @@ def test_from_a_tasks_first_line_to_its_gray_release(shell):
     looker.join()
     assert failed == [(16, "walle release watch ipv-v3")], said
     assert "failures:" in said
-    assert max(most) >= 4  # so many had it, and said so
+    assert max(most) >= 4  # the bad version reached its devices, and they reported it
     await_known(shell, {"v1": 200})
 
     audit, _ = shell.type("walle release audit")

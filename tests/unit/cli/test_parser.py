@@ -138,6 +138,7 @@ def test_what_begins_with_a_dash_stands_behind_two():
         (["task", "tag", "v1", "a", "--json", "b"], "unrecognized arguments: b"),
         (["task", "tag", "--json"], "required: VERSION"),
         (["features", "list"], "required: --data-dir"),
+        (["dead-letters", "replay", "f", "--data-dir", "d", "--from-topic"], "not allowed with"),
         (["features"], "required: VERB"),
     ],
 )
