@@ -49,6 +49,9 @@ from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
 
+START_TIMEOUT_S = 30.0
+"""Longest time that a run which was asked to stop may still take to start."""
+
 FINISH_TIMEOUT_S = 10.0
 """Longest wait for the runs at hand after a stop was asked for."""
 

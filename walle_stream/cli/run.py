@@ -6,13 +6,20 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.local import FINISH_TIMEOUT_S, FLUSH_TIMEOUT_S, WORN_OUT, LocalRun
+from walle_stream.app.local import (
+    FINISH_TIMEOUT_S,
+    FLUSH_TIMEOUT_S,
+    START_TIMEOUT_S,
+    WORN_OUT,
+    LocalRun,
+)
 from walle_stream.app.logs import configure_logging
 from walle_stream.app.options import RunOptions, stuck_error
 from walle_stream.app.query import features_sample
@@ -24,6 +31,8 @@ from walle_stream.vm.memory import limit_data
 
 if TYPE_CHECKING:
     from walle_stream.app.ray_run import RayRun
+
+_LOOK_S: Final = 0.1
 
 EXIT_TASKS: Final = 22
 """Everything is committed, but every run of a task failed, or a task never fired."""
@@ -145,9 +154,7 @@ def _handle_signals(current: "LocalRun | RayRun") -> None:
             signal.signal(again, _exit_at_once)
         current.stop(signal.Signals(number).name)
         # a script that never returns must not keep the process for ever
-        timer = threading.Timer(FINISH_TIMEOUT_S + FLUSH_TIMEOUT_S, _give_up)
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=_give_up, args=(current,), daemon=True).start()
 
     signal.signal(signal.SIGINT, on_signal)
     signal.signal(signal.SIGTERM, on_signal)
@@ -157,7 +164,12 @@ def _exit_at_once(_number: int, _frame: FrameType | None) -> None:
     os._exit(130)
 
 
-def _give_up() -> None:
+def _give_up(current: "LocalRun | RayRun") -> None:
+    # a run that still starts (Ray on a busy machine takes longer than a run's end) starts first
+    begun_s, is_over = time.monotonic(), threading.Event()
+    while not current.is_ready and time.monotonic() - begun_s < START_TIMEOUT_S:
+        is_over.wait(_LOOK_S)
+    is_over.wait(FINISH_TIMEOUT_S + FLUSH_TIMEOUT_S)
     error = StopTimeoutError(
         f"asked to stop, but what the run waits for (a script, or a broker that is away) did not "
         f"return in {FINISH_TIMEOUT_S:g} s: what was committed stays, the rest is done again; run "
