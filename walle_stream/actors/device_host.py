@@ -17,7 +17,7 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.calling import run_together
+from walle_stream.actors.calling import run_alone, run_together
 from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
@@ -26,6 +26,7 @@ from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, WalleError
 from walle_stream.ports import SourceReader
+from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
@@ -402,13 +403,14 @@ class DeviceHost(Actor):
         self._sizer.add(sum(waiting.events.values()), waiting.worked_ms, waiting.passed_ms)
 
     def _commit(self, waiting: Mapping[int, Sequence[Delivery]]) -> None:
-        """Commit partitions together, then send; those that fail are tried again one by one."""
+        """Commit partitions together, send together; those that fail are tried again alone."""
         partitions = {number: self._partitions[number] for number in waiting}
         if not partitions:
             return
         pool = next(iter(partitions.values())).pool
         turns = {number: each.committing() for number, each in partitions.items()}
         found = run_together(pool, turns)
+        leaving = list[UplinkFrame]()
         for number, partition in partitions.items():
             failure = found[number]
 
@@ -416,14 +418,18 @@ class DeviceHost(Actor):
                 to: PartitionHost = partition, what: Sequence[Delivery] = waiting[number]
             ) -> None:
                 to.take(what)  # passed over where it is committed
-                to.commit()
+                run_alone(pool, to.committing())
+                leaving.extend(to.outgoing.step())
 
             self._supervisors[number].run(
                 turn, failure if isinstance(failure, WalleError) else None
             )
         for other, each in self._partitions.items():
             if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
-                self._supervisors[other].run(each.outgoing.step)
+                self._supervisors[other].run(
+                    lambda to=each: leaving.extend(to.outgoing.step())  # type: ignore[misc]
+                )
+        next(iter(partitions.values())).send(leaving)
 
     def _install(self, message: Installs) -> Installed:
         answer = Installed()

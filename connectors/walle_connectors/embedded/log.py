@@ -29,6 +29,7 @@ from rocksdict import Rdict, WriteBatch
 from walle_stream.errors import TunnelClosedError
 from walle_stream.store.files import make_folder
 from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks
+from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 
 _U64: Final = Struct(">Q")
@@ -77,33 +78,45 @@ class EmbeddedTunnel:
 
     # The way up
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Append a frame; see ``Uplink.send``.
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Append frames, in one write where they all have room; see ``Uplink.send``.
 
         Raises:
-            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
         """
+        left = deque(frames)
         with self._condition:
-            self._condition.wait_for(
-                lambda: (
-                    self._is_closed
-                    or not self._bytes
-                    or self._bytes + len(frame) <= self._max_bytes
-                )
-            )
-            if self._is_closed:
-                raise TunnelClosedError(
-                    f"the tunnel {self._path} is closed: frame {number} of partition {partition} "
-                    "stays in the outbox"
-                )
-            position = self._next
-            with map_rocks_errors(self._path):
-                self._database[b"\x01" + _U64.pack(position)] = frame
-            self._next = position + 1
-            self._first = self._first or position
-            self._frames.append((position, frame))
+            while left:
+                self._condition.wait_for(lambda: self._is_closed or self._with_room(left))
+                if self._is_closed:
+                    raise TunnelClosedError(
+                        f"the tunnel {self._path} is closed: {len(left)} frames stay in the outbox"
+                    )
+                self._append([left.popleft() for _ in range(self._with_room(left))])
+
+    def _with_room(self, frames: Iterable[UplinkFrame]) -> int:
+        # how many of them may be appended now; one at least, where nothing waits
+        count, size_bytes = 0, self._bytes
+        for _, _, frame in frames:
+            if size_bytes and size_bytes + len(frame) > self._max_bytes:
+                break
+            size_bytes += len(frame)
+            count += 1
+        return count
+
+    def _append(self, frames: Sequence[UplinkFrame]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for position, (_, _, frame) in enumerate(frames, self._next):
+            batch.put(b"\x01" + _U64.pack(position), frame)
+        with map_rocks_errors(self._path):
+            self._database.write(batch)
+        ticket = self._durability.commit()
+        self._first = self._first or self._next
+        for partition, number, frame in frames:
+            self._frames.append((self._next, frame))
             self._bytes += len(frame)
-            self._appended.append((self._durability.commit(), partition, number, position))
+            self._appended.append((ticket, partition, number, self._next))
+            self._next += 1
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return new acknowledgements; see ``Uplink.acks``."""
