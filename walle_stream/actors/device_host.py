@@ -175,6 +175,8 @@ class DeviceHost(Actor):
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
         self._waiting = _Waiting()  # for their commit
+        self.in_hand_events = 0
+        """Taken and not committed; any thread may look."""
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
@@ -268,7 +270,7 @@ class DeviceHost(Actor):
             if events is None:
                 continue
             if monotonic_ms() + self._sizer.expected_ms(events) <= deadline_ms:
-                self._commit({number: self._waiting.pop(number)})
+                self._commit({number: self._put_down(number)})
             else:
                 _log.warning(
                     "partition %d goes without its last %d events, which its next owner reads "
@@ -318,9 +320,13 @@ class DeviceHost(Actor):
         )
 
     def _remove(self, number: int) -> PartitionHost | None:
-        self._waiting.pop(number)
+        self._put_down(number)
         self._supervisors.pop(number, None)
         return self._partitions.pop(number, None)
+
+    def _put_down(self, number: int) -> list[Delivery]:
+        self.in_hand_events -= self._waiting.events.get(number, 0)
+        return self._waiting.pop(number)
 
     def _close(self, deadline_ms: float) -> list[PartitionStatus]:
         if self._joined is not None:
@@ -379,6 +385,7 @@ class DeviceHost(Actor):
         is_end = False
         for delivery in given:
             deliveries = waiting.add(delivery)
+            self.in_hand_events += len(delivery.batch.events)
             number = delivery.batch.partition
             self._supervisors[number].run(partial(self._partitions[number].take, deliveries))
             is_end = is_end or delivery.batch.is_end
@@ -400,7 +407,9 @@ class DeviceHost(Actor):
         self._waiting = _Waiting()
         self._commit(waiting.deliveries)
         self._add_time(waiting, began)
-        self._sizer.add(sum(waiting.events.values()), waiting.worked_ms, waiting.passed_ms)
+        events = sum(waiting.events.values())
+        self.in_hand_events -= events
+        self._sizer.add(events, waiting.worked_ms, waiting.passed_ms)
 
     def _commit(self, waiting: Mapping[int, Sequence[Delivery]]) -> None:
         """Commit partitions together, send together; those that fail are tried again alone."""
@@ -438,7 +447,7 @@ class DeviceHost(Actor):
             if partition is None:
                 continue  # another host's
 
-            deliveries = self._waiting.pop(number)
+            deliveries = self._put_down(number)
 
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
                 if deliveries:  # noqa: B023 - it runs at once

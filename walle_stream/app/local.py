@@ -193,11 +193,8 @@ class LocalRun:
         )
 
     def status(self) -> list[PartitionStatus]:
-        """Return the figures of all partitions, for metrics; waits for a turn."""
-        statuses: list[PartitionStatus] = []
-        for host in self._hosts:
-            statuses.extend(host.ask(GetStatus(), 1.0))
-        return statuses
+        """Return the figures of all partitions, as of their last commits; waits for nothing."""
+        return [status for host in self._devices for status in host.peek()]
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the pool has done, and its VMs, for metrics."""
@@ -217,9 +214,16 @@ class LocalRun:
             if readers:  # one for each host, or one for all
                 reader = readers[index % len(readers)]
                 progress, unread = reader.progress, reader.unread
-            waiting = host.mailbox_bytes
             told.append(
-                HostStatus.of(index, progress, unread, pid=pid, step=step, mailbox_bytes=waiting)
+                HostStatus.of(
+                    index,
+                    progress,
+                    unread,
+                    pid=pid,
+                    step=step,
+                    mailbox_bytes=host.mailbox_bytes,
+                    in_hand_events=self._devices[index].in_hand_events,
+                )
             )
         return told
 

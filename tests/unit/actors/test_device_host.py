@@ -79,6 +79,22 @@ def stored(folder):
         return dict(canonical(store))
 
 
+def test_what_was_taken_is_in_hand_until_its_commit(tmp_path):
+    found = []
+
+    class Looking(FailingPool):
+        def run(self, task, groups, *, is_doubtful):
+            found.append(host.in_hand_events)  # as another thread sees it, in the middle of a turn
+            return super().run(task, groups, is_doubtful=is_doubtful)
+
+    host = open_host(tmp_path, Looking(()), 10**6)
+    for batch in batches():
+        host.on_message(Delivery(batch, 0.0))
+    assert found[0] == len(make_events(11))
+    assert host.in_hand_events == 0
+    host.on_message(Close(0.0))
+
+
 def run(folder, failures=(), commit_events=20):
     folder.mkdir()
     pool = FailingPool(failures)
