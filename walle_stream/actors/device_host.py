@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.actors.actor import Actor
-from walle_stream.actors.batching import BatchSizer
+from walle_stream.actors.batching import BatchSizer, shared_by
 from walle_stream.actors.calling import run_alone, run_together
 from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
@@ -37,9 +37,6 @@ SETTLE_POLL_S: Final = 0.005
 DELIVERY_EVENTS: Final = 256
 """Most events handed over at once: they should still be in the processor's caches when
 they are taken. A commit takes many of these."""
-
-SHARED_BY: Final = 4
-"""A read, and a turn, of this many partitions or more has so many times the events of one's."""
 
 LINGER_S: Final = 0.003
 """How long more is waited for before a commit, while nothing comes."""
@@ -104,7 +101,7 @@ def delivery_events(partitions: int) -> int:
     Args:
         partitions: That have a part in it.
     """
-    return DELIVERY_EVENTS * max(min(partitions, SHARED_BY), 1)
+    return DELIVERY_EVENTS * shared_by(partitions)
 
 
 class _Waiting:

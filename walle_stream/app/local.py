@@ -19,7 +19,6 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
-    SHARED_BY,
     Close,
     DeviceHost,
     GetOffsets,
@@ -260,9 +259,9 @@ class LocalRun:
         host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
             numbers = assembly.partitions[index::host_count]
-            # a turn is shared by all, and each has a write batch of its own in it
-            most = assembly.batch_events * min(len(numbers), SHARED_BY)
-            sizer = BatchSizer(assembly.latency_target_ms, most)
+            sizer = BatchSizer(
+                assembly.latency_target_ms, assembly.batch_events, partitions=len(numbers)
+            )
             self._sizers.append(sizer)
             opener = _opener(assembly, () if assembly.is_placed else numbers)
             placed = assembly.open_partition if assembly.is_placed else None

@@ -103,7 +103,11 @@ class HostProcess:
         self._index = index
         self._link = RayLink()
         self._stack = ExitStack()
-        self._sizer = BatchSizer(assembly.latency_target_ms, assembly.batch_events)
+        self._sizer = BatchSizer(
+            assembly.latency_target_ms,
+            assembly.batch_events,
+            partitions=assembly.partition_count // options.hosts,
+        )
         self._stop = Flag()
         self._host: ActorRef | None = None
         self._uplink: RemoteUplink | None = None
