@@ -452,14 +452,10 @@ def _events(status: PartitionStatus) -> int:
 
 
 def _figures(status: PartitionStatus, host: int) -> PartitionFigures:
-    return PartitionFigures(
+    return PartitionFigures.of(
+        status.counters,
         number=status.number,
         host=host,
-        events=status.counters.events,
-        features=status.counters.features,
-        commits=status.counters.commits,
         outbox_bytes=status.outbox_bytes,
-        resent_features=status.counters.resent_features,
-        losses=status.counters.losses,
         watermark_ms=status.watermark_ms,
     )
