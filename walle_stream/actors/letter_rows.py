@@ -6,7 +6,6 @@ has not acknowledged is written with it and deleted in a later commit, as frames
 """
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
@@ -49,7 +48,7 @@ def decode_letter(row: bytes) -> DeadLetter:
     """Read a letter, without its record; the inverse of ``encode_letter``.
 
     Args:
-        row: Its JSON; of earlier versions, too.
+        row: Its JSON.
     """
     return _DECODER.decode(row)
 
@@ -112,9 +111,4 @@ def drop_marks(transaction: Transaction, numbers: Iterable[int]) -> None:
 def _with_record(store: LetterReader, number: int, row: bytes) -> DeadLetter:
     letter = decode_letter(row)
     record = store.get(keys.letter_record_key(number))
-    if record is None:
-        record = letter.raw.encode()
-        # a letter of an earlier version holds the beginning alone
-        if blake2b(record, digest_size=16).hexdigest() != letter.digest and not letter.size_bytes:
-            return letter
-    return msgspec.structs.replace(letter, record=record)
+    return msgspec.structs.replace(letter, record=letter.raw.encode() if record is None else record)

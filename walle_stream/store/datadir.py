@@ -44,7 +44,7 @@ from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
 
-DATA_DIR_VERSION: Final = 1
+DATA_DIR_VERSION: Final = 2
 """Format version of the directory's layout."""
 
 _QUARANTINE: Final = "quarantine.jsonl"
@@ -75,7 +75,7 @@ class Meta(msgspec.Struct, frozen=True):
     source: dict[str, str | int]
     """The source's fingerprint."""
     created_by: str
-    has_cloud: bool = True
+    has_cloud: bool
     """Whether tunnel and cloud side are in it, too."""
 
 

@@ -34,7 +34,7 @@ def test_tables_of_a_later_version_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "r.db") as connection:
         connection.execute("UPDATE walle_head SET schema_version = ?", (SCHEMA_VERSION + 1,))
     connection.close()
-    with pytest.raises(IntegrityError, match="version 2, this walle knows up to 1"):
+    with pytest.raises(IntegrityError, match="version 2, this walle knows 1"):
         SqliteStore(tmp_path / "r.db")
 
 
