@@ -34,11 +34,7 @@ class LetterReader(Protocol):
 
 
 def encode_letter(letter: DeadLetter) -> bytes:
-    """Return a letter as JSON, without its record.
-
-    Args:
-        letter: The letter.
-    """
+    """Return a letter as JSON, without its record."""
     fields = msgspec.structs.asdict(letter)
     del fields["record"]
     return msgspec.json.encode(fields)
@@ -72,23 +68,14 @@ def put_letter(
 
 
 def read_letters(store: LetterReader) -> Iterator[tuple[int, DeadLetter]]:
-    """Iterate over all letters with their records, by number.
-
-    Args:
-        store: The partition's database.
-    """
+    """Iterate over all letters with their records, by number."""
     for key, row in store.scan(keys.DEAD_LETTER_PREFIX):
         number = keys.parse_number(key)
         yield number, _with_record(store, number, row)
 
 
 def read_unsent(store: LetterReader, after: int) -> Iterator[tuple[int, DeadLetter]]:
-    """Iterate over the letters that the sink has not acknowledged, by number.
-
-    Args:
-        store: The partition's database.
-        after: Only those with higher numbers.
-    """
+    """Iterate over the letters that the sink has not acknowledged, by number."""
     start, end = keys.unsent_letter_key(after + 1), keys.unsent_letter_key(2**64 - 1)
     for key, _ in store.scan_range(start, end):
         number = keys.parse_number(key)

@@ -80,9 +80,6 @@ class SnapshotKeeper:
     def own(self, epoch: int) -> None:
         """Say that the partition was opened; see ``PartitionSnapshots.own``.
 
-        Args:
-            epoch: Of this opening.
-
         Raises:
             StoreError: It cannot be written.
         """

@@ -401,11 +401,7 @@ class Assembly:
         return on_stuck
 
     def partition_of(self, device_id: str) -> int:
-        """Return the partition that a device is in.
-
-        Args:
-            device_id: The device.
-        """
+        """Return the partition that a device is in."""
         place = getattr(self._source, "device_partition", None) or partition_of
         number: int = place(device_id, self.partition_count)
         return number

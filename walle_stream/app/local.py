@@ -205,11 +205,7 @@ class LocalRun:
         return pool.counts, pool.machines
 
     def host_status(self, step: str = "running") -> list[HostStatus]:
-        """Return how each host goes, and what its reader has yet to read; waits for nothing.
-
-        Args:
-            step: What they do.
-        """
+        """Return how each host goes, and what its reader has yet to read; waits for nothing."""
         pid, readers = os.getpid(), self._readers
         told = []
         for index, host in enumerate(self._hosts):

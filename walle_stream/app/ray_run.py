@@ -56,12 +56,7 @@ class RayRun:
     """One run of a pipeline over Ray. Use once; the same calls as ``LocalRun``."""
 
     def __init__(self, assembly: Assembly, options: RunOptions) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            assembly: The pipeline's parts.
-            options: How to run it.
-        """
+        """Prepare; nothing is opened yet."""
         hosts = min(options.hosts, assembly.partition_count)
         path = options.data_dir.absolute()
         self._assembly = assembly

@@ -244,11 +244,7 @@ class RowsTogether:
         return self._model(*given)
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run it for several requests; see ``run_together``.
-
-        Args:
-            requests: Inputs of each.
-        """
+        """Run it for several requests; see ``run_together``."""
         return run_together(self._model, requests)
 
 

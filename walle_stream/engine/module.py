@@ -224,14 +224,7 @@ class GraphRunner:
     def __init__(
         self, graph: Graph, functions: Functions, backend: Backend, limits: Limits | None = None
     ) -> None:
-        """Take over.
-
-        Args:
-            graph: Of a model, or of a control node.
-            functions: Of the model.
-            backend: That plans and runs.
-            limits: Of each run.
-        """
+        """Take over."""
         self._graph = graph
         self._limits = limits or Limits()
         self._functions = functions

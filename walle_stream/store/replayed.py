@@ -82,9 +82,6 @@ class ReplayedLetters:
     def add(self, idempotency_keys: Sequence[str]) -> None:
         """Mark letters; on the disk when it returns.
 
-        Args:
-            idempotency_keys: Theirs.
-
         Raises:
             StoreFullError: The disk is full.
             StoreError: The file cannot be written.

@@ -56,10 +56,6 @@ class UplinkSession:
 
         Blocks while the tunnel has too much in flight: back-pressure.
 
-        Args:
-            number: Its number in the outbox.
-            body: As stored.
-
         Raises:
             TunnelClosedError: The tunnel was closed.
         """

@@ -361,9 +361,6 @@ class DeviceEvents:
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse the data directory of another device, or of a pipeline's run.
 
-        Args:
-            stored: A fingerprint from before.
-
         Raises:
             SourceChangedError: It is one.
         """

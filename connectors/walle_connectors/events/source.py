@@ -24,11 +24,7 @@ class EventsSource:
     """Events from one file of them: JSON Lines, or packed."""
 
     def __init__(self, model: EventsModel) -> None:
-        """Keep the definition; the file is not touched.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; the file is not touched."""
         self._path = model.path
         self._max_record_bytes = model.max_record_bytes
 
@@ -58,9 +54,6 @@ class EventsSource:
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another file; one that grew is the same.
-
-        Args:
-            stored: A fingerprint from before.
 
         Raises:
             SourceChangedError: The beginning differs.

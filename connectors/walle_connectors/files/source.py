@@ -27,11 +27,7 @@ class FilesSource:
     """Events from one CSV or JSON Lines file."""
 
     def __init__(self, model: FilesModel) -> None:
-        """Keep the definition; the file is not touched.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; the file is not touched."""
         self._model = model
 
     @property
@@ -70,9 +66,6 @@ class FilesSource:
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another file or mapping; a file that grew is the same one.
-
-        Args:
-            stored: A fingerprint from before.
 
         Raises:
             SourceChangedError: The beginning or the mapping differs.

@@ -14,11 +14,7 @@ class SimulatorSource:
     """Events of a simulated shop."""
 
     def __init__(self, model: SimulatorModel) -> None:
-        """Keep the definition.
-
-        Args:
-            model: The shop.
-        """
+        """Keep the definition."""
         self._model = model
 
     @property
@@ -29,9 +25,6 @@ class SimulatorSource:
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another shop; one that goes on for more sessions is the same.
-
-        Args:
-            stored: A fingerprint from before.
 
         Raises:
             SourceChangedError: Other events.

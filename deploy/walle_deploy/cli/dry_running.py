@@ -39,9 +39,6 @@ class _Question(NamedTuple):
 def run_dry_run(options: argparse.Namespace) -> int:
     """Say what a population would get.
 
-    Args:
-        options: As parsed.
-
     Returns:
         0, also when nobody would get anything.
 

@@ -43,9 +43,6 @@ def add(commands: Any) -> None:
 def run_publish(options: argparse.Namespace) -> int:
     """Publish a version.
 
-    Args:
-        options: As parsed.
-
     Raises:
         ServiceUnreachableError: No store is named, or it does not answer.
         WalleError: The version cannot be built or signed.

@@ -51,9 +51,6 @@ def add(commands: Any) -> None:
 def run_simulate(options: argparse.Namespace) -> int:
     """Simulate and say what was found.
 
-    Args:
-        options: As parsed.
-
     Returns:
         0 when all kinds passed, else the exit code of ``DeployError``.
 

@@ -15,12 +15,7 @@ type Outcomes = tuple[tuple[Truth, ...], ...]
 
 
 def specialise(node: Node, outcomes: Outcomes) -> Node:
-    """Return what is left of a tree for a class of devices: no static leaf.
-
-    Args:
-        node: A tree.
-        outcomes: Of the class.
-    """
+    """Return what is left of a tree for a class of devices: no static leaf."""
     match node:
         case Static(field, number):
             return outcomes[field][number]
@@ -52,11 +47,7 @@ def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...
 
 
 def static_leaves(node: Node) -> Iterator[Static]:
-    """Yield the static leaves of a tree.
-
-    Args:
-        node: A tree.
-    """
+    """Yield the static leaves of a tree."""
     match node:
         case Static():
             yield node

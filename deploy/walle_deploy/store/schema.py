@@ -88,10 +88,6 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
 
     Runs within a transaction of the caller, who keeps others from doing the same.
 
-    Args:
-        execute: Of the open transaction.
-        dialect: The database's.
-
     Raises:
         IntegrityError: The tables are of another version, or were altered.
     """
@@ -122,12 +118,7 @@ def no_head() -> Never:
 
 
 def altered(what: str, problem: object) -> IntegrityError:
-    """Return what is raised where a store holds what none of ours wrote.
-
-    Args:
-        what: The part of it.
-        problem: What is wrong there.
-    """
+    """Return what is raised where a store holds what none of ours wrote."""
     return IntegrityError(
         f"{what}: what the release store has of it was altered: {problem}; put the database's "
         "last backup in its place"

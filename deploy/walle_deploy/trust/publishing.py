@@ -103,10 +103,6 @@ def publish_version(
 def published_files(repository: TrustedRepository, ref: TaskRef) -> VersionFiles:
     """Return the addresses of a published version's files.
 
-    Args:
-        repository: Where.
-        ref: The version.
-
     Raises:
         RefNotFoundError: It is not published, or retired.
         IntegrityError: What is stored of it cannot be read.

@@ -106,10 +106,6 @@ class TrustedRepository:
     def add(self, targets: Iterable[NewTarget], on_progress: Progress | None = None) -> int:
         """Sign files, all of them with one change; what is there already stays.
 
-        Args:
-            targets: Which.
-            on_progress: Told of each file that is stored.
-
         Returns:
             How many were new.
 
@@ -151,9 +147,6 @@ class TrustedRepository:
     def retire(self, names: Iterable[str]) -> int:
         """Sign that targets are no more: no device will take them again, in any release.
 
-        Args:
-            names: Which.
-
         Returns:
             How many were there.
 
@@ -176,11 +169,7 @@ class TrustedRepository:
         return len(gone)
 
     def is_retired(self, name: str) -> bool:
-        """Return whether a target was retired; quick, and needs no keys.
-
-        Args:
-            name: Its name.
-        """
+        """Return whether a target was retired; quick, and needs no keys."""
         return self._retired(name).exists()
 
     def _retired(self, name: str) -> Path:
@@ -218,11 +207,7 @@ class TrustedRepository:
             return rotate_key(self._signing, role, key_id, is_lost=is_lost)
 
     def find(self, name: str) -> TargetFile | None:
-        """Return what is signed of a target; None when there is none.
-
-        Args:
-            name: Its name.
-        """
+        """Return what is signed of a target; None when there is none."""
         current = CurrentMetadata(self.metadata)
         found = current.read_bin(current.bin_of(name))
         return found.signed.targets.get(name) if found else None
@@ -251,11 +236,7 @@ class TrustedRepository:
 
 
 def target_url(target: TargetFile) -> str:
-    """Return a target's address relative to the CDN's.
-
-    Args:
-        target: As signed.
-    """
+    """Return a target's address relative to the CDN's."""
     return f"targets/{blob_path(target.hashes['sha256'])}"
 
 

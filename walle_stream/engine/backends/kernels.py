@@ -90,9 +90,6 @@ def matmul(x: Array, y: Array) -> Array:
 def lowest(dtype: DType) -> Any:
     """Give the least element of a dtype.
 
-    Args:
-        dtype: Of numbers or bool.
-
     Returns:
         A scalar; minus infinity for floats.
     """

@@ -78,9 +78,6 @@ class Builder:
     def value(self, tensor: Tensor) -> Array:
         """Give the elements of a tensor, now.
 
-        Args:
-            tensor: Any.
-
         Returns:
             Its elements; not to be changed.
 
@@ -95,11 +92,6 @@ class Builder:
 
     def emit(self, operator: Operator, *inputs: Tensor, **parameters: Any) -> Tensor:
         """Append a step, or compute it where all that it reads is known.
-
-        Args:
-            inputs: As the operator takes them.
-            operator: An atomic one, or the raster.
-            **parameters: Of the operator.
 
         Returns:
             What the step makes.
@@ -246,10 +238,6 @@ class Builder:
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Give the same elements in the same order another shape.
 
-        Args:
-            x: Any.
-            shape: Of as many elements.
-
         Returns:
             The output.
 
@@ -270,10 +258,6 @@ class Builder:
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Repeat axes of size 1, and put new ones in front.
-
-        Args:
-            x: Any.
-            shape: That it is spread to.
 
         Returns:
             The output.

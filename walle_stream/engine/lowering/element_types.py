@@ -51,11 +51,6 @@ def element_type(code: int) -> DType:
 def attribute_dtype(call: Call, name: str, default: DType) -> DType:
     """Give the dtype that an attribute names.
 
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
-        default: Where it is left out.
-
     Returns:
         The dtype.
     """

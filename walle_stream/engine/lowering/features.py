@@ -39,9 +39,6 @@ def numbers(call: Call, number: int = 0) -> Tensor:
 def floats(call: Call) -> Tensor:
     """Give the first input as floats: float64 stays, all others become float32.
 
-    Args:
-        call: Of the rule.
-
     Returns:
         It, converted.
     """

@@ -53,10 +53,6 @@ def widened(builder: Builder, x: Tensor) -> Tensor:
 def float_dtype(code: int, name: str) -> DType:
     """Give the dtype that an attribute names.
 
-    Args:
-        code: One of ONNX's element types.
-        name: Of the attribute.
-
     Returns:
         Of floating numbers.
 

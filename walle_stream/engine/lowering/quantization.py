@@ -117,9 +117,6 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
 def numeric(x: Tensor) -> Tensor:
     """Refuse a tensor of anything but numbers.
 
-    Args:
-        x: Any.
-
     Returns:
         The tensor.
 

@@ -95,9 +95,6 @@ class Call:
     def inner_name(self, name: str) -> str:
         """Name a value between the stages of the node.
 
-        Args:
-            name: Of no other value of this node.
-
         Returns:
             A name of no other value of the graph.
         """
@@ -196,10 +193,6 @@ class Call:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Give an attribute as it is.
-
-        Args:
-            name: Of it.
-            default: Where it is left out.
 
         Returns:
             Its value.
@@ -315,11 +308,6 @@ def lowers(
     *operators: str, kind: Kind = Kind.COMPOSITE, domain: str = ""
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register a rule.
-
-    Args:
-        *operators: Names of those that it lowers.
-        kind: Of the operators.
-        domain: Of the operators.
 
     Returns:
         A decorator that gives the function back.

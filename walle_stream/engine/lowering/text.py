@@ -36,10 +36,6 @@ def strings(call: Call, number: int) -> Tensor:
 def texts(call: Call, name: str) -> tuple[str, ...] | None:
     """Give an attribute of strings.
 
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
-
     Returns:
         Its elements, or None where it is left out.
 

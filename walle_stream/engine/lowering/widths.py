@@ -14,10 +14,6 @@ _FLOAT64 = np.dtype(np.float64)
 def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
     """Refuse a tensor of anything but floating numbers.
 
-    Args:
-        x: Any.
-        what: For the message.
-
     Returns:
         The tensor.
 
@@ -31,10 +27,6 @@ def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
 
 def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
     """Choose what elements are multiplied with weights in.
-
-    Args:
-        x: Of the elements.
-        weights: As they are given.
 
     Returns:
         float32 or, where it would lose something, float64; complex numbers keep theirs.

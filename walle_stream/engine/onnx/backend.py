@@ -21,13 +21,7 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
     def __init__(self, model: Model, backend: EngineBackend, limits: Limits | None = None) -> None:
-        """Take over.
-
-        Args:
-            model: As imported.
-            backend: That runs it.
-            limits: Of each run.
-        """
+        """Take over."""
         self._model = model
         self._runner = GraphRunner(model.graph, model.functions, backend, limits)
 

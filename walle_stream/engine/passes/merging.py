@@ -27,9 +27,6 @@ _PIECE_COST: Final = 128
 def merge_vertically(program: Program) -> Program:
     """Let rasters read through rasters.
 
-    Args:
-        program: Lowered.
-
     Returns:
         The same program with fewer tensors between.
     """
@@ -158,9 +155,6 @@ def _run_of(region: Region) -> int:
 
 def merge_horizontally(program: Program) -> Program:
     """Do once what several steps do.
-
-    Args:
-        program: Lowered.
 
     Returns:
         The same program without repetitions.

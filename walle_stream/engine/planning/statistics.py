@@ -34,9 +34,6 @@ class Statistics:
 def program_statistics(program: Program) -> Statistics:
     """Count a program as it stands: each tensor has memory of its own, until its last reader.
 
-    Args:
-        program: Lowered, or after the passes.
-
     Returns:
         The counts; tensors whose shapes depend on values are not among the bytes.
     """
@@ -58,9 +55,6 @@ def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
 
 def traffic_bytes(step: Step) -> int:
     """Say how much a step reads and writes.
-
-    Args:
-        step: Any.
 
     Returns:
         Bytes of its inputs and outputs, of a raster twice what it moves; an element

@@ -96,9 +96,6 @@ class GuardSettings(NamedTuple):
 def tie_to_host(host_pid: int) -> bool:
     """Die when the host dies; ends the process when the host is gone already.
 
-    Args:
-        host_pid: The parent, as it named itself.
-
     Returns:
         Whether the kernel sees to it.
     """

@@ -18,11 +18,7 @@ class KafkaSource:
     """
 
     def __init__(self, model: KafkaSourceModel) -> None:
-        """Keep the definition; no broker is asked.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; no broker is asked."""
         self._model = model
         self._identity: TopicIdentity | None = None
 
@@ -63,9 +59,6 @@ class KafkaSource:
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another topic, or one of another cluster.
-
-        Args:
-            stored: A fingerprint from before.
 
         Raises:
             SourceChangedError: It differs.
