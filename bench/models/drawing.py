@@ -25,13 +25,7 @@ class Drawing:
     """A model that is being drawn; names are made here."""
 
     def __init__(self, name: str, seed: int, opset: int = 17) -> None:
-        """Begin.
-
-        Args:
-            name: Of the graph.
-            seed: Of weights and inputs.
-            opset: Of ONNX.
-        """
+        """Begin."""
         self._name = name
         self._opset = opset
         self._weights = np.random.default_rng(seed)

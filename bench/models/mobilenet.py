@@ -21,11 +21,6 @@ _LAST: Final = 1280
 def mobilenet_v2(seed: int, side: int = 224, classes: int = 1000) -> Drawn:
     """Draw MobileNetV2.
 
-    Args:
-        seed: Of the weights.
-        side: Of the image.
-        classes: That it tells apart.
-
     Returns:
         The model.
     """

@@ -14,11 +14,6 @@ _FIRES: Final = (
 def squeezenet(seed: int, side: int = 224, classes: int = 1000) -> Drawn:
     """Draw SqueezeNet 1.1.
 
-    Args:
-        seed: Of the weights.
-        side: Of the image.
-        classes: That it tells apart.
-
     Returns:
         The model.
     """

@@ -18,9 +18,6 @@ def bars(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     Python's clients are kafka-python, ours, and aiokafka, Faust's. One that keeps neither state
     nor offsets does less than all others: it has a line of its own.
 
-    Args:
-        contenders: Of a result.
-
     Returns:
         ``title``, ``ratio`` (median of the rounds), ``without_start`` (the same without what a
         run over one event costs; None where runs were too short), ``on_one_python`` (the ratio,

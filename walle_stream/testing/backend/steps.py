@@ -23,9 +23,6 @@ ULPS_MAX: Final = 8
 def dtype_of(name: str) -> DType:
     """Give a dtype of numpy's or of ``ml_dtypes``.
 
-    Args:
-        name: Of it.
-
     Returns:
         The dtype.
     """
@@ -58,12 +55,6 @@ def run_step(
     backend: Backend, operator: Operator, inputs: Sequence[Array], **parameters: Any
 ) -> Array:
     """Plan and run a program of one step.
-
-    Args:
-        backend: That does it.
-        operator: Any.
-        inputs: Of the step.
-        **parameters: Of the operator.
 
     Returns:
         The output.

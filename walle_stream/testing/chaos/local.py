@@ -60,11 +60,7 @@ class LocalTarget:
         self._file = self.definition(find_definition(plan.pipeline))
 
     def definition(self, file: Path) -> Path:
-        """Return the definition to run.
-
-        Args:
-            file: What the plan names.
-        """
+        """Return the definition to run."""
         return file
 
     @property
@@ -136,22 +132,14 @@ class LocalTarget:
         return process, said
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return how far the runs came; None before the data directory is complete.
-
-        Args:
-            data_dir: May be in use.
-        """
+        """Return how far the runs came; None before the data directory is complete."""
         try:
             return run_state(data_dir)
         except StoreError:
             return None
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-        """Return features and canonical state.
-
-        Args:
-            data_dir: Of a run that ended.
-        """
+        """Return features and canonical state."""
         return {
             "features": list(features_lines(data_dir)),
             "state": list(canonical_state(data_dir)),
@@ -165,9 +153,6 @@ class IsolatedTarget(LocalTarget):
 
     def definition(self, file: Path) -> Path:
         """Write the changed definition, its neighbours linked beside it.
-
-        Args:
-            file: What the plan names.
 
         Raises:
             CampaignError: It holds no task.
@@ -285,9 +270,6 @@ class LocalRunning:
 
 def documents(file: Path) -> list[dict[str, Any]]:
     """Return the YAML documents of a definition, unchecked.
-
-    Args:
-        file: Checked by the run itself.
 
     Raises:
         CampaignError: It cannot be read at all.

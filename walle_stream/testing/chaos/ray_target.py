@@ -147,12 +147,7 @@ class RayRunning(LocalRunning):
             left -= 1
 
     def kill(self, role: str, pick: int) -> bool:
-        """Send SIGKILL to the driver or to one of the cluster's processes; see ``Running``.
-
-        Args:
-            role: One of the target's.
-            pick: Chooses among several.
-        """
+        """Send SIGKILL to the driver or to one of the cluster's processes; see ``Running``."""
         if self._process.poll() is not None:
             return False
         found = self._find()

@@ -72,10 +72,6 @@ class Corpus:
     def mutation(self, seed: str, number: int) -> Mutation:
         """Make one; the same each time.
 
-        Args:
-            seed: Of the run.
-            number: Of the mutation.
-
         Returns:
             It.
         """
@@ -138,10 +134,6 @@ def _structure(rng: Random, proto: ModelProto, other: ModelProto) -> str:
 
 def run_mutation(mutation: Mutation, folder: Path) -> dict[str, str]:
     """Read, prepare and run one.
-
-    Args:
-        mutation: Any.
-        folder: Of the data beside models.
 
     Returns:
         ``outcome``: ran, refused or finding; ``key`` and ``text`` say why.

@@ -14,11 +14,7 @@ class ScriptedSource:
     """Steps of one file."""
 
     def __init__(self, model: ScriptedModel) -> None:
-        """Keep the definition; the file is not touched.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; the file is not touched."""
         self._path = model.script
         self._gates = Gates(model.gates or model.script.with_name(f"{model.script.name}.gates"))
 
@@ -42,9 +38,6 @@ class ScriptedSource:
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another script.
-
-        Args:
-            stored: A fingerprint from before.
 
         Raises:
             SourceChangedError: The script differs.

@@ -102,9 +102,6 @@ def bits_of(dtype: DType) -> tuple[int, bool]:
 def range_of(dtype: DType) -> tuple[Any, Any]:
     """Give the least and the greatest element.
 
-    Args:
-        dtype: Of numbers or bool.
-
     Returns:
         Both; of floats infinities.
     """

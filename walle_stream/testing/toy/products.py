@@ -11,9 +11,6 @@ from walle_stream.testing.toy.elements import Elements, Value, fitted
 def matmul(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
     """Multiply; see ``Operator.MATMUL``.
 
-    Args:
-        inputs: Two.
-
     Returns:
         The output.
     """

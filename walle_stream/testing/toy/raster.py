@@ -68,9 +68,6 @@ def addresses(size: Sequence[int], strides: Sequence[int], offset: int = 0) -> l
 def zero(dtype: DType) -> Any:
     """Give the element that stands for nothing.
 
-    Args:
-        dtype: Any.
-
     Returns:
         A scalar; no text where it is of strings.
     """

@@ -68,9 +68,6 @@ class ReleaseCampaign:
     def run(self, kills: int) -> FaultReport:
         """Live lives until so many kills are done, or something is wrong; blocks.
 
-        Args:
-            kills: In all lives.
-
         Returns:
             What was killed, and what is wrong.
 

@@ -141,21 +141,12 @@ class KafkaLife:
         return self._end
 
     def await_crash(self, timeout_s: float) -> bool:
-        """Return that nothing dies at a crash point: nothing is armed.
-
-        Args:
-            timeout_s: Not used.
-        """
+        """Return that nothing dies at a crash point: nothing is armed."""
         del timeout_s
         return False
 
     def kill(self, role: str, pick: int) -> bool:
-        """Do a fault; see ``Running``.
-
-        Args:
-            role: One of the target's.
-            pick: Chooses whom, and for how long.
-        """
+        """Do a fault; see ``Running``."""
         if self._look() is not None or not self.is_live:
             return False
         # seeded for repeatability, not for secrecy

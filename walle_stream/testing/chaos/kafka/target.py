@@ -145,11 +145,7 @@ class KafkaTarget(LocalTarget):
         return self._life
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return whether features have come up, and whether the life is over.
-
-        Args:
-            data_dir: Of the life at hand.
-        """
+        """Return whether features have come up, and whether the life is over."""
         del data_dir
         life = self._life
         if life is None or not life.has_begun:
