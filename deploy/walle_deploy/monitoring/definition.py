@@ -125,4 +125,4 @@ def load_alarms(file: Path) -> AlarmsSpec:
     Raises:
         SpecFileError: It is wrong; the message names the place.
     """
-    return load_single(file, "Alarms", Alarms).spec
+    return load_single(file, Alarms).spec

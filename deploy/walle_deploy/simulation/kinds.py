@@ -107,4 +107,4 @@ def load_kinds(file: Path) -> DeviceKindsSpec:
     Raises:
         SpecFileError: It is wrong; the message names the place.
     """
-    return load_single(file, "DeviceKinds", DeviceKinds).spec
+    return load_single(file, DeviceKinds).spec
