@@ -65,16 +65,15 @@ def load_document[M: BaseModel](
         raise SpecFileError(first.message + more, first.file, first.line, first.column)
 
 
-def kind_of(file: Path, environ: Mapping[str, str] = os.environ) -> str:
+def kind_of(file: Path) -> str:
     """Return what the first document of a file says is its kind; empty where it says none.
 
     Args:
         file: The YAML file.
-        environ: For ``${VAR}``.
 
     Raises:
         SpecFileError: It is no YAML.
     """
-    value = next(iter(read_documents(file, environ))).value
+    value = read_documents(file, os.environ)[0].value
     kind = value.get("kind") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else ""

@@ -38,9 +38,6 @@ BIN_BITS: Final = 10
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 _NAME_MAX: Final = 500
 
-type Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do."""
-
 
 class NewTarget(msgspec.Struct, frozen=True):
     """A file to sign."""
@@ -103,7 +100,7 @@ class TrustedRepository:
             made._signing.create(root_keys, bin_bits)
         return made
 
-    def add(self, targets: Iterable[NewTarget], on_progress: Progress | None = None) -> int:
+    def add(self, targets: Iterable[NewTarget]) -> int:
         """Sign files, all of them with one change; what is there already stays.
 
         Returns:
@@ -116,13 +113,12 @@ class TrustedRepository:
             IntegrityError: The repository was altered.
             StoreFullError: The disk is full.
         """
-        wanted = list(targets)
         with sole_writer(self.folder):
             current = self._signing.load()
             bins: dict[str, Targets] = {}
             changed: dict[str, Targets] = {}
             added = 0
-            for done, target in enumerate(wanted, 1):
+            for target in targets:
                 if not _NAME.fullmatch(target.name) or len(target.name) > _NAME_MAX:
                     raise RefNotFoundError(
                         f"{target.name[:_NAME_MAX]!r} cannot be a target's name: expected "
@@ -138,8 +134,6 @@ class TrustedRepository:
                 if _enter(signed, target, sha256, size_bytes):
                     changed[name] = signed
                     added += 1
-                if on_progress:
-                    on_progress(done, len(wanted))
             if added:
                 self._signing.commit(current, changed)
         return added

@@ -136,15 +136,14 @@ def supports_device(device: str) -> bool:
     return EngineBackendApi.supports_device(device)
 
 
-def prepare_with(model: bytes, backend: EngineBackend, limits: Limits | None = None) -> EngineRep:
+def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
     """Make a model ready for one of the engine's backends.
 
     Args:
         model: Of a ``ModelProto``.
         backend: Any.
-        limits: Of each run.
 
     Returns:
         The model.
     """
-    return EngineRep(parse_model(model), backend, limits)
+    return EngineRep(parse_model(model), backend)
