@@ -18,7 +18,7 @@ from walle_stream.app.task_figures import TaskFigures, task_figures
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Unread
 from walle_stream.store.datadir import DataDir
-from walle_stream.wire.rows import PartitionHead
+from walle_stream.wire.rows import Counters, PartitionHead
 
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
@@ -85,6 +85,21 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     lag_ms: int = 0
     """The same, under its former name."""
     is_ended: bool = False
+
+    @classmethod
+    def of(cls, number: int, host: int, counters: Counters, **fields: Any) -> Self:
+        """Make them of a partition's counters; ``fields`` are the others."""
+        return cls(
+            number=number,
+            host=host,
+            events=counters.events,
+            features=counters.features,
+            commits=counters.commits,
+            dropped_features=counters.dropped_features,
+            resent_features=counters.resent_features,
+            losses=counters.losses,
+            **fields,
+        )
 
 
 class RunStatus(msgspec.Struct, kw_only=True):
@@ -188,15 +203,10 @@ def _told(path: Path) -> RunStatus | None:
 def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[PartitionFigures]:
     return with_lags(
         [
-            PartitionFigures(
-                number=number,
-                host=number % hosts if hosts else -1,
-                events=head.counters.events,
-                features=head.counters.features,
-                commits=head.counters.commits,
-                dropped_features=head.counters.dropped_features,
-                resent_features=head.counters.resent_features,
-                losses=head.counters.losses,
+            PartitionFigures.of(
+                number,
+                number % hosts if hosts else -1,
+                head.counters,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )
