@@ -93,9 +93,6 @@ class SnapshotKeeper:
     def incarnation(self, own: str) -> str:
         """Return whose devices the partition's are; see ``PartitionSnapshots.incarnation``.
 
-        Args:
-            own: Of this machine's data directory.
-
         Raises:
             StoreError: It cannot be read or written.
         """

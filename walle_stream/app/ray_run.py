@@ -81,11 +81,7 @@ class RayRun:
         self.is_ready = False
 
     def stop(self, reason: str) -> None:
-        """Ask the run to stop; see ``LocalRun.stop``.
-
-        Args:
-            reason: Named in the report, e.g. ``SIGTERM``.
-        """
+        """Ask the run to stop; see ``LocalRun.stop``."""
         if not self._stop.is_set():
             self._stopped_by = reason
             self._stop.set()

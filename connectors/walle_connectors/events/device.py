@@ -384,12 +384,6 @@ class DeviceEvents:
     ) -> DeviceReader:
         """Open the input; see ``ports.Source``.
 
-        Args:
-            offsets: The device's partition's.
-            partition_count: Of the data directory.
-            batch_events: Most events in one batch at first.
-            limit: None.
-
         Raises:
             SourceError: The file cannot be opened, or the offset is not its.
         """

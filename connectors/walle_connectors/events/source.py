@@ -75,13 +75,7 @@ class EventsSource:
         batch_events: int,
         limit: int | None = None,
     ) -> EventsReader | PackedReader:
-        """Open the file at the partitions' offsets.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most lines or records to read in this run; None for no limit.
+        """Open the file; see ``ports.Source.open``.
 
         Raises:
             SourceError: The file cannot be opened, or an offset is not of it.

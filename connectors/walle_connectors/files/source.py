@@ -89,13 +89,7 @@ class FilesSource:
         batch_events: int,
         limit: int | None = None,
     ) -> FilesReader:
-        """Open the file at the partitions' offsets.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch, ≥ 1.
-            limit: Most rows to read in this run; None for no limit.
+        """Open the file; see ``ports.Source.open``.
 
         Raises:
             SourceError: The file cannot be opened, lacks a column that the

@@ -44,12 +44,6 @@ class SimulatorSource:
     ) -> SimulatorReader:
         """Open at the partitions' offsets; see ``ports.Source.open``.
 
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most events to read in this run; None for no limit.
-
         Raises:
             SourceError: An offset is not of this source.
         """

@@ -96,10 +96,7 @@ class StoredRows:
         self._store = store
 
     def load(self, *prefixes: str) -> Mapping[str, bytes]:
-        """Return the rows whose keys begin with one of some prefixes; blocks.
-
-        Args:
-            prefixes: Such as ``count/``; all rows are of one state.
+        """Return rows; see ``SnapshotStore.load``.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
@@ -128,11 +125,7 @@ class StoredRows:
         rows: Mapping[str, bytes | None],
         expected: Mapping[str, bytes | None] | None = None,
     ) -> None:
-        """Write rows, all or none, durable when this returns; blocks.
-
-        Args:
-            rows: By key; one that is there is replaced, or deleted by None.
-            expected: What must still be there; None for no row.
+        """Write rows; see ``SnapshotStore.save``.
 
         Raises:
             ConflictError: Something else is there; nothing was written.

@@ -202,21 +202,13 @@ class LocalRunning:
         self._parts_killed = 0
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until the first crash point was passed; see ``Running``.
-
-        Args:
-            timeout_s: At most so long.
-        """
+        """Block until the first crash point was passed; see ``Running``."""
         left = int(timeout_s / _LOOK_S)
         while left > 0 and not self.phase() and self.await_end(_LOOK_S) is None:
             left -= 1
 
     def await_end(self, timeout_s: float) -> RunEnd | None:
-        """Block until the run has ended; see ``Running``.
-
-        Args:
-            timeout_s: At most so long.
-        """
+        """Block until the run has ended; see ``Running``."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

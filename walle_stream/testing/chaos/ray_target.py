@@ -79,11 +79,6 @@ class RayTarget(LocalTarget):
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> "RayRunning":  # noqa: ARG002 - nobody is armed
         """Start the driver, and before the first one the cluster; see ``Target.start``.
 
-        Args:
-            data_dir: For ``--data-dir``.
-            role: Empty; no role has crash points.
-            crash: Empty.
-
         Raises:
             ChaosError: The cluster does not start, or has ended.
         """

@@ -57,12 +57,6 @@ class ScriptedSource:
     ) -> ScriptedReader:
         """Read the script and begin at the partitions' offsets; see ``ports.Source.open``.
 
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most rows to read in this run; None for no limit.
-
         Raises:
             SourceError: The script is wrong, or an offset is not of it.
         """

@@ -13,10 +13,6 @@ from walle_stream.testing.toy.elements import Elements, Value, fitted
 def raster(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
     """Move elements; see ``engine.region``.
 
-    Args:
-        inputs: Of one dtype.
-        parameters: Of the step.
-
     Returns:
         The output.
     """

@@ -83,13 +83,7 @@ class KafkaSource:
         batch_events: int,
         limit: int | None = None,
     ) -> KafkaReader:
-        """Open all partitions of the topic at their offsets, without a group.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most records to read in this run; None for no limit.
+        """Open all partitions of the topic, without a group; see ``ports.Source.open``.
 
         Raises:
             SourceError: The topic cannot be opened, or an offset is not of it.
@@ -113,11 +107,6 @@ class KafkaSource:
         self, placement: Placement, batch_events: int, limit: int | None = None
     ) -> GroupReader:
         """Become a member of the group; see ``ports.PlacingSource.join``.
-
-        Args:
-            placement: Opens and closes partitions.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most records that this member reads in this run.
 
         Raises:
             SourceError: The topic is not there.

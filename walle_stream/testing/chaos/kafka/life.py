@@ -112,11 +112,7 @@ class KafkaLife:
     # What a campaign asks
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until features have come up; see ``Running``.
-
-        Args:
-            timeout_s: At most so long.
-        """
+        """Block until features have come up; see ``Running``."""
         until_ms = monotonic_ms() + timeout_s * 1000.0
         while not self.has_begun and self._look() is None and monotonic_ms() < until_ms:
             sleep(_LOOK_S)

@@ -124,11 +124,6 @@ class KafkaTarget(LocalTarget):
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> Any:
         """Start a life, or the run that nobody kills; see ``Target.start``.
 
-        Args:
-            data_dir: Folder of the life.
-            role: Empty; no role has crash points.
-            crash: Empty.
-
         Raises:
             ChaosError: The broker has lost the life's topics.
             BrokerError: It does not come up.
