@@ -8,7 +8,7 @@ import pytest
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.schema import SCHEMA_VERSION
 from walle_deploy.store.sqlite import SqliteStore
-from walle_deploy.store.suite import ReleaseStoreSuite
+from walle_deploy.testing.store_suite import ReleaseStoreSuite
 from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreFullError
 
 
