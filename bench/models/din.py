@@ -13,11 +13,7 @@ _TOWER: Final = (200, 80)
 
 
 def din(seed: int, batch: int = 1, length: int = 100, width: int = 32) -> Drawn:
-    """Draw DIN.
-
-    Returns:
-        The model.
-    """
+    """Draw DIN."""
     drawing = Drawing("din", seed)
     behaviours = drawing.input("behaviours", (batch, length, width))
     target = drawing.input("target", (batch, width))

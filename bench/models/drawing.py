@@ -45,9 +45,6 @@ class Drawing:
             shape: Of it.
             below: For whole numbers; None: normal ones.
             least: The least of whole numbers.
-
-        Returns:
-            The name.
         """
         self._inputs[name] = (
             self._samples.standard_normal(shape).astype(np.float32)

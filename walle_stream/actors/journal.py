@@ -53,13 +53,7 @@ class JournalWindow:
         self._events = self._bytes = 0
 
     def add(self, number: int, events: int, size_bytes: int) -> None:
-        """Keep a batch.
-
-        Args:
-            number: Higher than any before.
-            events: How many it has.
-            size_bytes: Of its row.
-        """
+        """Keep a batch."""
         self._kept.append(_Kept(number, events, size_bytes))
         self._events += events
         self._bytes += size_bytes

@@ -76,9 +76,6 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
         address: See ``MetricsServer``.
         run: What is observed.
 
-    Returns:
-        The port.
-
     Raises:
         MetricsAddressError: The address is malformed or taken.
     """

@@ -55,9 +55,6 @@ class OnnxModel:
     def read(self) -> "HostedModel | BatchedModel":
         """Read it, unless it was.
 
-        Returns:
-            The model.
-
         Raises:
             EngineError: It is no model, or none for scripts, or its backend is cupy and
                 there is no CUDA device; the message says where the definition names it.

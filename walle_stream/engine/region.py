@@ -80,9 +80,6 @@ def whole(shape: Sequence[int], source: View, number: int = 0) -> Region:
         shape: Of the output.
         source: One stride an axis of it.
         number: Of the input.
-
-    Returns:
-        The region.
     """
     return Region(tuple(shape), source, View(0, strides_of(shape)), number)
 

@@ -84,9 +84,6 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
         shape: Sizes; a negative one is refused, too.
         what: For the message.
 
-    Returns:
-        The shape.
-
     Raises:
         ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
     """

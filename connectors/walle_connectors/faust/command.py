@@ -67,9 +67,6 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run a worker until SIGTERM or SIGINT.
 
-    Returns:
-        The exit code.
-
     Raises:
         SpecFileError: Faust is not installed, or the YAML is wrong.
         TunnelError: The broker, its topics, or the app.

@@ -57,9 +57,6 @@ def add(commands: Any) -> None:
 def run_serve(options: argparse.Namespace) -> int:
     """Serve until a signal.
 
-    Returns:
-        0.
-
     Raises:
         SpecFileError: The set-up is wrong, or the extra is not installed.
         ServiceUnreachableError: The address cannot be had.

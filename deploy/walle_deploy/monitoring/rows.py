@@ -79,12 +79,7 @@ def count_rows(
 
 
 def histories_of(rows: Mapping[str, bytes], worker: str) -> dict[str, VersionHistory]:
-    """Return a worker's histories by ``TASK@VERSION``.
-
-    Args:
-        rows: Where they are, among others.
-        worker: Whose.
-    """
+    """Return a worker's histories by ``TASK@VERSION``."""
     prefix = f"count/{worker}/"
     parts: dict[str, dict[str, bytes]] = {}
     for key, value in rows.items():

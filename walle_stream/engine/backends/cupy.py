@@ -67,9 +67,6 @@ class CupyPlan:
 
         Args:
             tensor: With data.
-
-        Returns:
-            The array.
         """
         with self._lock:
             found = self._constants.get(tensor)

@@ -88,9 +88,6 @@ class IndexChecks:
             step: Whose.
             indices: On the device.
             size: Of the axis.
-
-        Returns:
-            The call.
         """
         xp, number = self._device.xp, len(self._bound)
         assert self._wrong is not None  # noqa: S101

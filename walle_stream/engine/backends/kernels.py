@@ -133,9 +133,6 @@ def check_indices(indices: Array, size: int) -> Array:
         indices: Whole numbers.
         size: Of the axis.
 
-    Returns:
-        The indices.
-
     Raises:
         IndexError: One is below 0 or not below ``size``.
     """

@@ -24,9 +24,6 @@ def numbers(call: Call, number: int = 0) -> Tensor:
         call: Of the rule.
         number: Of the input, from 0.
 
-    Returns:
-        It.
-
     Raises:
         DTypeError: It is of something else.
     """

@@ -156,9 +156,6 @@ class Layer:
 
         Args:
             x: (..., direction, batch, hidden)
-
-        Returns:
-            The output.
         """
         made = self.builder.cast(x, self.dtype)
         if not self.is_batch_first:

@@ -106,9 +106,6 @@ class Call:
         Args:
             number: Of the input, from 0.
 
-        Returns:
-            It.
-
         Raises:
             LoweringError: It is left out, or a sequence.
         """
@@ -192,11 +189,7 @@ class Call:
     # attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Give an attribute as it is.
-
-        Returns:
-            Its value.
-        """
+        """Give an attribute as it is."""
         return self.node.attributes.get(name, default)
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -205,9 +198,6 @@ class Call:
         Args:
             name: Of the attribute.
             default: Where it is left out; None: it must be given.
-
-        Returns:
-            Its value.
 
         Raises:
             LoweringError: It is missing, or something else.

@@ -21,9 +21,6 @@ def strings(call: Call, number: int) -> Tensor:
         call: Of the rule.
         number: Of the input, from 0.
 
-    Returns:
-        It.
-
     Raises:
         DTypeError: It is of something else.
     """

@@ -14,9 +14,6 @@ _FLOAT64 = np.dtype(np.float64)
 def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
     """Refuse a tensor of anything but floating numbers.
 
-    Returns:
-        The tensor.
-
     Raises:
         DTypeError: It has another dtype.
     """
@@ -50,9 +47,6 @@ def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
         builder: Of the program.
         x: Floating or complex.
         dtype: Whole numbers are cut towards zero, after they are moved into its range.
-
-    Returns:
-        The output.
     """
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
@@ -71,8 +65,5 @@ def clipped(builder: Builder, x: Tensor, low: float, high: float) -> Tensor:
         x: Any.
         low: Least.
         high: Greatest.
-
-    Returns:
-        The output.
     """
     return builder.minimum(builder.maximum(x, low), high)

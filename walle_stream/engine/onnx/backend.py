@@ -142,8 +142,5 @@ def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
     Args:
         model: Of a ``ModelProto``.
         backend: Any.
-
-    Returns:
-        The model.
     """
     return EngineRep(parse_model(model), backend)

@@ -113,9 +113,6 @@ def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) 
         inputs: That the regions count.
         regions: Any.
         fill: Of the raster.
-
-    Returns:
-        The step.
     """
     used = sorted({region.input for region in regions}) or [0]
     order = {old: new for new, old in enumerate(used)}

@@ -46,9 +46,6 @@ def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
     Args:
         elision: Of the program.
         placement: Of the program; its arena is the peak.
-
-    Returns:
-        The counts.
     """
     return _counted(elision.steps, placement.arena_bytes)
 

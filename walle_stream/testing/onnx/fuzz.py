@@ -220,9 +220,6 @@ def read_report(path: Path, seed: str) -> Report:
         path: Of the file; none: a new report.
         seed: Of the run.
 
-    Returns:
-        The report.
-
     Raises:
         ValueError: It is of another seed or format.
     """

@@ -70,11 +70,7 @@ class Corpus:
         self.small = small_cases()
 
     def mutation(self, seed: str, number: int) -> Mutation:
-        """Make one; the same each time.
-
-        Returns:
-            It.
-        """
+        """Make one; the same each time."""
         rng = Random(f"{seed}-{number}")  # noqa: S311  # no secret
         case, other = self._case(rng), self._case(rng)
         backend = "reference" if happens(rng, 20) else "numpy"

@@ -11,11 +11,7 @@ from walle_stream.testing.toy.elements import Elements, Value, fitted
 
 
 def raster(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
-    """Move elements; see ``engine.region``.
-
-    Returns:
-        The output.
-    """
+    """Move elements; see ``engine.region``."""
     shape, dtype = parameters["shape"], parameters["dtype"]
     output = [_fill(parameters.get("fill"), dtype)] * prod(shape)
     for region in parameters["regions"]:
