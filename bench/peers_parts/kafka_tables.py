@@ -69,11 +69,7 @@ def _on_one_python(
 
 
 def kafka_tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/peers_kafka.py``.
-    """
+    """Make the tables."""
     head = ("contender", "driver", "version", "Python", "events / CPU-s", "quartiles")
     head += ("without start", "peak RSS, MiB", "walle-confluent is", "walle is")
     rows = []

@@ -21,9 +21,6 @@ STDIN = "-"
 def device(options: argparse.Namespace) -> int:
     """Run a device's agent.
 
-    Args:
-        options: Parsed arguments of the sub-command.
-
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest.
 

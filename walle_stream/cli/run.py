@@ -44,9 +44,6 @@ SAMPLE_FEATURES = 3
 def run(options: argparse.Namespace) -> int:
     """Run a pipeline.
 
-    Args:
-        options: Parsed arguments of the sub-command.
-
     Returns:
         0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
         a task did nothing up to the source's end.

@@ -68,9 +68,6 @@ def load_document[M: BaseModel](
 def kind_of(file: Path) -> str:
     """Return what the first document of a file says is its kind; empty where it says none.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: It is no YAML.
     """

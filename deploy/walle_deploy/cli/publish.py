@@ -9,11 +9,7 @@ from walle_deploy.cli.store_option import add_store
 
 
 def add(commands: Any) -> None:
-    """Add the command to a parser.
-
-    Args:
-        commands: The sub-parsers of ``walle release``.
-    """
+    """Add the command to a parser."""
     parser = commands.add_parser(
         "publish", help="build a version from its tag, sign it, and let releases know it"
     )

@@ -18,9 +18,6 @@ from walle_stream.spec.single import load_single
 def load_whole_release(file: Path) -> Release:
     """Load a release, and read what its simulation will read; blocks.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: Something is wrong in it or in a file that it names; the message names
             the place.

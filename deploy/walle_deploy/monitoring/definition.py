@@ -119,9 +119,6 @@ class Alarms(Strict):
 def load_alarms(file: Path) -> AlarmsSpec:
     """Load alarms.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: It is wrong; the message names the place.
     """

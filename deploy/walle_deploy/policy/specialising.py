@@ -61,11 +61,7 @@ def static_leaves(node: Node) -> Iterator[Static]:
 
 
 def can_hold(node: Node) -> bool:
-    """Tell whether a specialised tree may be true of some device.
-
-    Args:
-        node: Of ``specialise``.
-    """
+    """Tell whether a specialised tree may be true of some device."""
     match node:
         case Group(is_all, parts):
             return (all if is_all else any)(map(can_hold, parts))
@@ -76,11 +72,7 @@ def can_hold(node: Node) -> bool:
 
 
 def guard_of(node: Node) -> Guard | None:
-    """Return ids one of which a device must have for the tree to be true, if there are any.
-
-    Args:
-        node: Of ``specialise``.
-    """
+    """Return ids one of which a device must have for the tree to be true, if there are any."""
     match node:
         case Dynamic(_, guard):
             return guard
@@ -92,11 +84,7 @@ def guard_of(node: Node) -> Guard | None:
 
 
 def test_of(node: Node) -> Test:
-    """Return a specialised tree as a function.
-
-    Args:
-        node: Of ``specialise``.
-    """
+    """Return a specialised tree as a function."""
     match node:
         case Dynamic(test, _):
             return test

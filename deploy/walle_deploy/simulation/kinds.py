@@ -101,9 +101,6 @@ class DeviceKinds(Strict):
 def load_kinds(file: Path) -> DeviceKindsSpec:
     """Load kinds of devices.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: It is wrong; the message names the place.
     """

@@ -40,10 +40,6 @@ def wide_dtype(*dtypes: DType) -> DType:
 def widened(builder: Builder, x: Tensor) -> Tensor:
     """Give a tensor in the dtype to compute in.
 
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-
     Returns:
         ``x`` itself where it is float32 or float64.
     """

@@ -73,9 +73,6 @@ class Call:
     def has(self, number: int) -> bool:
         """Whether an input is given.
 
-        Args:
-            number: Of the input, from 0.
-
         Returns:
             True where it is.
         """
@@ -103,9 +100,6 @@ class Call:
     def tensor(self, number: int) -> Tensor:
         """Give an input that must be a tensor.
 
-        Args:
-            number: Of the input, from 0.
-
         Raises:
             LoweringError: It is left out, or a sequence.
         """
@@ -117,9 +111,6 @@ class Call:
 
     def optional(self, number: int) -> Tensor | None:
         """Give an input that may be left out.
-
-        Args:
-            number: Of the input, from 0.
 
         Returns:
             It, or None.
@@ -142,9 +133,6 @@ class Call:
     def sequence(self, number: int) -> list[Value]:
         """Give an input that must be a sequence.
 
-        Args:
-            number: Of the input, from 0.
-
         Returns:
             Its elements.
 
@@ -159,9 +147,6 @@ class Call:
     def values(self, number: int) -> Array:
         """Give the elements of an input, which a shape depends on.
 
-        Args:
-            number: Of the input, from 0.
-
         Returns:
             Its elements.
         """
@@ -169,9 +154,6 @@ class Call:
 
     def numbers(self, number: int) -> tuple[int, ...] | None:
         """Give the elements of an input of whole numbers that may be left out.
-
-        Args:
-            number: Of the input, from 0.
 
         Returns:
             They, or None.

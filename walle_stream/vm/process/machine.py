@@ -112,10 +112,6 @@ class ProcessMachine(Machine):
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done, or the child dead.
 
-        Args:
-            groups: The batch.
-            packed: The same, by ``encode_groups``.
-
         Returns:
             One result per group, in order.
 
