@@ -120,7 +120,7 @@ def _up(network: Network, value: bytes, _position: int) -> float:
     begin_s = time.perf_counter()
     uplink = KafkaUplink(network.device, _HELD_BYTES)
     try:
-        uplink.send(0, 1, made)
+        uplink.send([(0, 1, made)])
         look_for(lambda: list(uplink.acks(0)), "an acknowledgement")
         return (time.perf_counter() - begin_s) * 1e3
     finally:

@@ -19,7 +19,6 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
-    SHARED_BY,
     Close,
     DeviceHost,
     GetOffsets,
@@ -197,11 +196,8 @@ class LocalRun:
         )
 
     def status(self) -> list[PartitionStatus]:
-        """Return the figures of all partitions, for metrics; waits for a turn."""
-        statuses: list[PartitionStatus] = []
-        for host in self._hosts:
-            statuses.extend(host.ask(GetStatus(), 1.0))
-        return statuses
+        """Return the figures of all partitions, as of their last commits; waits for nothing."""
+        return [status for host in self._devices for status in host.peek()]
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the pool has done, and its VMs, for metrics."""
@@ -217,9 +213,16 @@ class LocalRun:
             if readers:  # one for each host, or one for all
                 reader = readers[index % len(readers)]
                 progress, unread = reader.progress, reader.unread
-            waiting = host.mailbox_bytes
             told.append(
-                HostStatus.of(index, progress, unread, pid=pid, step=step, mailbox_bytes=waiting)
+                HostStatus.of(
+                    index,
+                    progress,
+                    unread,
+                    pid=pid,
+                    step=step,
+                    mailbox_bytes=host.mailbox_bytes,
+                    in_hand_events=self._devices[index].in_hand_events,
+                )
             )
         return told
 
@@ -256,9 +259,9 @@ class LocalRun:
         host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
             numbers = assembly.partitions[index::host_count]
-            # a turn is shared by all, and each has a write batch of its own in it
-            most = assembly.batch_events * min(len(numbers), SHARED_BY)
-            sizer = BatchSizer(assembly.latency_target_ms, most)
+            sizer = BatchSizer(
+                assembly.latency_target_ms, assembly.batch_events, partitions=len(numbers)
+            )
             self._sizers.append(sizer)
             opener = _opener(assembly, () if assembly.is_placed else numbers)
             placed = assembly.open_partition if assembly.is_placed else None

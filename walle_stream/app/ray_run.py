@@ -163,6 +163,7 @@ class RayRun:
         for index, host in enumerate(self._hosts):
             state: HostState | None = host.state
             progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
+            is_at_work = state is not None and host.step != "done"
             told.append(
                 HostStatus.of(
                     index,
@@ -171,7 +172,8 @@ class RayRun:
                     pid=host.pid,
                     step=host.step,
                     restarts=host.restarts,
-                    mailbox_bytes=state.mailbox_bytes if state and host.step != "done" else 0,
+                    mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
+                    in_hand_events=state.in_hand_events if state and is_at_work else 0,
                 )
             )
         return told

@@ -70,6 +70,8 @@ def _unread(host: HostStatus) -> str:
     if host.unread_bytes >= 0:
         told.append(f"{host.unread_bytes:,} bytes")
     waiting = f", {host.mailbox_bytes:,} bytes wait for a turn" if host.mailbox_bytes else ""
+    if host.in_hand_events:
+        waiting += f", {host.in_hand_events:,} events wait for their commit"
     return (f", unread: {', '.join(told)}" if told else ", what is unread is not known") + waiting
 
 

@@ -99,6 +99,8 @@ def main(
             with suppress(ImportError):
                 import_module(name)
                 seal()  # before another module uses it
+        if "decimal" in sys.modules:
+            import_module("_pydecimal")  # writes what its C code cannot
         measures = lock_down(guard, fds)
         _write_measures(control, measures)
         if set(required) <= set(measures):
