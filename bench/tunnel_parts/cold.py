@@ -83,10 +83,6 @@ def measure_cold(
 def measure_handshake(reach: Reach, samples: int) -> list[dict[str, Any]]:
     """Connect and shake hands over TLS, whole and with a session, in turn.
 
-    Args:
-        reach: Where the broker is.
-        samples: Of both.
-
     Returns:
         A row for each: ``state``, quartiles of ``wall_ms`` and of our own ``cpu_ms``,
         and ``reused``, how many the broker took the session of.

@@ -67,11 +67,7 @@ class RemoteUplink:
     """The way up, as ``ports.Uplink``; a thread of its own makes the calls."""
 
     def __init__(self, link: CloudLink) -> None:
-        """Begin with nothing in flight.
-
-        Args:
-            link: To the cloud side.
-        """
+        """Begin with nothing in flight."""
         self._link = link
         self._condition = Condition()
         self._waiting: deque[Sequence[UplinkFrame]] = deque()
@@ -149,11 +145,7 @@ class RemoteDownlink:
     """The way down, as ``ports.Downlink``: what a thread has fetched ahead."""
 
     def __init__(self, link: CloudLink) -> None:
-        """Begin; partitions are known from their first ``receive`` on.
-
-        Args:
-            link: To the cloud side.
-        """
+        """Begin; partitions are known from their first ``receive`` on."""
         self._link = link
         self._condition = Condition()
         self._fetched: dict[int, deque[tuple[int, bytes]]] = {}

@@ -77,9 +77,6 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
         address: See ``MetricsServer``.
         run: What is observed.
 
-    Returns:
-        The port.
-
     Raises:
         MetricsAddressError: The address is malformed or taken.
     """
@@ -104,16 +101,7 @@ def render_metrics(
     hosts: Sequence[HostStatus] = (),
     cloud_losses: int = 0,
 ) -> str:
-    """Return the figures in Prometheus' text format.
-
-    Args:
-        statuses: Of all partitions.
-        counts: What the pool of VMs has done.
-        machines: The VMs that are alive.
-        task_names: Of the definition's tasks.
-        hosts: How each goes.
-        cloud_losses: What the cloud side lacks.
-    """
+    """Return the figures in Prometheus' text format."""
     metrics, total = Metrics(), Counters()
     for status in statuses:
         total.add(status.counters)

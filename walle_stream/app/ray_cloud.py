@@ -83,11 +83,7 @@ class CloudProcess:
     def messages(
         self, wanted: Mapping[int, tuple[int, int]]
     ) -> dict[int, Sequence[tuple[int, bytes]]]:
-        """Return messages down; see ``CloudLink.messages``.
-
-        Args:
-            wanted: By partition: behind which position, up to which to forget.
-        """
+        """Return messages down; see ``CloudLink.messages``."""
         downlink = self._assembly.tunnel.downlink
         found: dict[int, Sequence[tuple[int, bytes]]] = {}
         for partition, (position, released) in wanted.items():
@@ -100,9 +96,6 @@ class CloudProcess:
 
     def ask(self, question: Any) -> Any:
         """Put a question to the cloud actor; see ``CloudLink.ask``.
-
-        Args:
-            question: One of ``actors.holdings``.
 
         Raises:
             ActorDeadError: It was not open, or has failed.

@@ -196,11 +196,7 @@ class HostProcess:
         return uplink, downlink
 
     def connect(self, cloud: Any) -> None:
-        """Send to another cloud side from now on.
-
-        Args:
-            cloud: Ray's handle of it.
-        """
+        """Send to another cloud side from now on."""
         self._link.connect(cloud)
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:

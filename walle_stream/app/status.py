@@ -152,9 +152,6 @@ def write_status(path: Path, status: RunStatus) -> None:
 def read_status(data_dir: Path) -> RunStatus:
     """Say how the run over a data directory goes, or how the last one went.
 
-    Args:
-        data_dir: The data directory.
-
     Raises:
         StoreMissingError: There is none.
     """

@@ -11,11 +11,7 @@ from walle_stream.app.task_figures import TaskFigures
 
 
 def status(options: argparse.Namespace) -> int:
-    """Print hosts, what they have yet to read, tasks, partitions and restarts.
-
-    Args:
-        options: Parsed arguments of the sub-command.
-    """
+    """Print hosts, what they have yet to read, tasks, partitions and restarts."""
     found = read_status(options.data_dir)
     if options.json:
         print(msgspec.json.encode(found).decode())

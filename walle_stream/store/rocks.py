@@ -162,9 +162,6 @@ def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durabil
 def map_rocks_errors(path: Path) -> "RocksErrorMap":
     """Translate RocksDB's errors, which differ in their text alone.
 
-    Args:
-        path: The database, for the message.
-
     Returns:
         A context manager, to be used as often as one likes. In it,
         RocksDB's errors become ``StoreCorruptedError``, ``StoreFullError``,
@@ -180,11 +177,7 @@ class RocksErrorMap:
     __slots__ = ("_path",)
 
     def __init__(self, path: Path) -> None:
-        """Name the database.
-
-        Args:
-            path: For the message.
-        """
+        """Name the database."""
         self._path = path
 
     def __enter__(self) -> None:

@@ -2,8 +2,8 @@ r"""The cloud side's feature table, with what it has seen, in one RocksDB.
 
 Keys, integers big-endian::
 
-    \x00 position | counts | format        single rows; position: of the tunnel's lane 0
-    \x00 lane u32 lane                     position of another lane, u64
+    \x00 counts | format                   single rows
+    \x00 lane u32 lane                     position of a lane, u64
     \x01 INCARNATION u32 partition         highest epoch, u64; number of the last frame, u64
     \x02 DEVICE                            DeviceSeen, MessagePack
     \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
@@ -37,7 +37,7 @@ from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
 from walle_stream.wire.reports import is_reports
 
-FORMAT_VERSION: Final = b"2"
+FORMAT_VERSION: Final = b"3"
 """Version of the layout above."""
 
 _U64: Final = Struct(">Q")
@@ -148,7 +148,7 @@ class FeatureStore:
         for device_id, seen in touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
         for lane, position in positions.items():
-            batch.put(_lane_key(lane), _U64.pack(position))
+            batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
         batch.put(b"\x00counts", _encode(counts))
         self._hand_over(reports)
         crash_point("cloud.before")
@@ -302,14 +302,10 @@ class FeatureStore:
             return value
 
     def _positions(self) -> dict[int, int]:
-        positions = {}
-        stored = self._database.get(_lane_key(0))
-        if stored:
-            positions[0] = int(_U64.unpack(stored)[0])
-        for key, row in scan_rocks(self._database, self._path, _LANE, prefix_end(_LANE)):
-            lane = int(_U32.unpack(key[len(_LANE) :])[0])
-            positions[lane] = int(_U64.unpack(row)[0])
-        return positions
+        rows = scan_rocks(self._database, self._path, _LANE, prefix_end(_LANE))
+        return {
+            int(_U32.unpack(key[len(_LANE) :])[0]): int(_U64.unpack(row)[0]) for key, row in rows
+        }
 
     def _senders(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         epochs, frames = {}, {}
@@ -318,11 +314,6 @@ class FeatureStore:
             sender = (key[1:-4].decode(), partition)
             epochs[sender], frames[sender] = _SENDER.unpack(row)
         return epochs, frames
-
-
-def _lane_key(lane: int) -> bytes:
-    # lane 0 has the place of the only position that there was before
-    return _LANE + _U32.pack(lane) if lane else b"\x00position"
 
 
 def _open(

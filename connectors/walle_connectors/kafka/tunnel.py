@@ -80,11 +80,7 @@ class KafkaCloudEnd:
     """The cloud's end: what comes up, and the sender of what goes down."""
 
     def __init__(self, model: KafkaTunnelModel) -> None:
-        """Connect with the first use.
-
-        Args:
-            model: Topics and connection.
-        """
+        """Connect with the first use."""
         self.receiver = KafkaReceiver(model)
         """The way up."""
         self.downlink_sender = KafkaDownlinkSender(model) if model.down_topic else None

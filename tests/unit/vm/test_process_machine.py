@@ -212,25 +212,6 @@ def watched(machine: Any, limit_ms: int) -> tuple[Watchdog, list[str]]:
     return watchdog, seen
 
 
-def test_a_python_loop_is_stopped_and_its_neighbours_run(open_machine: Any, call: Any) -> None:
-    source = """
-def run(ctx, page):
-    while page.trigger["x"]:
-        try:
-            while True: pass
-        except BaseException: pass
-    ctx.emit({})
-"""
-    machine = open_machine(compiled(source, RunLimits(wall_time_ms=1_500)))
-    watchdog, seen = watched(machine, 1_500)
-    results = call(machine, {"x": 0}, {"x": 1}, {"x": 0})
-    assert [group.runs[0].error for group in results] == ["", "RunStopped", ""]
-    assert machine.was_stopped
-    assert all(group.runs[0].ok for group in call(machine, *[{"x": 0}] * 50))
-    watchdog.close()
-    assert seen == ["stop"]
-
-
 def test_a_loop_in_c_is_killed_before_the_watchdog_gives_up(open_machine: Any, call: Any) -> None:
     machine = open_machine(compiled(LOOP, RunLimits(wall_time_ms=1_500)))
     watchdog, seen = watched(machine, 1_500)
