@@ -409,9 +409,9 @@ class RayRun:
                 partitions=with_lags(
                     [
                         PartitionFigures.of(
-                            each.number,
-                            self._host_of(each.number),
                             each.counters,
+                            number=each.number,
+                            host=self._host_of(each.number),
                             outbox_bytes=each.outbox_bytes,
                             watermark_ms=each.watermark_ms,
                         )

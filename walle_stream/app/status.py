@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -22,6 +22,11 @@ from walle_stream.wire.rows import Counters, PartitionHead
 
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
+
+_COUNTED: Final = (
+    *("events", "features", "commits", "losses"),
+    *("dropped_features", "resent_features", "resent_calls"),
+)
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
@@ -78,6 +83,8 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
     resent_features: int = 0
     """Sent again, because the cloud side had forgotten them."""
+    resent_calls: int = 0
+    """Asked again, because the cloud side had forgotten them or their replies."""
     losses: int = 0
     """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     watermark_ms: int = -1
@@ -89,19 +96,15 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     is_ended: bool = False
 
     @classmethod
-    def of(cls, number: int, host: int, counters: Counters, **fields: Any) -> Self:
-        """Make them of a partition's counters; ``fields`` are the others."""
-        return cls(
-            number=number,
-            host=host,
-            events=counters.events,
-            features=counters.features,
-            commits=counters.commits,
-            dropped_features=counters.dropped_features,
-            resent_features=counters.resent_features,
-            losses=counters.losses,
-            **fields,
-        )
+    def of(cls, counters: Counters, **fields: Any) -> Self:
+        """Make it of what the partition counts.
+
+        Args:
+            counters: As committed.
+            fields: Those that are no counters.
+        """
+        counted = {name: getattr(counters, name) for name in _COUNTED}
+        return cls(**counted, **fields)
 
 
 class RunStatus(msgspec.Struct, kw_only=True):
@@ -199,9 +202,9 @@ def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[Partition
     return with_lags(
         [
             PartitionFigures.of(
-                number,
-                number % hosts if hosts else -1,
                 head.counters,
+                number=number,
+                host=number % hosts if hosts else -1,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )

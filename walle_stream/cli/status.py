@@ -36,10 +36,11 @@ def status(options: argparse.Namespace) -> int:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
     losses = sum(each.losses for each in found.partitions)
     resent = sum(each.resent_features for each in found.partitions)
-    if losses or resent:
+    asked = sum(each.resent_calls for each in found.partitions)
+    if losses or resent or asked:
         print(
-            f"the cloud side had forgotten what was acknowledged: {resent:,} features were sent "
-            f"again, {losses:,} features and reports are lost"
+            f"the cloud side had forgotten what was acknowledged: {resent:,} features and "
+            f"{asked:,} calls were sent again, {losses:,} features and reports are lost"
         )
     if found.cloud_losses:
         print(
