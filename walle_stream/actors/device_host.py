@@ -39,7 +39,7 @@ DELIVERY_EVENTS: Final = 256
 they are taken. A commit takes many of these."""
 
 LINGER_S: Final = 0.003
-"""How long more is waited for before a commit, while nothing comes."""
+"""How long more is waited for before a commit, while nothing comes and the host has its core."""
 
 _IDLE_S: Final = 0.05
 _AGE_SHARE: Final = 0.5  # of the latency target, that a batch waits for its commit
@@ -178,10 +178,10 @@ class DeviceHost(Actor):
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
         """Short while something waits to be committed, or for the disk."""
-        is_short = bool(self._waiting.deliveries) or any(
-            each.outgoing.is_waiting for each in self._partitions.values()
-        )
-        return LINGER_S if is_short else _IDLE_S
+        if self._waiting.deliveries:
+            return LINGER_S * self._sizer.stretch
+        is_waiting = any(each.outgoing.is_waiting for each in self._partitions.values())
+        return LINGER_S if is_waiting else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
