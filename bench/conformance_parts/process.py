@@ -5,7 +5,6 @@ import select
 import signal
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from conformance_parts.exchange import Answer, Question, read, write
@@ -44,10 +43,7 @@ class PeerProcess:
         """Be ended at the end."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         """End it."""
         self.end()
 

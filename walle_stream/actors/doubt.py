@@ -18,13 +18,7 @@ class Doubt:
     """Doubt about one partition. One thread, the device host's."""
 
     def __init__(self, in_hand: InHand, number: int, batch_events: int) -> None:
-        """Begin with what the last process left.
-
-        Args:
-            in_hand: Where it left that.
-            number: The partition's.
-            batch_events: Most events of a batch.
-        """
+        """Begin with what the last process left."""
         self._in_hand = in_hand
         self._number = number
         self._events = batch_events

@@ -128,10 +128,6 @@ class CloudExchange:
     ) -> list[CloudCall]:
         """Write calls as open, into rows of the commit at hand.
 
-        Args:
-            calls: Numbered by the machine.
-            task_version: By program.
-
         Returns:
             The same, as they travel.
         """

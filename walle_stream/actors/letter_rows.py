@@ -41,11 +41,7 @@ def encode_letter(letter: DeadLetter) -> bytes:
 
 
 def decode_letter(row: bytes) -> DeadLetter:
-    """Read a letter, without its record; the inverse of ``encode_letter``.
-
-    Args:
-        row: Its JSON.
-    """
+    """Read a letter, without its record; the inverse of ``encode_letter``."""
     return _DECODER.decode(row)
 
 
@@ -85,12 +81,7 @@ def read_unsent(store: LetterReader, after: int) -> Iterator[tuple[int, DeadLett
 
 
 def drop_marks(transaction: Transaction, numbers: Iterable[int]) -> None:
-    """Delete the marks of letters that the sink has.
-
-    Args:
-        transaction: Gets the deletions.
-        numbers: Which letters.
-    """
+    """Delete the marks of letters that the sink has."""
     for number in numbers:
         transaction.delete(keys.unsent_letter_key(number))
 

@@ -93,12 +93,7 @@ class Turn:
         self.raw = RawRows()
 
     def add(self, batch: SourceBatch, events: int) -> None:
-        """Count a batch whose events were taken.
-
-        Args:
-            batch: It may have let its events go.
-            events: How many it had.
-        """
+        """Count a batch whose events were taken."""
         head, source = self.head, batch.counts
         self.events += events
         self.offset = batch.offset

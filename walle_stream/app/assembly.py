@@ -85,12 +85,7 @@ class Assembly:
     """The parts of one run. Load, open, ask for parts; use once."""
 
     def __init__(self, loaded: LoadedPipeline[ReadyTask], tasks: Sequence[ReadyTask]) -> None:
-        """Keep what was checked; use ``load``.
-
-        Args:
-            loaded: The definition.
-            tasks: Its tasks, in its order.
-        """
+        """Keep what was checked; use ``load``."""
         self.name = loaded.pipeline.metadata.name
         self.masked_values = loaded.masked_values
         self._loaded = loaded
@@ -185,10 +180,6 @@ class Assembly:
     def open(self, stack: ExitStack, options: RunOptions) -> None:
         """Open data directory, tunnel, cloud table and VMs; blocks.
 
-        Args:
-            stack: Gets the closings.
-            options: How to run.
-
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
@@ -208,11 +199,6 @@ class Assembly:
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory.
 
-        Args:
-            stack: Gets the closings.
-            options: How to run.
-            place: Which host it is.
-
         Raises:
             WalleError: A part cannot be opened; what was is closed.
         """
@@ -222,10 +208,6 @@ class Assembly:
 
     def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
         """Take the data directory, or make it; blocks while its owner is dying.
-
-        Args:
-            stack: Gets the closing.
-            path: Where it is.
 
         Raises:
             SourceError: The source has another number of partitions.
@@ -281,9 +263,6 @@ class Assembly:
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks.
-
-        Args:
-            stack: Gets the closing.
 
         Raises:
             WalleError: It cannot be opened.
@@ -419,12 +398,7 @@ class Assembly:
         self._data_dir.mark_complete()
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
-        """Open the source at the partitions' offsets.
-
-        Args:
-            offsets: By partition.
-            limit: Most rows to read in this run.
-        """
+        """Open the source at the partitions' offsets."""
         count = self.partition_count
         return self._watched(self._source.open(offsets, count, self.batch_events, limit))
 

@@ -40,15 +40,7 @@ class Installation:
         definition: Mapping[str, InstalledTask],
         partition_of: Callable[[str], int],
     ) -> None:
-        """Begin; nothing is asked yet.
-
-        Args:
-            hosts: Device hosts.
-            ask: Asks one of them a question.
-            programs: Of this process.
-            definition: Its tasks by name.
-            partition_of: Tells a device's partition.
-        """
+        """Begin; nothing is asked yet."""
         self._hosts = hosts
         self._ask = ask
         self._programs = programs

@@ -150,13 +150,7 @@ class FirstRows:
         mistakes: LikelyMistakes,
         warn: Callable[[str], object] = _log.warning,
     ) -> None:
-        """Take over a reader.
-
-        Args:
-            reader: From now on this one's.
-            mistakes: Gets the events.
-            warn: Gets a line each.
-        """
+        """Take over a reader."""
         self._reader = reader
         self._mistakes = mistakes
         self._warn = warn

@@ -42,11 +42,7 @@ class HostPlace(msgspec.Struct, frozen=True):
     """What the cloud side has; None where nobody can be asked."""
 
     def numbers(self, partition_count: int) -> range:
-        """Return the partitions that it owns.
-
-        Args:
-            partition_count: Of the data directory.
-        """
+        """Return the partitions that it owns."""
         return range(self.index, partition_count, self.hosts)
 
 

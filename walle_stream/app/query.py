@@ -53,11 +53,6 @@ def features_lines(
     Where the cloud side is another program's: over those that the devices keep, by
     partition, device, task and sequence number.
 
-    Args:
-        data_dir: The data directory.
-        device_id: Only this device's.
-        task: Only this task's.
-
     Yields:
         ``{"device_id", "task", "task_version", "sequence_number", "feature"}``.
 
@@ -70,10 +65,6 @@ def features_lines(
 
 def features_sample(data_dir: Path, count: int) -> tuple[list[bytes], MalformedRowError | None]:
     """Return some features for a person: those of the device with most, of few.
-
-    Args:
-        data_dir: The data directory.
-        count: At most so many.
 
     Returns:
         Them, and what was left out where anything was.

@@ -68,9 +68,6 @@ class CloudProcess:
     def append(self, frames: Sequence[UplinkFrame]) -> None:
         """Append frames to the log; blocks while it is full.
 
-        Args:
-            frames: In order.
-
         Raises:
             TunnelClosedError: The cloud side failed.
         """

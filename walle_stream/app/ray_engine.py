@@ -81,14 +81,7 @@ def await_engine(actors: "EngineActors", is_stopped: Callable[[], bool]) -> None
 
 
 def open_engine(stack: ExitStack, assembly: Assembly, handles: "EngineHandles", index: int) -> None:
-    """Let the engine actors run a host's models.
-
-    Args:
-        stack: Gets the pool's closing.
-        assembly: Of the host, not open.
-        handles: As the driver gave them.
-        index: Which host.
-    """
+    """Let the engine actors run a host's models."""
     import ray  # noqa: PLC0415 - only where Ray runs
 
     from walle_stream.actors.engine import EnginePool  # noqa: PLC0415 - few have it

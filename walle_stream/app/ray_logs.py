@@ -43,12 +43,7 @@ class LogQueue(logging.Handler):
 
 
 def log_again(records: Iterable[dict[str, Any]], source: str) -> None:
-    """Log another process's records as this one's.
-
-    Args:
-        records: As taken there.
-        source: Which process, for the reader.
-    """
+    """Log another process's records as this one's."""
     for fields in records:
         record = logging.makeLogRecord({**fields, "msg": f"{source}: {fields['msg']}"})
         logging.getLogger(record.name).handle(record)

@@ -183,11 +183,7 @@ def read_status(data_dir: Path) -> RunStatus:
 
 
 def with_lags(partitions: list[PartitionFigures]) -> list[PartitionFigures]:
-    """Fill in how far each partition is behind the furthest.
-
-    Args:
-        partitions: Changed.
-    """
+    """Fill in, in place, how far each partition is behind the furthest."""
     furthest = max((each.watermark_ms for each in partitions), default=-1)
     for each in partitions:
         if each.watermark_ms >= 0:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -184,12 +184,8 @@ def _show(options: argparse.Namespace, report: ReplayReport) -> None:
         return
     verb = "would be replayed" if options.dry_run else "replayed"
     print(f"{report.replayed:,} letters {verb}, {report.size_bytes:,} bytes")
-    for reason, count in _by_count(report.skipped):
+    for reason, count in sorted(report.skipped.items(), key=lambda each: (-each[1], each[0])):
         print(f"{count:,} left out: {reason}")
-
-
-def _by_count(skipped: dict[str, int]) -> Sequence[tuple[str, int]]:
-    return sorted(skipped.items(), key=lambda each: (-each[1], each[0]))
 
 
 def _one_line(text: str) -> str:

@@ -17,11 +17,7 @@ _SEED: Final = 0
 
 
 def given_inputs(named: Mapping[str, str]) -> dict[str, Any]:
-    """Read arrays.
-
-    Args:
-        named: Paths of numpy's files by name.
-    """
+    """Read arrays."""
     return {name: _read(name, path) for name, path in named.items()}
 
 

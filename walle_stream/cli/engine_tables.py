@@ -44,12 +44,7 @@ def kernel_table(profile: Profile) -> Table:
 
 
 def node_table(profile: Profile, most: int) -> Table:
-    """Make the table of the longest nodes.
-
-    Args:
-        profile: Of a model.
-        most: Nodes at most.
-    """
+    """Make the table of the longest nodes."""
     table = _timings(
         f"the longest {min(most, len(profile.nodes))} of {len(profile.nodes)} nodes", "node"
     )

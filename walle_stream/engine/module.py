@@ -156,9 +156,6 @@ class Stage:
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
         """Give the stage of some of the nodes.
 
-        Args:
-            nodes: Of this one, in order.
-
         Returns:
             The same one each time.
         """

@@ -131,7 +131,6 @@ ASSOCIATIVE: Final = frozenset(
         Operator.AND, Operator.OR, Operator.XOR,
     }
 )  # fmt: skip
-COMMUTATIVE: Final = ASSOCIATIVE | {Operator.EQUAL}
 
 REDUCTION: Final = frozenset(
     {Operator.SUM, Operator.PROD, Operator.REDUCE_MAX, Operator.REDUCE_MIN}

@@ -82,11 +82,7 @@ class Session:
         return self._ready.outputs
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Lower and plan for other shapes; where that is refused, the old ones stay.
-
-        Args:
-            shapes: As for the constructor.
-        """
+        """Lower and plan for other shapes; where that is refused, the old ones stay."""
         with _guarded(self.model.graph):
             self._ready = self._planned(shapes)
 

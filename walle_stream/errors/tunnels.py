@@ -65,12 +65,7 @@ class TopicError(TunnelError):
     exit_code: ClassVar[int] = 13
 
     def __init__(self, message: str = "", topic: str = "") -> None:
-        """Keep the topic.
-
-        Args:
-            message: The whole line shown to the user.
-            topic: Its name.
-        """
+        """Keep the topic."""
         super().__init__(message)
         self.args = (message, topic)
         self.topic = topic

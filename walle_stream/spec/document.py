@@ -61,13 +61,7 @@ class Document:
         return document
 
     def place(self, key: Key, mark: Mark, *, is_key: bool = False) -> None:
-        """Remember where something stands.
-
-        Args:
-            key: What.
-            mark: Where.
-            is_key: The key, not its value.
-        """
+        """Remember where something stands."""
         if self.places.get(()) == _SET_PLACE:
             return
         (self.key_places if is_key else self.places)[key] = (mark.line + 1, mark.column + 1)

@@ -75,12 +75,7 @@ class Refused(NamedTuple):
 
 
 def explain(refused: Refused, error: ValidationError) -> list[Problem]:
-    """Return what is wrong, a problem per place.
-
-    Args:
-        refused: What was validated.
-        error: What pydantic said.
-    """
+    """Return what is wrong, a problem per place."""
     details = _without_echoes(error.errors(include_url=False))
     unknown = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
     problems: dict[Key, Problem] = {}

@@ -25,10 +25,6 @@ class Substitution(NamedTuple):
 def substitute(text: str, environ: Mapping[str, str]) -> Substitution:
     """Replace the variables in a scalar.
 
-    Args:
-        text: As in YAML.
-        environ: The variables.
-
     Raises:
         ValueError: A variable is missing and has no default, or is malformed.
     """

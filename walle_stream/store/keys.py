@@ -131,9 +131,6 @@ class DeviceKeys:
     def __init__(self, device_id: str) -> None:
         """Prepare.
 
-        Args:
-            device_id: A valid device id.
-
         Raises:
             StoreError: It is empty or contains NUL: its keys would lie within
                 another device's.
@@ -175,12 +172,7 @@ class DeviceKeys:
         return self.base + b"\x03" + _task(task)
 
     def state(self, task: str, key: str) -> bytes:
-        """Return the key of one state value.
-
-        Args:
-            task: The task.
-            key: Any text.
-        """
+        """Return the key of one state value."""
         return self.base + b"\x03" + _task(task) + key.encode()
 
     def features(self, task: str) -> bytes:

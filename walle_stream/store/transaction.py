@@ -71,11 +71,7 @@ class Transaction:
     __slots__ = ("_participants", "_rows", "_store", "state")
 
     def __init__(self, store: RowStore) -> None:
-        """Begin; use the store's ``begin``.
-
-        Args:
-            store: Gets the rows.
-        """
+        """Begin; use the store's ``begin``."""
         self._store = store
         self._rows: dict[bytes, bytes | None] = {}
         self._participants: list[Participant] = []

@@ -27,11 +27,7 @@ class DeviceSeen(msgspec.Struct, array_like=True):
     last_numbers: list[int] = []
 
     def last(self, incarnation: str) -> int:
-        """Return the number of the last record of an incarnation; 0 for none.
-
-        Args:
-            incarnation: Of the sender's data directory.
-        """
+        """Return the number of the last record of an incarnation; 0 for none."""
         if incarnation not in self.incarnations:
             return 0
         return self.last_numbers[self.incarnations.index(incarnation)]

@@ -53,12 +53,7 @@ class UplinkSession:
             self.send([self.frame(number, body)])
 
     def frame(self, number: int, body: bytes) -> UplinkFrame:
-        """Make a frame of what is committed to the outbox; from now on it is in flight.
-
-        Args:
-            number: Its number in the outbox.
-            body: As stored.
-        """
+        """Make a frame of what is committed to the outbox; from now on it is in flight."""
         envelope = UplinkEnvelope(self._partition, self._epoch, self._incarnation, number, body)
         self._in_flight[number] = uplink_size_bytes(body)
         self.in_flight_bytes += self._in_flight[number]

@@ -14,10 +14,6 @@ _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 def check_bound(program: CompiledProgram, outbox: memoryview) -> None:
     """Read the frame that the guest wrote when it was bound.
 
-    Args:
-        program: What it was bound to.
-        outbox: Where the frame lies.
-
     Raises:
         ScriptError: The script's body raised.
         FrameError: There is no such frame.

@@ -53,12 +53,7 @@ class VmStatus(msgspec.Struct, frozen=True):
 
 
 def add_shelf(counts: VmCounts, shelf: Shelf) -> None:
-    """Add what a shelf has done.
-
-    Args:
-        counts: Changed in place.
-        shelf: Of the pool.
-    """
+    """Add what a shelf has done."""
     done = shelf.totals()
     counts.created += done.created
     counts.bound += done.created

@@ -122,11 +122,7 @@ class BlockFile:
         self._ahead = b""  # what stands behind the block read last
 
     def seek(self, at: int) -> None:
-        """Go to a place.
-
-        Args:
-            at: Where a block begins.
-        """
+        """Go to a place."""
         self._file.seek(max(at, FILE_HEAD_BYTES))
         self._ahead = b""
 

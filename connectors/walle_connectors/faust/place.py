@@ -94,10 +94,6 @@ def advertised(text: str | None, port: int) -> tuple[str, int] | None:
 def check_address(host: str, port: int) -> None:
     """Look whether pages can be answered at an address.
 
-    Args:
-        host: Name or address.
-        port: TCP.
-
     Raises:
         MetricsAddressError: It is taken, or not of this machine.
     """

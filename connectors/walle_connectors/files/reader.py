@@ -207,7 +207,8 @@ class FilesReader:
                 device_id, time_ms, identity, now, timed = result
                 home = homes.get(device_id) or self._home(device_id)
                 if home is None:
-                    self._refuse(step, record, _no_device(device_id))
+                    problem = f"device: {device_id_problem(device_id)}"
+                    self._refuse(step, record, InvalidRow(problem, ""))
                     continue
                 lane, scope = home
                 if identity in seen or time_ms < scope.released_ms:
@@ -422,7 +423,3 @@ def _places(step: int, lane: Lane, result: tuple[Any, ...]) -> list[Held]:
     places: list[Held] = [(time_ms, step, place, lane, event) for place, event in enumerate(now)]
     places += [(at_ms, step, place, lane, event) for place, (at_ms, event) in enumerate(timed)]
     return places
-
-
-def _no_device(device_id: str) -> InvalidRow:
-    return InvalidRow(f"device: {device_id_problem(device_id)}", "")

@@ -98,10 +98,6 @@ class HttpSource:
     def get(self, url: str, limit_bytes: int) -> bytes:
         """Return a small file.
 
-        Args:
-            url: Of the file.
-            limit_bytes: How long it may be.
-
         Raises:
             IntegrityError: It is longer.
             ServiceUnreachableError: It does not answer, too slowly, or with an error.

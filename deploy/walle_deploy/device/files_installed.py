@@ -52,9 +52,6 @@ class InstalledVersions:
     def install(self, task: PushedTask) -> None:
         """Record that a version is in use now; an empty version: none.
 
-        Args:
-            task: With its files, which are stored.
-
         Raises:
             StoreFullError: The disk is full; the record is as it was.
         """

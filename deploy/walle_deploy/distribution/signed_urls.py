@@ -152,7 +152,7 @@ def prove(secret: str, url: str) -> str:
         url: The address; scheme and host do not matter.
     """
     enrolled, _, own = secret.partition(".")
-    return f"{enrolled}.{_mac(own, 'proof', _relative(url))}"
+    return f"{enrolled}.{_mac(own, 'proof', _parted(url)[1])}"
 
 
 def read_ring(path: Path) -> KeyRing:
@@ -170,10 +170,6 @@ def read_ring(path: Path) -> KeyRing:
     if not ring.urls or not ring.devices:
         raise DeployError(f"{path}: holds no keys: make one with walle repository init")
     return ring
-
-
-def _relative(url: str) -> str:
-    return _parted(url)[1]
 
 
 def _parted(url: str) -> tuple[str, str]:

@@ -17,9 +17,6 @@ def device_problem(device: str) -> str | None:
     """Say why a text cannot be a device's id; None where it can.
 
     A device that took the id of a user would be given that user's files.
-
-    Args:
-        device: Any text.
     """
     if device.startswith(USER_PREFIX):
         return f"a device's id cannot begin with {USER_PREFIX!r}"

@@ -60,11 +60,7 @@ class VersionCounts:
         _add(self.output_bytes, report.output_bytes)
 
     def merge(self, other: "VersionCounts") -> None:
-        """Add what another worker, or another span of time, counted.
-
-        Args:
-            other: Stays as it is.
-        """
+        """Add what another worker, or another span of time, counted."""
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _SETS:

@@ -150,11 +150,7 @@ class VersionHistory:
         return merged
 
     def merge(self, other: "VersionHistory") -> None:
-        """Add what another worker counted; gives what one would have that counted both's.
-
-        Args:
-            other: Stays as it is.
-        """
+        """Add what another worker counted; gives what one would have that counted both's."""
         minutes, hours, begun = other._minutes, other._hours, other._spans  # noqa: SLF001 - own class
         moments = [*(each for each in begun if each not in self._spans), *self._spans]
         spans: dict[int, VersionCounts] = {}

@@ -31,11 +31,7 @@ class MonitorCounts(msgspec.Struct):
     """Of tasks or versions that there are not, or too many."""
 
     def add(self, other: "MonitorCounts") -> None:
-        """Add what was done beside.
-
-        Args:
-            other: Stays as it is.
-        """
+        """Add what was done beside."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

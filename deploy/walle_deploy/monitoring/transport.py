@@ -28,10 +28,6 @@ _REFUSED: Final = {400, 413}
 def take_batch(monitor: Monitor, batch: bytes) -> int:
     """Count a batch, once over all workers of the store; blocks on the monitor's store.
 
-    Args:
-        monitor: Of this worker.
-        batch: As received, not trusted.
-
     Returns:
         How many frames were new.
 
@@ -46,11 +42,7 @@ class MonitorSink:
     """A ``ReportSink`` in one process with its monitor."""
 
     def __init__(self, monitor: Monitor) -> None:
-        """Keep the monitor.
-
-        Args:
-            monitor: Stays the caller's.
-        """
+        """Keep the monitor."""
         self._monitor = monitor
 
     def take(self, frames: Sequence[ReportFrame]) -> None:
@@ -105,11 +97,7 @@ class HttpReportSink:
             self._changed.notify()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what waits, for so long at most; then what is left is dropped, and counted.
-
-        Args:
-            timeout_s: Longest wait.
-        """
+        """Send what waits, for so long at most; then what is left is dropped, and counted."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()

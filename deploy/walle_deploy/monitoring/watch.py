@@ -81,15 +81,7 @@ class AlarmWatch:
         every_s: float,
         options: WatchOptions | None = None,
     ) -> None:
-        """Start its thread.
-
-        Args:
-            seen: What it looks at.
-            board: What it asks.
-            tell: Gets each message.
-            every_s: Time between two looks.
-            options: See there.
-        """
+        """Start its thread."""
         self._seen = seen
         self._board = board
         self._tell = tell

@@ -35,12 +35,7 @@ class ReleaseDesk:
     """Changes releases on a store; safe in any number of processes at once."""
 
     def __init__(self, store: ReleaseStore, by: str) -> None:
-        """Work on a store.
-
-        Args:
-            store: Stays the caller's.
-            by: Who it is, for the audit log.
-        """
+        """Work on a store."""
         self._store = store
         self._by = by
 

@@ -69,10 +69,6 @@ def verify(transaction: ReadTransaction, expected: AuditHead | None = None) -> P
 def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[SealedEntry]:
     """Check the entries' hashes and order.
 
-    Args:
-        entries: All of the log.
-        head: Its end, as it is kept beside it.
-
     Raises:
         IntegrityError: An entry was altered, left out, added or moved.
     """

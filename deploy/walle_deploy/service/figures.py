@@ -46,11 +46,7 @@ class Figure(msgspec.Struct, frozen=True, array_like=True):
 
 
 def render_figures(figures: Iterable[Figure]) -> str:
-    """Return figures in Prometheus' text format; every metric is in it.
-
-    Args:
-        figures: In any order.
-    """
+    """Return figures in Prometheus' text format; every metric is in it."""
     metrics = Metrics()
     counters = {
         name: metrics.counter(f"walle_release_{name}", text, ["worker", label])

@@ -31,11 +31,7 @@ class KnownDevices:
     """Remembers devices by the hash of their id; not for several threads at once."""
 
     def __init__(self, devices_max: int) -> None:
-        """Start without any.
-
-        Args:
-            devices_max: Bound of what is remembered.
-        """
+        """Start without any."""
         shards = 1 << _SHARD_BITS
         # hashes are even, but not quite: a little more in each than its share
         rows_max = int(devices_max / shards * 1.05) + 16

@@ -26,11 +26,7 @@ class Shard:
     """Rows of devices by their hash; columns are borrowed by ``registry``."""
 
     def __init__(self, rows_max: int) -> None:
-        """Start empty.
-
-        Args:
-            rows_max: Bound of rows.
-        """
+        """Start empty."""
         self._rows_max = rows_max
         self.count = 0
         self._fill(

@@ -71,10 +71,6 @@ def check_events(data: bytes, name: str = "recorded events") -> bytes:
 def record_events(pipeline: Path, limit: int) -> bytes:
     """Read the events of a pipeline's source; blocks.
 
-    Args:
-        pipeline: Its YAML.
-        limit: Most rows of the source.
-
     Returns:
         JSON Lines, in the order of the source.
 

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Timer
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -166,7 +166,7 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
     with path.open("xb") as target:
         left = file.size_bytes
         while left:
-            piece = _piece(stdout, left)
+            piece = stdout.read(min(left, _PIECE_BYTES))
             if not piece:
                 raise GitError(f"{origin}: git gave only a part of {_shown(file.path)}")
             if left == file.size_bytes <= _LFS_MAX_BYTES and piece.startswith(_LFS):
@@ -177,10 +177,6 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
             target.write(piece)
             left -= len(piece)
     stdout.read(1)
-
-
-def _piece(stream: IO[bytes], left: int) -> bytes:
-    return stream.read(min(left, _PIECE_BYTES))
 
 
 def _kind_problem(mode: str) -> str | None:

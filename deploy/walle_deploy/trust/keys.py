@@ -25,11 +25,7 @@ class KeyFolder:
     """A folder of private keys; a key that no metadata names is harmless."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at nothing yet.
-
-        Args:
-            folder: Need not be there.
-        """
+        """Look at nothing yet."""
         self.folder = folder
 
     def create(self, role: str) -> CryptoSigner:

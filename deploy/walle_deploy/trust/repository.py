@@ -21,7 +21,6 @@ from walle_deploy.trust.layout import (
     METADATA,
     RETIRED,
     TARGETS,
-    blob_path,
     put_blob,
     put_file,
     sole_writer,
@@ -227,11 +226,6 @@ class TrustedRepository:
         """Return the newest root: what a device is given when it is made."""
         current = CurrentMetadata(self.metadata)
         return (self.metadata / f"{current.root.signed.version}.root.json").read_bytes()
-
-
-def target_url(target: TargetFile) -> str:
-    """Return a target's address relative to the CDN's."""
-    return f"targets/{blob_path(target.hashes['sha256'])}"
 
 
 def _bin(current: CurrentMetadata, bins: dict[str, Targets], target: str) -> tuple[str, Targets]:

@@ -29,9 +29,6 @@ from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
 from walle_stream.errors import EngineError
 
-NATIVE_KINDS: Final = "biufO"
-"""Kinds of dtype that numpy computes by itself; ``ml_dtypes`` of others go through float32."""
-
 
 def compute(step: Step, inputs: Sequence[Array]) -> Array:
     """Run one step.

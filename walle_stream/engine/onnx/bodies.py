@@ -19,12 +19,6 @@ def published_functions(
 ) -> dict[Key, Function]:
     """Give bodies of what a model uses, has no rule, and is no function of its own.
 
-    Args:
-        proto: The model.
-        opsets: Versions by domain.
-        functions: Of the model.
-        read: Reads a body.
-
     Returns:
         By domain, operator and overload.
     """

@@ -23,11 +23,6 @@ class TopicWriter:
     def __init__(self, connection: Connection, topic: str, max_bytes: int) -> None:
         """Connect.
 
-        Args:
-            connection: Which brokers.
-            topic: The topic.
-            max_bytes: Largest record.
-
         Raises:
             BrokerUnreachableError: No broker answers, or TLS is refused.
             TopicError: The topic is not there.
