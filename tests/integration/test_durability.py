@@ -99,6 +99,21 @@ def test_a_cloud_side_whose_disk_is_gone_gets_everything_again(job, sample, tmp_
     assert "calls were sent again" in walle("status", data_dir).stdout
 
 
+def test_a_partition_of_an_older_copy_is_no_former_owner(job, sample, tmp_path, whole):
+    data_dir, copy = tmp_path / "d", tmp_path / "copy"
+    partition = data_dir / "partitions/01"
+    job(data_dir, sample, limit=1_000)
+    shutil.copytree(partition, copy)
+    for _ in range(3):  # more openings than the copy has had
+        job(data_dir, sample, limit=500)
+    shutil.rmtree(partition)
+    shutil.copytree(copy, partition)
+    report = job(data_dir, sample)
+    assert report["forgotten_frames"] > 0
+    assert (report["cloud"]["frames_refused"], report["untold_losses"]) == (0, 0)
+    assert b"\n".join(features_lines(data_dir)) + b"\n" == whole
+
+
 def test_features_that_come_out_different_are_a_loss_with_a_code_of_its_own(runs, tmp_path, walle):
     assert runs.run("false", "close.before:9").returncode == -9
     cut(runs.data_dir / "partitions", runs.notes, 0.0)

@@ -41,8 +41,8 @@ class CloudStore(CallStore, Protocol):
         """Return up to where what was merged survives a power cut; never blocks."""
         ...
 
-    def last_frame(self, incarnation: str, partition: int) -> int:
-        """Return the number of a partition's last frame that was merged; 0 for none."""
+    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
+        """Return a partition's highest epoch and last merged frame; 0 for none."""
         ...
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:

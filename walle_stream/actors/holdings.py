@@ -42,10 +42,10 @@ class CloudHoldings:
         """
         self.ask = ask
 
-    def last_frame(self, incarnation: str, partition: int) -> int:
-        """Return the number of a partition's last frame; see ``Holdings.last_frame``."""
-        number: int = self._asked(LastFrame(incarnation, partition))
-        return number
+    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
+        """Return epoch and number of a partition's last frame; see ``Holdings.last_frame``."""
+        epoch, number = self._asked(LastFrame(incarnation, partition))
+        return epoch, number
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> Sequence[int]:
         """Return devices' last numbers; see ``Holdings.last_numbers``."""

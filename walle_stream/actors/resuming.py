@@ -4,8 +4,9 @@ Frames of a partition are numbered without holes. What was acknowledged is no mo
 so the cloud side holds all below the outbox, and nothing that was never made. Where a disk was
 lost, a backup restored, or power cut with ``sync: false``, one of them has forgotten. Then the
 outbox is made anew, in one commit: of the feature rows above what the cloud side has of each
-device, and of what was in it besides; frames go on behind the last one that the cloud side has,
-which drops what it knows. What cannot be made again is counted and told at the end of the run.
+device (all, where the partition has forgotten once), and of what was in it besides; frames go on
+behind the last one that the cloud side has, which drops what it knows. What cannot be made again
+is counted and told at the end of the run.
 
 A call is a row until its reply is taken. One that is not in the outbox, does not wait in the cloud
 and has no reply in the tunnel was forgotten by one of the three, whatever their frames say: it is
@@ -52,7 +53,7 @@ def resumed_head(
     outbox = rows.outbox()
     made = head.next_frame - 1
     acknowledged = outbox[0][0] - 1 if outbox else made
-    held = holdings.last_frame(incarnation, partition)
+    _, held = holdings.last_frame(incarnation, partition)
     is_agreed = acknowledged <= held <= made
     unseen = [body for number, body in outbox if is_agreed and number > held]
     known = {call.digest for body in unseen for call in decode_calls(body) or ()}
@@ -99,7 +100,8 @@ def _missing(
     head: PartitionHead,
     last_numbers: Callable[[list[str]], Sequence[int]],
 ) -> list[FeatureRecord]:
-    # features that the cloud side lacks
+    # features that the cloud side lacks; all of a partition that was behind once: it may have made
+    # others of the same numbers, and a copy of the cloud side may be from before that
     counters, found = head.counters, list[FeatureRecord]()
     for devices in batched(rows.made(), _ASKED, strict=False):
         numbers = last_numbers([device_id for device_id, _ in devices])
@@ -109,5 +111,7 @@ def _missing(
                 if record.sequence_number > before:
                     counters.lost_features += record.sequence_number - before - 1
                     before = record.sequence_number
-                    found.append(record)
+                elif not counters.forgotten_frames:
+                    continue
+                found.append(record)
     return found

@@ -111,20 +111,18 @@ class PartitionOpener:
             return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:
-            if keeper is not None and not generation:
-                # nobody places: whoever is started is the owner, whoever was it last
-                epoch = rows.next_epoch(keeper.last_epoch + 1)
-            else:
-                epoch = rows.next_epoch(least)
+            incarnation = rows.incarnation(self._data_dir.meta.incarnation)
+            last = least - 1
+            if not generation:
+                # nobody places: whoever is started is the owner, whoever was it last; also a copy
+                # that was restored, and has a lower epoch than the cloud side saw
+                last = 0 if keeper is None else keeper.last_epoch
+                if place.holdings is not None:
+                    last = max(last, place.holdings.last_frame(incarnation, number)[0])
+            epoch = rows.next_epoch(last + 1)
             if keeper is not None:
                 keeper.own(epoch)
-            return UplinkSession(
-                place.uplink,
-                number,
-                epoch,
-                rows.incarnation(self._data_dir.meta.incarnation),
-                rows.outbox(),
-            )
+            return UplinkSession(place.uplink, number, epoch, incarnation, rows.outbox())
 
         return PartitionHost(
             number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper

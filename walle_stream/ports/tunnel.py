@@ -79,8 +79,10 @@ class UplinkReceiver(Protocol):
 class Holdings(Protocol):
     """What a receiver holds of its senders. Thread-safe; calls block until it answers."""
 
-    def last_frame(self, incarnation: str, partition: int) -> int:
-        """Return the number of a partition's last frame that is here for good; 0 for none.
+    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
+        """Return a partition's highest epoch and the number of its last frame; 0 for none.
+
+        Frames of a lower epoch are refused. What is counted is here for good.
 
         Args:
             incarnation: Of the sender's data directory.

@@ -174,9 +174,10 @@ class FeatureStore:
             self._durable.update(merged.popleft()[1])
         return self._durable
 
-    def last_frame(self, incarnation: str, partition: int) -> int:
-        """Return the number of a partition's last frame that was merged; 0 for none."""
-        return self._last_frames.get((incarnation, partition), 0)
+    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
+        """Return a partition's highest epoch and last merged frame; 0 for none."""
+        sender = (incarnation, partition)
+        return self._fence.epochs.get(sender, 0), self._last_frames.get(sender, 0)
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
         """Return the numbers of devices' last features that were merged."""

@@ -264,3 +264,23 @@ def test_a_partition_that_forgot_goes_on_behind_what_the_cloud_side_has(pair):
     pair.make(4, feature=b'{"other":1}')
     assert pair.cloud.stats.differing_features == 1
     assert [number for _, number, _ in pair.held] == [1, 2, 3, 4]
+
+
+def test_a_partition_that_forgot_once_sends_all_to_a_copy_of_the_cloud_side(pair, tmp_path):
+    pair.make(1)
+    made = ((1, b"{}"), (2, b'{"first":1}'))
+    frames = [
+        (n, encode_body([FeatureRecord("d", "t", "1", n, feature, b"")], "none"))
+        for n, feature in made
+    ]
+    pair.send(frames[1:])
+    pair.open()
+    pair.make(2, feature=b'{"again":1}')
+    pair.make(3)
+    assert pair.cloud.stats.differing_features == 1
+    pair.cloud.close()
+    pair.open_cloud(tmp_path / "copy")  # with what the cloud side had before
+    pair.send(frames)
+    assert pair.open().counters.resent_features == 3
+    assert [feature for _, _, feature in pair.held] == [b"{}", b'{"again":1}', b"{}"]
+    assert pair.cloud.stats.differing_features == 1
