@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from tests.integration.conftest import ROOT
+from tests.integration.conftest import ROOT, Job
 from tests.integration.noting_syncs import cut
+from walle_connectors.embedded import log
 from walle_stream.app.query import features_lines
 
 pytestmark = pytest.mark.integration
@@ -112,6 +113,27 @@ def test_a_partition_of_an_older_copy_is_no_former_owner(job, sample, tmp_path, 
     assert report["forgotten_frames"] > 0
     assert (report["cloud"]["frames_refused"], report["untold_losses"]) == (0, 0)
     assert b"\n".join(features_lines(data_dir)) + b"\n" == whole
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_old_copy_of_the_cloud_side_gets_what_the_tunnel_has_deleted(
+    sample, tmp_path, whole, is_there, monkeypatch
+):
+    monkeypatch.setattr(log, "_DELETE_EVERY", 2)
+    job, cloud, copy = Job(None), tmp_path / "d/cloud", tmp_path / "copy"
+    job(tmp_path / "d", sample, limit=1_000)
+    shutil.copytree(cloud, copy)
+    job(tmp_path / "d", sample, "runtime.batchEvents=50")
+    shutil.rmtree(cloud)
+    if is_there:
+        shutil.copytree(copy, cloud)
+    report = job(tmp_path / "d", sample)
+    assert report["resent_features"] > 0
+    losses = {
+        name: report["cloud"][name] for name in ("gaps", "missing_features", "missing_frames")
+    }
+    assert set(losses.values()) | {report["untold_losses"]} == {0}, losses
+    assert b"\n".join(features_lines(tmp_path / "d")) + b"\n" == whole
 
 
 def test_features_that_come_out_different_are_a_loss_with_a_code_of_its_own(runs, tmp_path, walle):

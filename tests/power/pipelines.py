@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter
 
+from walle_connectors.embedded import log
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.installed import NewVersion
 from walle_stream.app.local import LocalRun
@@ -72,6 +73,8 @@ spec:
   triggers: [{sequence: [page_exit]}]
 """
 WAIT_S = 300.0
+
+log._DELETE_EVERY = 4  # frames: else so short a run's tunnel forgets none
 
 decode_head = RowDecoder(PartitionHead, "head").decode
 

@@ -9,7 +9,9 @@ Keys, integers big-endian::
 An append is acknowledged, and seen by the other side, once it is durable (``store.durability``):
 so nobody's position is ahead of what the log still has after a power cut. Where it is never
 flushed that may be; then positions go on behind what the other side has seen. The last entry of
-each way is never deleted, for the same reason.
+each way is never deleted, for the same reason. Where the cloud side is behind what the log has
+deleted (a copy of it was restored, or it is gone), frames from before this process are let go, too:
+what is given never has a hole, and so partitions learn at their opening what to send again.
 
 What travels up is also in memory until it is released, so the cloud side reads
 nothing from the disk; the rows are for the next process. They are deleted many at
@@ -65,7 +67,7 @@ class EmbeddedTunnel:
         self._acks: dict[int, list[int]] = {}
         # what is not durable yet: (ticket, partition, number, position); a message has number -1
         self._appended: deque[tuple[int, int, int, int]] = deque()
-        self._durable = 0  # position of a frame
+        self._durable = self._loaded = 0  # positions of frames; of the last one that was found
         self._durable_down: dict[int, int] = {}
         self._frames: deque[tuple[int, bytes]] = deque()  # not released
         self._bytes = 0  # of them
@@ -130,6 +132,11 @@ class EmbeddedTunnel:
             return ()
         with self._condition:
             self._look()
+            if self._loaded > position:
+                waiting = sum(position < frame[0] <= self._loaded for frame in self._frames)
+                if waiting < self._loaded - position:
+                    self._let_go(self._loaded)
+            self._loaded = 0  # once is enough: what is sent from now on has no hole
             found, size_bytes = [], 0
             for frame in self._frames:
                 if size_bytes >= max_bytes or frame[0] > self._durable:
@@ -146,15 +153,7 @@ class EmbeddedTunnel:
             # it lost what was merged: these positions are not given twice
             self._next = max(self._next, position + 1)
             # a position beyond the last entry must not take that one along
-            position = min(position, last)
-            frames = self._frames
-            while frames and frames[0][0] <= position:
-                size_bytes = len(frames.popleft()[1])
-                self._bytes -= size_bytes
-                self._released_bytes += size_bytes
-            if position - self._first >= _DELETE_EVERY or self._released_bytes > _DELETE_BYTES:
-                self._delete_until(position)
-            self._condition.notify_all()
+            self._let_go(min(position, last))
 
     # The way down
 
@@ -264,7 +263,8 @@ class EmbeddedTunnel:
             partition, position = _DOWN.unpack_from(key, 1)
             self._last_down[partition] = position
         # what was found was flushed by the opening
-        self._durable, self._durable_down = self._next - 1, dict(self._last_down)
+        self._durable = self._loaded = self._next - 1
+        self._durable_down = dict(self._last_down)
 
     def _look(self) -> None:
         # under the lock: takes note of what is durable by now
@@ -278,6 +278,16 @@ class EmbeddedTunnel:
                 self._durable = position
             else:
                 self._durable_down[partition] = position
+
+    def _let_go(self, position: int) -> None:
+        frames = self._frames
+        while frames and frames[0][0] <= position:
+            size_bytes = len(frames.popleft()[1])
+            self._bytes -= size_bytes
+            self._released_bytes += size_bytes
+        if position - self._first >= _DELETE_EVERY or self._released_bytes > _DELETE_BYTES:
+            self._delete_until(position)
+        self._condition.notify_all()
 
     def _delete_until(self, position: int) -> None:
         # the end of a range is exclusive: the last entry stays

@@ -125,3 +125,19 @@ def test_a_log_that_lost_its_end_gives_no_position_twice(tmp_path):
     tunnel.send_down(0, "d", "k", b"1")
     assert [position for position, _ in tunnel.receive_down(0, 5, 1 << 20)] == [6]
     tunnel.close()
+
+
+@pytest.mark.usefixtures("deletes_soon")
+@pytest.mark.parametrize(("merged", "given"), [(0, [10]), (3, [10]), (5, [6, 7, 8, 9, 10])])
+def test_what_is_given_has_no_hole_also_to_a_copy_that_is_behind(tmp_path, merged, given):
+    tunnel = fill(tmp_path, 9)
+    tunnel.release_up(5)
+    tunnel.close()
+    tunnel = EmbeddedTunnel(tmp_path, 1 << 20)
+    first = [position for position, _ in tunnel.receive_up(merged, 1 << 20)]
+    tunnel.send(0, 10, frame(10))
+    last = first[-1] if first else merged
+    assert first + [position for position, _ in tunnel.receive_up(last, 1 << 20)] == given
+    tunnel.release_up(10)
+    assert tunnel.waiting_bytes == 0
+    tunnel.close()
