@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any, Final
+from unicodedata import normalize
 
-from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, SCRIPT_MODULE, store_target
+from walle_stream.vm.guest.reading import (
+    FORMAT_ATTRIBUTES,
+    READ_ATTRIBUTES,
+    SCRIPT_MODULE,
+    store_target,
+)
 from walle_stream.vm.guest.rules import is_refused_name, is_reserved_name
 
 NAME_MAX_CHARACTERS: Final = 200
@@ -36,7 +42,10 @@ def check_names(
     for name in names:
         if type(name) is not str:
             raise TypeError(f"a field's name is text, not {type(name).__name__}")
-        if not name.isidentifier() or iskeyword(name) or len(name) > NAME_MAX_CHARACTERS:
+        # code has names as NFKC normalises them: what was checked must be what is read
+        is_normal = name.isascii() or normalize("NFKC", name) == name
+        is_name = name.isidentifier() and not iskeyword(name) and is_normal
+        if not is_name or len(name) > NAME_MAX_CHARACTERS:
             raise ValueError(
                 f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
                 f"most {NAME_MAX_CHARACTERS} characters"
@@ -74,9 +83,18 @@ def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
         return lambda given: dataclass(given, **options)
     check_names(_annotations(store_target(class_)))
     made = import_module("dataclasses").dataclass(class_, **options)
-    if FORMAT_ATTRIBUTES.intersection(vars(made)["__dataclass_fields__"]):
-        _refuse_text(made)
-        made.__init_subclass__ = classmethod(_refuse_text)
+    guarded = (FORMAT_ATTRIBUTES | READ_ATTRIBUTES).intersection(vars(made)["__dataclass_fields__"])
+    if guarded:
+
+        def refuse(class_: type[Any]) -> None:
+            # patterns and asdict read a field by its name: they would find the library's method
+            for base in class_.__mro__:
+                if base.__module__ != SCRIPT_MODULE and not guarded.isdisjoint(vars(base)):
+                    names = ", ".join(sorted(guarded))
+                    raise TypeError(f"a {base.__name__!r} class may not have the field {names}")
+
+        refuse(made)
+        made.__init_subclass__ = classmethod(refuse)
     return made
 
 
@@ -90,12 +108,6 @@ def _annotations(class_: type[Any]) -> Mapping[str, object]:
     else:
         found = library.get_annotations(class_, format=library.Format.FORWARDREF)
     return found  # type: ignore[no-any-return]
-
-
-def _refuse_text(class_: type[Any]) -> None:
-    # patterns and asdict read a field by its name: in a text they would find its method
-    if issubclass(class_, str):
-        raise TypeError("a text's class may not have the field 'format' or 'format_map'")
 
 
 class TypedDictForm:
