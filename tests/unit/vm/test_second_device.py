@@ -205,3 +205,15 @@ def test_numbers_by_chance_are_seeded_ones(run_script: Any, call: str, seeded: s
     (run,) = run_script(source + call).runs
     assert (run.error, "seed" in run.message) == ("TypeError", True)
     assert run_script(source + seeded).runs[0].ok
+
+
+@pytest.mark.parametrize("isolation", ["shared", "process"])
+def test_what_c_code_imports_when_it_needs_it_is_there(page: Any, isolation: str) -> None:
+    source = """
+from decimal import Decimal
+def run(ctx, page): ctx.emit({"text": f"{Decimal('-0.04'):z.1f}"})
+"""
+    program = TaskProgram("t", "v", source, "t.py", isolation=isolation)
+    with VmPool({"t": program}, 1) as pool:
+        ((run,),) = [group.runs for group in pool.run("t", [("a", {}, [(1, 0, page())])])]
+    assert (run.message, run.emits[0][0]) == ("", b'{"text":"0.0"}')
