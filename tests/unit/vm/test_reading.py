@@ -129,6 +129,14 @@ from functools import cache
 class Own(datetime):
     timestamp: object
     def fetched(self): return super().timestamp()
+@dataclass
+class Formatted:
+    format: str
+@dataclass
+class Timed:
+    timestamp: object
+def both():
+    class Both(Formatted, Timed, datetime): pass
 class Nowhere(tzinfo):
     def utcoffset(self, at): return None
 """
@@ -153,6 +161,7 @@ class Nowhere(tzinfo):
         "datetime(2020, 1, 1, tzinfo=Nowhere()).astimezone(UTC)",
         "cache(datetime).timestamp(datetime(2020, 1, 1))",
         "dataclass(type(Own(2020, 1, 1)))",
+        "both()",
         "ctx.random.seed()",
         "super(type(ctx.random), ctx.random).seed()",
         "type(ctx.random)()",

@@ -21,6 +21,7 @@ from walle_stream.vm.guest.rules import is_refused_name, is_reserved_name
 NAME_MAX_CHARACTERS: Final = 200
 """Longest name of a field that is made at run time."""
 
+_GUARDED: Final = FORMAT_ATTRIBUTES | READ_ATTRIBUTES
 _LAMBDA: Final = "lambda _cls, "
 _TUPLE: Final = ": _tuple_new(_cls, ("
 
@@ -83,19 +84,20 @@ def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
         return lambda given: dataclass(given, **options)
     check_names(_annotations(store_target(class_)))
     made = import_module("dataclasses").dataclass(class_, **options)
-    guarded = (FORMAT_ATTRIBUTES | READ_ATTRIBUTES).intersection(vars(made)["__dataclass_fields__"])
-    if guarded:
-
-        def refuse(class_: type[Any]) -> None:
-            # patterns and asdict read a field by its name: they would find the library's method
-            for base in class_.__mro__:
-                if base.__module__ != SCRIPT_MODULE and not guarded.isdisjoint(vars(base)):
-                    names = ", ".join(sorted(guarded))
-                    raise TypeError(f"a {base.__name__!r} class may not have the field {names}")
-
-        refuse(made)
-        made.__init_subclass__ = classmethod(refuse)
+    if _GUARDED.intersection(vars(made)["__dataclass_fields__"]):
+        _refuse_hiding(made)
+        made.__init_subclass__ = classmethod(_refuse_hiding)
     return made
+
+
+def _refuse_hiding(class_: type[Any]) -> None:
+    # patterns and asdict read a field by its name: they would find the library's method
+    bodies = [vars(each) for each in class_.__mro__]
+    fields = {name for body in bodies for name in body.get("__dataclass_fields__", ())}
+    for base, body in zip(class_.__mro__, bodies, strict=True):
+        for name in fields & _GUARDED:
+            if name in body and base.__module__ != SCRIPT_MODULE:
+                raise TypeError(f"a {base.__name__!r} class may not have the field {name!r}")
 
 
 def _annotations(class_: type[Any]) -> Mapping[str, object]:
