@@ -11,6 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 COUNT = 2_000
+CHUNK = 500
 
 
 def load() -> Any:
@@ -54,6 +55,39 @@ HOLES = {
         "values.append(1)",
     ),
 }
+
+# each writes to an object of the library, where nothing holds it back
+WRITERS = (
+    "functools.wraps({one})(Plain()).__init__(json.dumps, 1)",
+    "super(make({one}), make({one})).__init__(json.dumps, 1)",
+    "super(type({one}), {one}).__init__(int, 2)",
+    "setattr(rooted(type({one}))(json.dumps, (int,)), 'secret', 1)",
+    "{one}.__init__(json.dumps, 1)",
+)
+ROOTED = """
+def rooted(base):
+    class Made(base, _root=True): pass
+    return Made
+"""
+
+
+@pytest.mark.vm
+def test_nothing_that_takes_any_object_writes_to_one_of_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    fuzz = load()
+    player = fuzz.Player()
+    steps = [form.format(one=f"({each})") for each in player.lasting for form in WRITERS]
+    try:
+        for at in range(0, len(steps), CHUNK):
+            code = fuzz.compiled(ROOTED + fuzz.source(steps[at : at + CHUNK]))
+            assert code is not None
+            player.played(player.used, (code, "a"))
+        assert player.kept() == []
+    finally:
+        player.close()
+
 
 KEEPERS = {"a flag": "RegexFlag._value2member_map_", "an attribute": "json.dumps"}
 
