@@ -17,11 +17,7 @@ from vm_parts.tables import Table
 
 
 def show(tables: Iterable[Table]) -> None:
-    """Print tables on stdout.
-
-    Args:
-        tables: What was measured.
-    """
+    """Print tables on stdout."""
     console = Console(width=None if sys.stdout.isatty() else 140)
     for table in tables:
         shown = RichTable(title=table.title, title_justify="left", caption=table.note or None)
@@ -35,11 +31,7 @@ def show(tables: Iterable[Table]) -> None:
 
 
 def surroundings(load_before: float) -> dict[str, Any]:
-    """Return what a result says of where and when it was measured.
-
-    Args:
-        load_before: Load average when the bench began.
-    """
+    """Return what a result says of where and when it was measured."""
     return {
         "machine": {
             "processor": platform.machine(),

@@ -37,12 +37,7 @@ _TOLD: Final = 10
 
 
 def measure_growth(shop: Shop, data_dir: Path) -> dict[str, Any]:
-    """Run the shop in this process, which is not to be used for anything else.
-
-    Args:
-        shop: How much of it.
-        data_dir: A new one.
-    """
+    """Run the shop in this process, which is not to be used for anything else."""
     memory = Memory(max(shop.events // SAMPLES, 1))
     console = Console(stderr=True, highlight=False)
     told = 0

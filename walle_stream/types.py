@@ -17,6 +17,9 @@ DEVICE_ID_MAX_BYTES = 1024
 TIME_MAX_MS = 2**53 - 1
 """Latest time of an event, epoch milliseconds; the earliest is 0."""
 
+type UplinkFrame = tuple[int, int, bytes]
+"""On its way up: (sending partition, number in its outbox, envelope of ``wire``)."""
+
 
 def partition_of(device_id: str, partition_count: int) -> int:
     """Place a device for a source that has no partitions of its own.

@@ -124,9 +124,6 @@ def _differences(case: Case, sets: Sequence[Sequence[Any]], peer: Peer) -> str:
 def operator_of(case: Case) -> str:
     """Say under what a case is listed.
 
-    Args:
-        case: Any.
-
     Returns:
         Its operator, if it has one alone; else what it was expanded from, or its kind.
     """

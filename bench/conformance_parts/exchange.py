@@ -48,20 +48,10 @@ class Answer(msgspec.Struct):
 
 
 def write(path: Path, message: Question | Answer) -> None:
-    """Write a message.
-
-    Args:
-        path: Replaced.
-        message: Any.
-    """
+    """Write a message."""
     path.write_bytes(msgspec.msgpack.encode(message))
 
 
 def read[T](path: Path, kind: type[T]) -> T:
-    """Read a message.
-
-    Args:
-        path: Of it.
-        kind: Which one it is.
-    """
+    """Read a message."""
     return msgspec.msgpack.decode(path.read_bytes(), type=kind)

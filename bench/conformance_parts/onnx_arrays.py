@@ -11,11 +11,7 @@ _SUB_BYTE = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
 
 
 def known_array(tensor: Tensor) -> Any:
-    """Give the array of a tensor.
-
-    Args:
-        tensor: That was sent.
-    """
+    """Give the array of a tensor."""
     if tensor.texts is not None:
         return np.array(tensor.texts, object).reshape(tensor.shape)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.element_type)
@@ -50,9 +46,6 @@ def sent(value: Any) -> Value:
 def received(value: Value) -> Any:
     """Give what a peer answered.
 
-    Args:
-        value: As it came.
-
     Returns:
         An array, a sequence of them, or None.
     """
@@ -62,11 +55,7 @@ def received(value: Value) -> Any:
 
 
 def is_sub_byte(value: Any) -> bool:
-    """Whether the elements of an array share bytes in ONNX's files.
-
-    Args:
-        value: Of a case.
-    """
+    """Whether the elements of an array share bytes in ONNX's files."""
     return isinstance(value, np.ndarray) and value.dtype.name in _SUB_BYTE
 
 

@@ -9,11 +9,7 @@ from conformance_parts.onnx_arrays import known_array, known_tensor
 
 
 def evaluate(question: Question) -> list[list[Value]]:
-    """Run a case.
-
-    Args:
-        question: There is one attempt.
-    """
+    """Run a case."""
     evaluator = ReferenceEvaluator(question.model)
     made = []
     for inputs in question.sets:

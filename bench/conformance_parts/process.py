@@ -56,9 +56,6 @@ class PeerProcess:
 
         A case that ends a process which ran others before is tried once more in a fresh
         one: it may not have been its own fault.
-
-        Args:
-            question: The case.
         """
         was_used = self.cases > 0
         answer = self._ask(question)

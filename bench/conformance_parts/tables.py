@@ -11,11 +11,7 @@ FORMAT: Final = 1
 
 
 def counts(count: Count) -> dict[str, Any]:
-    """Give a peer's part of the result.
-
-    Args:
-        count: Of the peer.
-    """
+    """Give a peer's part of the result."""
     failed: dict[str, dict[str, Any]] = {}
     for name, reason in count.tally.failed.items():
         under = failed.setdefault(count.operators[name], {"first": reason, "cases": []})

@@ -44,11 +44,6 @@ class Child:
     def __init__(self, name: str, python: Path, files: Files) -> None:
         """Start; blocks until the model was run once.
 
-        Args:
-            name: Of the contender.
-            python: Of it.
-            files: Of the model.
-
         Raises:
             ChildError: It cannot run it.
         """
@@ -91,9 +86,6 @@ class Child:
     def run(self, count: int) -> dict[str, float]:
         """Run the model; blocks.
 
-        Args:
-            count: How often.
-
         Returns:
             ``cpu_ms`` and ``wall_ms`` of one run.
         """
@@ -133,12 +125,6 @@ def _surroundings(*, is_ours: bool) -> dict[str, str]:
 
 def measured(files: Files, runners: Runners, rounds: int, target_s: float) -> dict[str, Any]:
     """Let all run one model, round by round in turns.
-
-    Args:
-        files: Of the model.
-        runners: Who takes part.
-        rounds: How many.
-        target_s: Length of a turn.
 
     Returns:
         Figures of each contender, ratios of ours to theirs, differences of what they

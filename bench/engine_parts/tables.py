@@ -19,9 +19,6 @@ _RATIOS: Final = (
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Hold the figures against their bars.
 
-    Args:
-        result: Of a whole run, see ``bench/engine.py``.
-
     Returns:
         Per bar its name, what it asks for, the figure, whether it is met, and a note
         where it counts for nothing.
@@ -55,11 +52,7 @@ _STAGES: Final = ("lowered", "merged", "planned")
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/engine.py``.
-    """
+    """Make the tables."""
     yield bars_table(result["bars"])
     peers = [each for each in result["contenders"] if each["name"] != "walle"]
     head = ["model", "ours, ms", "quartiles"]

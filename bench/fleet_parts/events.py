@@ -48,9 +48,6 @@ def fill(devices: int) -> Iterator[Pieces]:
 
     A page that ended left state behind; of the next one, the last event begins
     what ``wants`` waits for.
-
-    Args:
-        devices: How many.
     """
     for first in range(0, devices, _BLOCK):
         by_partition: dict[int, list[Event]] = {}

@@ -92,10 +92,6 @@ def check_residents(settings: Residents, data_dir: Path) -> dict[str, Any]:
 
     A click fires ``wants`` only where the cursor is still live; the exit's
     feature shows the page's rows and the task's state.
-
-    Args:
-        settings: As it was filled.
-        data_dir: Of a fleet at rest.
     """
     singles, bulk, checked = _chosen(settings)
 

@@ -17,9 +17,6 @@ _TITLES: Final = {"active": "all in memory", "resting": "at rest"}
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare with what was asked for.
 
-    Args:
-        result: Of a whole run, see ``bench/fleet.py``.
-
     Returns:
         For each bar ``name``, ``bar``, ``value``, ``met`` and ``note``.
     """
@@ -64,11 +61,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables of the parts that ran.
-
-    Args:
-        result: Of a whole run, see ``bench/fleet.py``.
-    """
+    """Make the tables of the parts that ran."""
     yield bars_table(result["bars"])
     if "resting" in result:
         yield _memory(result)

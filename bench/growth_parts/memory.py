@@ -24,11 +24,7 @@ class Memory:
     """Samples of this process; any one thread takes them."""
 
     def __init__(self, every: int) -> None:
-        """Take note of all databases that are opened from now on.
-
-        Args:
-            every: Events between two samples.
-        """
+        """Take note of all databases that are opened from now on."""
         self.samples: list[dict[str, float]] = []
         self._every = every
         self._next = 0
@@ -38,22 +34,14 @@ class Memory:
             self._watch(module)
 
     def look(self, events: int) -> None:
-        """Take a sample if one is due.
-
-        Args:
-            events: How many the source has given.
-        """
+        """Take a sample if one is due."""
         if events < self._next:
             return
         self._next = events + self._every
         self.samples.append(self.sample(events))
 
     def sample(self, events: int) -> dict[str, float]:
-        """Return the memory as it is: MiB by kind.
-
-        Args:
-            events: How many the source has given.
-        """
+        """Return the memory as it is: MiB by kind."""
         found = _rollup()
         rocksdb = {
             "write_buffers": self._sum("rocksdb.size-all-mem-tables"),

@@ -39,9 +39,6 @@ def marks(result: dict[str, Any]) -> dict[str, dict[str, float]]:
     Write buffers fill and are flushed, so a mark is the median of the samples of a tenth
     of all events before it; ``peak`` is the highest RSS of them.
 
-    Args:
-        result: Of a whole run, see ``bench/growth.py``.
-
     Returns:
         ``first`` and ``last``, MiB.
     """
@@ -91,11 +88,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/growth.py``.
-    """
+    """Make the tables."""
     yield bars_table(result["bars"])
     found, settings = result["marks"], result["settings"]
     first, last = found["first"], found["last"]
@@ -121,9 +114,6 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
 
 def figure(result: dict[str, Any]) -> str:
     """Draw the memory over the events.
-
-    Args:
-        result: Of a whole run, see ``bench/growth.py``.
 
     Returns:
         SVG text.

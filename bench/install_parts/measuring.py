@@ -25,11 +25,7 @@ _LOOK_S: Final = 0.005
 
 
 def make_packages(count: int) -> list[bytes]:
-    """Build versions of the shop's task, each with bytes of its own.
-
-    Args:
-        count: How many.
-    """
+    """Build versions of the shop's task, each with bytes of its own."""
     task = find_task(DEFINITION)
     made = []
     for number in range(count):

@@ -14,9 +14,6 @@ _KINDS: Final = (("one", "one device"), ("all", "all devices"))
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare with what was asked for.
 
-    Args:
-        result: Of a whole run, see ``bench/install.py``.
-
     Returns:
         For each bar ``name``, ``bar``, ``value``, ``met`` and ``note``.
     """

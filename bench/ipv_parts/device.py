@@ -60,9 +60,6 @@ LINKED: Final = LinkedConnector()
 def run_device(asked: Run) -> dict[str, Any]:
     """Run the pipeline in this process; blocks until every feature is acknowledged.
 
-    Args:
-        asked: What.
-
     Returns:
         ``exits``: [device, page instance, monotonic milliseconds at which the exit arrived];
         ``committed``: the same of the commits that have their features; ``cpu_s`` of this

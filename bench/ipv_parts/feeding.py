@@ -66,9 +66,6 @@ class _Raw(NamedTuple):
 def upload(feed: Feed) -> dict[str, Any]:
     """Send all; blocks until everything is acknowledged.
 
-    Args:
-        feed: What.
-
     Returns:
         ``exits``: [device, page instance, monotonic milliseconds at which the exit happened];
         ``cpu_s`` of this process meanwhile; ``sent`` records.

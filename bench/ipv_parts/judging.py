@@ -67,11 +67,7 @@ def middle(rounds: Sequence[dict[str, Any]], name: str, share: str) -> float:
 
 
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars with their figures.
-
-    Args:
-        result: Of a whole run.
-    """
+    """Return the bars with their figures."""
     device = result["clean"]["device"]
     everything = [*device, *result["faulty"]["device"], *result["phone"]["device"]]
     plain, packed = result["bytes"]["none"], result["bytes"]["zstd"]

@@ -112,9 +112,6 @@ class Cloud:
     def wait_for(self, features: int) -> None:
         """Wait until it has merged so many.
 
-        Args:
-            features: How many.
-
         Raises:
             TimeoutError: They do not come.
         """

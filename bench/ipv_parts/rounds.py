@@ -59,11 +59,7 @@ class Bench(NamedTuple):
     upload raw events; empty for the broker's own."""
 
     def tunnel(self, topic: str) -> dict[str, Any]:
-        """Return keys of the tunnel: what is sent up is sent with these, on either side.
-
-        Args:
-            topic: Where to.
-        """
+        """Return keys of the tunnel: what is sent up is sent with these, on either side."""
         return {
             "brokers": [self.link or self.brokers],
             "topic": topic,
@@ -127,11 +123,7 @@ def baseline_round(bench: Bench, events_per_s: float, network: Network, seed: in
 
 
 def baseline_capacity(bench: Bench) -> float:
-    """Measure how many raw events a second the baseline works off when all of them wait.
-
-    Args:
-        bench: Input and broker.
-    """
+    """Measure how many raw events a second the baseline works off when all of them wait."""
     raw, features = bench.topics.make("raw"), bench.topics.make("features")
     run_part("feeding", _feed(bench, raw, 0.0, Network(), 1))
     with _folder() as folder, Watcher(bench.brokers, features) as watcher:
@@ -145,11 +137,7 @@ def baseline_capacity(bench: Bench) -> float:
 
 
 def merging_cpu_s(bench: Bench) -> float:
-    """Measure the CPU seconds that ``walle cloud`` takes to merge all features into its table.
-
-    Args:
-        bench: Input and broker.
-    """
+    """Measure the CPU seconds that ``walle cloud`` takes to merge all features into its table."""
     raw, topic = bench.topics.make("raw"), bench.topics.make("features")
     with _folder() as folder, _cloud(bench, raw, topic, folder, is_baseline=False) as cloud:
         began_cpu_s = cloud.cpu_s

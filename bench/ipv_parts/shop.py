@@ -19,11 +19,6 @@ _TRUTH: Final = Path(__file__).resolve().parents[2] / "tests/integration/naive_s
 def shop_lines(devices: int, seed: int, count: int) -> list[bytes]:
     """Make the first events of a shop, each once and in order: as they happen at the devices.
 
-    Args:
-        devices: Visitors.
-        seed: Of the shop.
-        count: How many events.
-
     Returns:
         Lines of JSON, some 1.1 KB each.
     """

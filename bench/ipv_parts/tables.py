@@ -25,11 +25,7 @@ _OURS, _OTHERS = "#2563eb", "#9ca3af"
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/ipv.py``.
-    """
+    """Make the tables."""
     yield bars_table(result["bars"])
     yield Table(
         "From page exit to a feature, milliseconds; medians of the rounds",
@@ -143,9 +139,6 @@ def _network(result: dict[str, Any]) -> str:
 
 def figure(result: dict[str, Any]) -> str:
     """Draw latencies from p50 to p99, on a logarithmic axis.
-
-    Args:
-        result: Of a whole run.
 
     Returns:
         SVG text.

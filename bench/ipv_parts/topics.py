@@ -29,9 +29,6 @@ class Topics:
     def make(self, name: str) -> str:
         """Make a topic.
 
-        Args:
-            name: Its beginning.
-
         Returns:
             Its name.
         """

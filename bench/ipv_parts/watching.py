@@ -62,12 +62,7 @@ class Watcher:
         self._consumer.close()
 
     def wait(self, count: int, silence_s: float) -> None:
-        """Wait until so many views have features, or none came for some time.
-
-        Args:
-            count: Views.
-            silence_s: How long nothing came.
-        """
+        """Wait until so many views have features, or none came for some time."""
         began_ms = monotonic_ms()
         pause = threading.Event()
         while len(self.seen) < count:

@@ -30,9 +30,6 @@ _LEAST_MS: Final = 0.5
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare with what was asked for.
 
-    Args:
-        result: Of a whole run, see ``bench/latency.py``.
-
     Returns:
         For each bar ``name``, ``bar``, ``value``, ``met`` and ``note``.
     """
@@ -70,11 +67,7 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/latency.py``.
-    """
+    """Make the tables."""
     if result["bars"]:
         yield bars_table(result["bars"])
     rounds = result["rounds"]
@@ -129,9 +122,6 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
 
 def figure(result: dict[str, Any]) -> str:
     """Draw a bar from p50 to p99 and a line to p99.9 per rate; the CPU clock's below.
-
-    Args:
-        result: Of a whole run, see ``bench/latency.py``.
 
     Returns:
         SVG text.

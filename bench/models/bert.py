@@ -25,9 +25,6 @@ def bert(seed: int, sizes: Sizes | None = None) -> Drawn:
     Args:
         seed: Of the weights.
         sizes: Of it; None: base.
-
-    Returns:
-        The model.
     """
     return _Bert(seed, sizes or Sizes()).drawn()
 

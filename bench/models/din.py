@@ -13,17 +13,7 @@ _TOWER: Final = (200, 80)
 
 
 def din(seed: int, batch: int = 1, length: int = 100, width: int = 32) -> Drawn:
-    """Draw DIN.
-
-    Args:
-        seed: Of the weights.
-        batch: Users at once.
-        length: Of the sequence of behaviours.
-        width: Of an embedding.
-
-    Returns:
-        The model.
-    """
+    """Draw DIN."""
     drawing = Drawing("din", seed)
     behaviours = drawing.input("behaviours", (batch, length, width))
     target = drawing.input("target", (batch, width))

@@ -25,13 +25,7 @@ class Drawing:
     """A model that is being drawn; names are made here."""
 
     def __init__(self, name: str, seed: int, opset: int = 17) -> None:
-        """Begin.
-
-        Args:
-            name: Of the graph.
-            seed: Of weights and inputs.
-            opset: Of ONNX.
-        """
+        """Begin."""
         self._name = name
         self._opset = opset
         self._weights = np.random.default_rng(seed)
@@ -51,9 +45,6 @@ class Drawing:
             shape: Of it.
             below: For whole numbers; None: normal ones.
             least: The least of whole numbers.
-
-        Returns:
-            The name.
         """
         self._inputs[name] = (
             self._samples.standard_normal(shape).astype(np.float32)

@@ -19,16 +19,7 @@ _LAST: Final = 1280
 
 
 def mobilenet_v2(seed: int, side: int = 224, classes: int = 1000) -> Drawn:
-    """Draw MobileNetV2.
-
-    Args:
-        seed: Of the weights.
-        side: Of the image.
-        classes: That it tells apart.
-
-    Returns:
-        The model.
-    """
+    """Draw MobileNetV2."""
     drawing = Drawing("mobilenet_v2", seed)
     limits = drawing.constant(0.0), drawing.constant(6.0)
 

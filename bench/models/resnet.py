@@ -10,16 +10,7 @@ _BRANCH_GAIN: Final = 0.3
 
 
 def resnet18(seed: int, side: int = 224, classes: int = 1000) -> Drawn:
-    """Draw ResNet-18.
-
-    Args:
-        seed: Of the weights.
-        side: Of the image.
-        classes: That it tells apart.
-
-    Returns:
-        The model.
-    """
+    """Draw ResNet-18."""
     return _resnet("resnet18", seed, side, classes, (2, 2, 2, 2), is_deep=False)
 
 

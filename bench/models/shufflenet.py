@@ -19,9 +19,6 @@ def shufflenet_v2(seed: int, side: int = 224, classes: int = 1000) -> Drawn:
         seed: Of the weights.
         side: Of the image, a multiple of 32.
         classes: That it tells apart.
-
-    Returns:
-        The model.
     """
     drawing = Drawing("shufflenet_v2", seed)
     x = _dense(drawing, drawing.input("image", (1, 3, side, side)), 3, 24, 3, stride=2)

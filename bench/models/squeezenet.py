@@ -12,16 +12,7 @@ _FIRES: Final = (
 
 
 def squeezenet(seed: int, side: int = 224, classes: int = 1000) -> Drawn:
-    """Draw SqueezeNet 1.1.
-
-    Args:
-        seed: Of the weights.
-        side: Of the image.
-        classes: That it tells apart.
-
-    Returns:
-        The model.
-    """
+    """Draw SqueezeNet 1.1."""
     drawing = Drawing("squeezenet", seed)
 
     def layer(x: str, channels: int, count: int, kernel: int) -> str:

@@ -20,9 +20,6 @@ def voxelmorph(seed: int, side: int = 64) -> Drawn:
     Args:
         seed: Of the weights.
         side: Of the images, a multiple of 16.
-
-    Returns:
-        The model.
     """
     # GridSample has known three axes since then
     drawing = Drawing("voxelmorph", seed, opset=20)

@@ -24,12 +24,7 @@ async def _events(source: Path) -> AsyncIterator[Event]:
 
 
 async def run(source: Path, out: Path) -> None:
-    """Make the features of a file of events.
-
-    Args:
-        source: JSON Lines of events.
-        out: Where the lines of features go.
-    """
+    """Make the features of a file of events."""
     app = faust.App("bench", broker="kafka://127.0.0.1:1", store="memory://", autodiscover=False)
     watermarks = Watermarks()
     visitors: dict[str, Visitor] = {}

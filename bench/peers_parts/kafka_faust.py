@@ -50,11 +50,7 @@ def _make_app(job: KafkaJob) -> faust.App:
 
 
 def run(job: KafkaJob) -> None:
-    """Make the features of a topic of events.
-
-    Args:
-        job: What to do.
-    """
+    """Make the features of a topic of events."""
     # its libraries' lines for debugging are made although nobody reads them: a tenth of it all
     logging.disable(logging.INFO)
     app = _make_app(job)

@@ -38,11 +38,7 @@ def _counted(job: KafkaJob, stop: Callable[[], None]) -> Callable[[bytes], Event
 
 
 def run(job: KafkaJob) -> None:
-    """Make the features of a topic of events.
-
-    Args:
-        job: What to do.
-    """
+    """Make the features of a topic of events."""
     app = Application(
         job.broker,
         consumer_group=job.group,

@@ -18,13 +18,7 @@ ORDER_MS: Final = 2_000
 
 
 def command_of(contender: Contender, environment: Environment, job: KafkaJob) -> list[str]:
-    """Return the command that runs a contender.
-
-    Args:
-        contender: Which.
-        environment: Where it is installed.
-        job: What it is to do.
-    """
+    """Return the command that runs a contender."""
     python = str(environment.python)
     if contender.script:
         script = Path(__file__).parent / contender.script
@@ -49,15 +43,7 @@ def command_of(contender: Contender, environment: Environment, job: KafkaJob) ->
 def run_over_kafka(
     contender: Contender, environment: Environment, topics: BenchTopics, source: str, events: int
 ) -> tuple[Cost, Made]:
-    """Run it over a topic until the end; blocks.
-
-    Args:
-        contender: Which.
-        environment: Where it is installed.
-        topics: Of the bench.
-        source: The topic of raw events.
-        events: How many it has.
-    """
+    """Run it over a topic until the end; blocks."""
     folder = tempfile.mkdtemp(prefix="walle-bench-")
     run = Path(folder).name
     out = topics.make(run)

@@ -18,9 +18,6 @@ def bars(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     Python's clients are kafka-python, ours, and aiokafka, Faust's. One that keeps neither state
     nor offsets does less than all others: it has a line of its own.
 
-    Args:
-        contenders: Of a result.
-
     Returns:
         ``title``, ``ratio`` (median of the rounds), ``without_start`` (the same without what a
         run over one event costs; None where runs were too short), ``on_one_python`` (the ratio,
@@ -72,11 +69,7 @@ def _on_one_python(
 
 
 def kafka_tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/peers_kafka.py``.
-    """
+    """Make the tables."""
     head = ("contender", "driver", "version", "Python", "events / CPU-s", "quartiles")
     head += ("without start", "peak RSS, MiB", "walle-confluent is", "walle is")
     rows = []

@@ -8,12 +8,7 @@ from peers_parts.shop_job import Visitor, Watermarks, read_events
 
 
 def run(source: Path, out: Path) -> None:
-    """Make the features of a file of events.
-
-    Args:
-        source: JSON Lines of events.
-        out: Where the lines of features go.
-    """
+    """Make the features of a file of events."""
     devices: dict[str, tuple[Visitor, Views]] = {}
     watermarks = Watermarks()
     with out.open("wb") as file:

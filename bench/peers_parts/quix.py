@@ -113,12 +113,7 @@ class _Local:
 
 
 def run(source: Path, out: Path) -> None:
-    """Make the features of a file of events.
-
-    Args:
-        source: JSON Lines of events.
-        out: Where the lines of features go.
-    """
+    """Make the features of a file of events."""
     devices: dict[bytes, None] = {}
     with (
         tempfile.TemporaryDirectory(prefix="walle-bench-") as folder,

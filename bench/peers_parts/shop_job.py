@@ -42,11 +42,7 @@ class Watermarks:
     """How far the ingest time of each partition has come."""
 
     def __init__(self, partitions: int = PARTITION_COUNT_DEFAULT) -> None:
-        """Begin before all time.
-
-        Args:
-            partitions: How many there are.
-        """
+        """Begin before all time."""
         self._homes: dict[str, int] = {}
         self._highest = [-1] * partitions
 
@@ -78,10 +74,6 @@ class Visitor:
 
     def accept(self, event: Event, watermark_ms: int) -> list[Page]:
         """Take the device's next event.
-
-        Args:
-            event: The event.
-            watermark_ms: Of its partition.
 
         Returns:
             The pages that ended.

@@ -16,11 +16,7 @@ _OTHERS: Final = "#b0b7c3"
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables.
-
-    Args:
-        result: Of a whole run, see ``bench/peers.py``.
-    """
+    """Make the tables."""
     head = (
         "contender",
         "version",
@@ -59,9 +55,6 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
 
 def figure(result: dict[str, Any]) -> str:
     """Draw a bar per contender up to its median, and a line over its quartiles.
-
-    Args:
-        result: Of a whole run, see ``bench/peers.py``.
 
     Returns:
         SVG text.

@@ -19,12 +19,7 @@ PARTITIONS_MAX: Final = 1.1
 
 
 def measure(source: Path, rounds: int) -> dict[str, Any]:
-    """Run the job beside neighbours, and with one partition; the rounds take turns.
-
-    Args:
-        source: Events of a shop.
-        rounds: How many.
-    """
+    """Run the job beside neighbours, and with one partition; the rounds take turns."""
     runs: dict[str, list[dict[str, Any]]] = {}
     for _ in range(rounds):
         for count in NEIGHBOURS:

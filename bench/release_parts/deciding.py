@@ -67,11 +67,7 @@ def measure_decisions(releases: int, kind: str, devices: int, seed: int) -> dict
 
 
 def measure_memory(devices: int) -> dict[str, Any]:
-    """Return what known devices take, by the growth of this process.
-
-    Args:
-        devices: That are seen, each once.
-    """
+    """Return what known devices take, by the growth of this process."""
     kinds = [("app", f"7.{number}.0", "android", "cpython-314", "high") for number in range(_KINDS)]
     sets = [
         {f"app/task-{task}": f"v{(number >> task % 8) & 1}" for task in range(10)}

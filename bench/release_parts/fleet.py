@@ -22,13 +22,7 @@ class Fleet(NamedTuple):
 
 
 def mixed_fleet(releases: int, devices: int, seed: int) -> Fleet:
-    """Make apps of ten tasks, each task with four releases for different devices.
-
-    Args:
-        releases: Active ones.
-        devices: Of all apps, evenly.
-        seed: Of everything.
-    """
+    """Make apps of ten tasks, each task with four releases for different devices."""
     rng = random.Random(seed)
     made, stable = [], {}
     for number in range(releases):

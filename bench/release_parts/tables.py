@@ -66,11 +66,7 @@ def _p99_ms(load: dict[str, Any]) -> float:
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables of the parts that ran.
-
-    Args:
-        result: Of a run.
-    """
+    """Make the tables of the parts that ran."""
     yield bars_table(result["bars"])
     if result["rounds"]:
         yield _load(result["rounds"])

@@ -83,10 +83,6 @@ def measure_cold(
 def measure_handshake(reach: Reach, samples: int) -> list[dict[str, Any]]:
     """Connect and shake hands over TLS, whole and with a session, in turn.
 
-    Args:
-        reach: Where the broker is.
-        samples: Of both.
-
     Returns:
         A row for each: ``state``, quartiles of ``wall_ms`` and of our own ``cpu_ms``,
         and ``reused``, how many the broker took the session of.
@@ -124,7 +120,7 @@ def _up(network: Network, value: bytes, _position: int) -> float:
     begin_s = time.perf_counter()
     uplink = KafkaUplink(network.device, _HELD_BYTES)
     try:
-        uplink.send(0, 1, made)
+        uplink.send([(0, 1, made)])
         look_for(lambda: list(uplink.acks(0)), "an acknowledgement")
         return (time.perf_counter() - begin_s) * 1e3
     finally:

@@ -204,11 +204,7 @@ class Bare:
 
 
 def bare_producer(model: KafkaTunnelModel) -> Any:
-    """Make a producer with the settings that the tunnel's has.
-
-    Args:
-        model: Of the tunnel.
-    """
+    """Make a producer with the settings that the tunnel's has."""
     return KafkaProducer(
         **_bare_options(model),
         acks="all",
@@ -221,13 +217,7 @@ def bare_producer(model: KafkaTunnelModel) -> Any:
 
 
 def bare_consumer(model: KafkaTunnelModel, topic: str, offset: int = 0) -> Any:
-    """Make a consumer of partition 0.
-
-    Args:
-        model: Of the tunnel.
-        topic: Which.
-        offset: Where it begins.
-    """
+    """Make a consumer of partition 0."""
     consumer = KafkaConsumer(
         **_bare_options(model), enable_auto_commit=False, auto_offset_reset="none"
     )

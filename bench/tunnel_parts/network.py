@@ -43,13 +43,7 @@ class LinkSocket(KafkaNetSocket):
         self._address = (parts.hostname, parts.port)
 
     def dns_lookup(self, host: str, port: int, raise_error: bool = False) -> Any:
-        """Return the link's address for every name.
-
-        Args:
-            host: Passed over.
-            port: Passed over.
-            raise_error: As kafka-python has it.
-        """
+        """Return the link's address for every name."""
         del host, port
         return super().dns_lookup(*self._address, raise_error)
 
@@ -89,10 +83,6 @@ class Network(NamedTuple):
 @contextmanager
 def open_network(reach: Reach, partitions: int = 1) -> Iterator[Network]:
     """Make topics, and a link where one is asked for; both are gone behind it.
-
-    Args:
-        reach: Where the broker is.
-        partitions: Of both topics.
 
     Yields:
         The models of both sides.
@@ -147,11 +137,7 @@ def allow_everything(options: dict[str, Any], client: str) -> None:
 
 
 def topic_bytes(model: KafkaTunnelModel) -> int:
-    """Return how many bytes the topic of the way up has in the broker, batches as they lie.
-
-    Args:
-        model: Whose.
-    """
+    """Return how many bytes the topic of the way up has in the broker, batches as they lie."""
     with admin_client(model) as admin:
         found = admin.describe_log_dirs([model.topic])
     return sum(

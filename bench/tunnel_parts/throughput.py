@@ -71,7 +71,7 @@ def measure_linger(reach: Reach, records: int, samples: int, seed: int) -> dict[
         for number in range(1, samples + _WARM_UP + 1):
             data = frame(number, number, [feature(rng, RECORD_BYTES)])
             begin_s = time.perf_counter()
-            uplink.send(_PARTITION, number, data)
+            uplink.send([(_PARTITION, number, data)])
             look_for(lambda: list(uplink.acks(_PARTITION)), "an acknowledgement")
             made.append((time.perf_counter() - begin_s) * 1e3)
     return found | {"linger_ms": reach.linger_ms, "ms": quartiles(made[_WARM_UP:])}
@@ -109,13 +109,13 @@ def _send_frames(network: Network, values: list[bytes], batch: int) -> _Spent:
 
     try:
         for number in range(1, _WARM_UP + 1):
-            uplink.send(_PARTITION, number, frame(number, number, values[:1]))
+            uplink.send([(_PARTITION, number, frame(number, number, values[:1]))])
         look_for(lambda: is_acked(_WARM_UP), "acknowledgements")
         acked.clear()
         before = topic_bytes(network.cloud)
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         for number, data in enumerate(frames, _WARM_UP + 1):
-            uplink.send(_PARTITION, number, data)
+            uplink.send([(_PARTITION, number, data)])
         look_for(lambda: is_acked(len(frames)), "acknowledgements", _LOOK_S)
         return time.perf_counter() - begin_s, time.process_time() - cpu_s, before
     finally:

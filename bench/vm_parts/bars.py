@@ -21,9 +21,6 @@ _PACKAGE_KB: Final = 100.0
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Hold the figures of the parts that ran against their bars.
 
-    Args:
-        result: Of a whole run, see ``bench/vm.py``.
-
     Returns:
         Per bar its name, what it asks for, the figure (None: nothing that counts),
         whether it is met, and a note where the figure rests on too little.

@@ -23,11 +23,7 @@ type Sample = tuple[float, list[float]]
 
 
 def measure_classes(settings: Settings) -> dict[str, Any]:
-    """Measure every class.
-
-    Args:
-        settings: How much.
-    """
+    """Measure every class."""
     tune_gc()
     return {each.name: _measure_class(each, settings) for each in CLASSES}
 

@@ -47,11 +47,7 @@ class _BareSession(_Session):
 
 
 def measure_guards(settings: Settings) -> dict[str, Any]:
-    """Measure the light task with and without.
-
-    Args:
-        settings: How much.
-    """
+    """Measure the light task with and without."""
     tune_gc()
     batch = make_batch(Random(settings.seed), _BATCH_SIZE, _EVENTS)
     packed = memoryview(encode_groups(batch))

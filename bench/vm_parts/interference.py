@@ -26,11 +26,7 @@ _AGAIN_S: Final = 2.0
 
 
 def measure_interference(settings: Settings) -> dict[str, Any]:
-    """Measure the neighbours' times, then single stops.
-
-    Args:
-        settings: How much.
-    """
+    """Measure the neighbours' times, then single stops."""
     tune_gc()
     return {"neighbours": _neighbours(settings), "stops": _all_stops(settings)}
 

@@ -19,11 +19,7 @@ _WARM_UP_RUNS: Final = 100_000
 
 
 def measure_memory(settings: Settings) -> dict[str, Any]:
-    """Measure, in a fresh process.
-
-    Args:
-        settings: How much.
-    """
+    """Measure, in a fresh process."""
     result = {
         "leak": _leak(settings),
         **_creation(settings),

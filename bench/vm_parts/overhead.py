@@ -30,11 +30,7 @@ _END: Final = (2).to_bytes(8, "little")
 
 
 def measure_overhead(settings: Settings) -> dict[str, Any]:
-    """Measure a call by batch size, and a bare round trip between two interpreters.
-
-    Args:
-        settings: How much.
-    """
+    """Measure a call by batch size, and a bare round trip between two interpreters."""
     tune_gc()
     random = Random(settings.seed)
     rows = []
@@ -84,11 +80,6 @@ def interleaved_us(
     ways: dict[str, Callable[[], object]], repeats: int, target_s: float
 ) -> dict[str, list[float]]:
     """Time some ways in turn, so that what drifts falls on all alike.
-
-    Args:
-        ways: What to call.
-        repeats: How often.
-        target_s: Length of one repeat of one way.
 
     Returns:
         By way, per repeat the median microseconds of a call.

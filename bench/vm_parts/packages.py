@@ -24,11 +24,7 @@ _STEPS: Final = ("read", "compile", "install", "run")
 
 
 def measure_packages(settings: Settings) -> dict[str, Any]:
-    """Measure the main job's package, a fresh pool with a warm VM in every round.
-
-    Args:
-        settings: How much.
-    """
+    """Measure the main job's package, a fresh pool with a warm VM in every round."""
     tune_gc()
     data = package_task(find_task(_TASK))
     with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:

@@ -17,9 +17,6 @@ def figure(result: dict[str, Any]) -> str:
     Times are shown as a share of the median under the GIL, so that all classes
     fit on one scale.
 
-    Args:
-        result: Of a whole run, see ``bench/vm.py``.
-
     Returns:
         SVG text; empty when no round counted.
     """

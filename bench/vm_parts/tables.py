@@ -21,11 +21,7 @@ class Table(NamedTuple):
 
 
 def tables(result: dict[str, Any]) -> Iterator[Table]:
-    """Make the tables of the parts that ran.
-
-    Args:
-        result: Of a whole run, see ``bench/vm.py``.
-    """
+    """Make the tables of the parts that ran."""
     yield bars_table(result["bars"])
     if "classes" in result:
         yield _throughput(result)

@@ -157,11 +157,7 @@ def decode_letter(
 
 
 def encode_mark(idempotency_keys: Sequence[str]) -> LetterRecord:
-    """Make the record that says that letters were replayed.
-
-    Args:
-        idempotency_keys: Theirs.
-    """
+    """Make the record that says that letters were replayed."""
     headers: Headers = [(PREFIX + "v", b"%d" % LETTER_VERSION)]
     headers += [(PREFIX + "replayed", each.encode()) for each in idempotency_keys]
     return LetterRecord(None, b"", headers)

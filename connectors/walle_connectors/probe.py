@@ -23,12 +23,11 @@ _ALERT_WAIT_MS: Final = 200  # TLS 1.3: a broker refuses our certificate after t
 _CLOSED: Final = "it closed the connection during the TLS handshake: is its listener TLS?"
 
 
-def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) -> datetime | None:
+def probe_brokers(connection: Connection) -> datetime | None:
     """Open a connection to the first broker that answers, and close it; blocks.
 
     Args:
-        connection: Which brokers, and the TLS.
-        timeout_s: For each.
+        connection: Which brokers, and the TLS; each has ``PROBE_TIMEOUT_S``.
 
     Returns:
         When the broker's certificate expires; None without TLS, or when it cannot be told.
@@ -40,7 +39,7 @@ def probe_brokers(connection: Connection, timeout_s: float = PROBE_TIMEOUT_S) ->
     reasons = []
     for address in connection.brokers:
         try:
-            return probe_broker(address, context, timeout_s)
+            return probe_broker(address, context, PROBE_TIMEOUT_S)
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {failure_reason(error, connection.tls)}")
     raise BrokerUnreachableError(

@@ -45,19 +45,11 @@ class OwnModels(Mapping[str, type[BaseModel]]):
         return self._source if self._is_own(name) else AnyKeys
 
     def of_tunnel(self, name: str) -> type[BaseModel]:
-        """Return the model of a section ``spec.tunnel``.
-
-        Args:
-            name: Of its connector.
-        """
+        """Return the model of a section ``spec.tunnel``."""
         return self._tunnel if self._is_own(name) else AnyKeys
 
     def of_dead_letters(self, name: str) -> type[BaseModel]:
-        """Return the model of a section ``spec.deadLetters``.
-
-        Args:
-            name: Of its connector.
-        """
+        """Return the model of a section ``spec.deadLetters``."""
         return self._dead_letters if self._is_own(name) else AnyKeys
 
     def __iter__(self) -> Iterator[str]:

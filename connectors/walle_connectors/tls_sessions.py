@@ -143,11 +143,7 @@ class TlsSessions:
             self._generation = None
 
     def count(self, *, is_resumed: bool) -> None:
-        """Count a handshake; called by the sockets.
-
-        Args:
-            is_resumed: Whether it went on with a session.
-        """
+        """Count a handshake; called by the sockets."""
         with self._lock:
             if is_resumed:
                 self.resumed_count += 1

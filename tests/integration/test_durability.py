@@ -96,7 +96,7 @@ def test_a_cloud_side_whose_disk_is_gone_gets_everything_again(job, sample, tmp_
     assert again["resent_features"] == again["features"] == first["features"]
     assert (again["cloud"]["gaps"], again["untold_losses"]) == (0, 0)
     assert b"\n".join(features_lines(data_dir)) + b"\n" == whole
-    assert "features were sent again" in walle("status", data_dir).stdout
+    assert "calls were sent again" in walle("status", data_dir).stdout
 
 
 def test_features_that_come_out_different_are_a_loss_with_a_code_of_its_own(runs, tmp_path, walle):

@@ -1,6 +1,7 @@
 """A partition that wanders between machines holds what one that stayed at home holds."""
 
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.receiver import Fence
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
 
@@ -77,9 +79,10 @@ class Line(Tunnel):
         super().__init__()
         self.cloud = cloud
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        super().send(partition, number, frame)
-        self.cloud.take(frame)
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        super().send(frames)
+        for _, _, frame in frames:
+            self.cloud.take(frame)
 
 
 class Unfinished:

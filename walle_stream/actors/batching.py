@@ -26,6 +26,8 @@ FIXED_SHARE: Final = 1 / 3
 """Most of a turn's work that may be the same for any batch: where it would be more,
 waiting for events is cheaper than committing."""
 
+_SHARED_BY: Final = 4
+_MOST_STRETCH: Final = 20.0
 _MOST_FIXED: Final = 0.9
 _GROWTH: Final = 2.0
 _WEIGHT: Final = 0.3
@@ -37,6 +39,15 @@ _TRUST: Final = 0.1
 def spent_ms() -> float:
     """Return what the calling thread and the VMs that it called have worked, milliseconds."""
     return thread_cpu_ms() + called_cpu_ms()
+
+
+def shared_by(partitions: int) -> int:
+    """Return how many times the events of one partition's a read and a turn of some have.
+
+    Args:
+        partitions: That have a part in it; 16 are worth as much as four.
+    """
+    return max(min(partitions, _SHARED_BY), 1)
 
 
 class OwnTime:
@@ -84,21 +95,25 @@ class OwnTime:
 class BatchSizer:
     """Batch size of one device host. Its thread measures, the source's thread asks."""
 
-    def __init__(self, target_ms: float, most: int, own: OwnTime | None = None) -> None:
+    def __init__(
+        self, target_ms: float, most: int, own: OwnTime | None = None, partitions: int = 1
+    ) -> None:
         """Begin small.
 
         Args:
             target_ms: What a turn should take at most, milliseconds.
-            most: Largest batch, ≥ 1.
+            most: Largest batch of one partition, ≥ 1.
             own: The host's time; in tests another.
+            partitions: That share the host's turns; each has a write batch of its own in one.
         """
         self.own = own or OwnTime()
         """Says how old batches are, and what turns work."""
         self.target_ms = target_ms
         """What a turn should take at most, milliseconds."""
+        most *= shared_by(partitions)
         self._most = most
         self._cost = _Cost()
-        self._passed_ms = 0.0
+        self._passed_ms = self._worked_ms = 0.0
         self.events = min(FIRST_EVENTS, most)
         """Most events of the next batch."""
         self.floor = 1
@@ -112,18 +127,29 @@ class BatchSizer:
         """
         return self._passed_ms * events
 
+    @property
+    def stretch(self) -> float:
+        """How many times its work a turn lasts, 1 to 20: others that want the cores stretch it.
+
+        Whoever feeds the host is stretched as well: a pause of it says so much less.
+        """
+        ratio = self._passed_ms / self._worked_ms if self._worked_ms else 1.0
+        return min(max(ratio, 1.0), _MOST_STRETCH)
+
     def add(self, events: int, worked_ms: float, passed_ms: float) -> None:
         """Learn from a turn.
 
         Args:
             events: Of its batch; none teach nothing.
             worked_ms: From the beginning of the turn to its commit, by ``spent_ms``.
-            passed_ms: The same by the wall's clock, for ``expected_ms`` alone.
+            passed_ms: The same by the wall's clock, for ``expected_ms`` and ``stretch`` alone.
         """
         if not events:
             return
         each_ms = passed_ms / events
         self._passed_ms += _WEIGHT * (each_ms - self._passed_ms) if self._passed_ms else each_ms
+        each_ms = worked_ms / events
+        self._worked_ms += _WEIGHT * (each_ms - self._worked_ms) if self._worked_ms else each_ms
         cost, most = self._cost, float(self._most)
         cost.add(events, worked_ms)
         floor = wanted = most

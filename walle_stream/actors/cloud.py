@@ -117,7 +117,7 @@ class CloudActor(Actor):
         self._store = store
         self._receiver = receiver
         self._released: dict[int, int] = {}
-        self._calls = CloudCalls(store, sender, downlink, services or {}, partition_count)
+        self._calls = CloudCalls(store, sender, downlink, services or {})
 
     def on_start(self) -> None:
         """Let the tunnel forget what was merged before a death."""

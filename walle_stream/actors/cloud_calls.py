@@ -21,7 +21,6 @@ import msgspec
 from walle_stream.errors import EnvelopeError
 from walle_stream.faults import crash_point
 from walle_stream.ports import Downlink, DownlinkSender
-from walle_stream.types import partition_of
 from walle_stream.wire.calls import OpenCall
 from walle_stream.wire.envelope import decode_downlink
 from walle_stream.wire.replies import REPLY_KIND, CloudReply, decode_reply, encode_reply
@@ -85,7 +84,6 @@ class CloudCalls:
         sender: DownlinkSender,
         downlink: Downlink,
         services: Mapping[str, Service],
-        partition_count: int,
     ) -> None:
         """Begin with the calls that wait.
 
@@ -94,13 +92,11 @@ class CloudCalls:
             sender: The beginning of the tunnel's way down.
             downlink: The end of it, to see which replies are on their way.
             services: By name.
-            partition_count: Of the devices' data directory.
         """
         self._store = store
         self._sender = sender
         self._downlink = downlink
         self._services = services
-        self._partition_count = partition_count
         self._in_hand: deque[tuple[int, OpenCall, Future[bytes]]] = deque()
         self._last = 0
         self._work: SimpleQueue[tuple[OpenCall, Future[bytes]]] = SimpleQueue()
@@ -122,12 +118,8 @@ class CloudCalls:
         while in_hand and in_hand[0][2].done():
             number, call, future = in_hand.popleft()
             device_id = call.call.device_id
-            partition = call.partition
-            if partition < 0:
-                # it waits since before calls said where they came from
-                partition = partition_of(device_id, self._partition_count)
             crash_point("reply.before")
-            self._sender.send(partition, device_id, REPLY_KIND, future.result())
+            self._sender.send(call.partition, device_id, REPLY_KIND, future.result())
             crash_point("reply.after")
             sent.append(number)
         if sent:

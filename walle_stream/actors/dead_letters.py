@@ -18,12 +18,7 @@ RAW_MAX_CHARACTERS: Final = 1_024
 
 
 def event_dead_letter(event: Event, origin: str) -> DeadLetter:
-    """Describe an event that came too late for its device's order.
-
-    Args:
-        event: The event.
-        origin: Where it came from.
-    """
+    """Describe an event that came too late for its device's order."""
     return _letter(
         msgspec.json.encode(event),
         route="late",

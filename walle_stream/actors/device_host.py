@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.actors.actor import Actor
-from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.calling import run_together
+from walle_stream.actors.batching import BatchSizer, shared_by
+from walle_stream.actors.calling import run_alone, run_together
 from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
@@ -26,6 +26,7 @@ from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, WalleError
 from walle_stream.ports import SourceReader
+from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +38,8 @@ DELIVERY_EVENTS: Final = 256
 """Most events handed over at once: they should still be in the processor's caches when
 they are taken. A commit takes many of these."""
 
-SHARED_BY: Final = 4
-"""A read, and a turn, of this many partitions or more has so many times the events of one's."""
-
 LINGER_S: Final = 0.003
-"""How long more is waited for before a commit, while nothing comes."""
+"""How long more is waited for before a commit, while nothing comes and the host has its core."""
 
 _IDLE_S: Final = 0.05
 _AGE_SHARE: Final = 0.5  # of the latency target, that a batch waits for its commit
@@ -103,7 +101,7 @@ def delivery_events(partitions: int) -> int:
     Args:
         partitions: That have a part in it.
     """
-    return DELIVERY_EVENTS * max(min(partitions, SHARED_BY), 1)
+    return DELIVERY_EVENTS * shared_by(partitions)
 
 
 class _Waiting:
@@ -174,14 +172,16 @@ class DeviceHost(Actor):
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
         self._waiting = _Waiting()  # for their commit
+        self.in_hand_events = 0
+        """Taken and not committed; any thread may look."""
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
         """Short while something waits to be committed, or for the disk."""
-        is_short = bool(self._waiting.deliveries) or any(
-            each.outgoing.is_waiting for each in self._partitions.values()
-        )
-        return LINGER_S if is_short else _IDLE_S
+        if self._waiting.deliveries:
+            return LINGER_S * self._sizer.stretch
+        is_waiting = any(each.outgoing.is_waiting for each in self._partitions.values())
+        return LINGER_S if is_waiting else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -267,7 +267,7 @@ class DeviceHost(Actor):
             if events is None:
                 continue
             if monotonic_ms() + self._sizer.expected_ms(events) <= deadline_ms:
-                self._commit({number: self._waiting.pop(number)})
+                self._commit({number: self._put_down(number)})
             else:
                 _log.warning(
                     "partition %d goes without its last %d events, which its next owner reads "
@@ -317,9 +317,13 @@ class DeviceHost(Actor):
         )
 
     def _remove(self, number: int) -> PartitionHost | None:
-        self._waiting.pop(number)
+        self._put_down(number)
         self._supervisors.pop(number, None)
         return self._partitions.pop(number, None)
+
+    def _put_down(self, number: int) -> list[Delivery]:
+        self.in_hand_events -= self._waiting.events.get(number, 0)
+        return self._waiting.pop(number)
 
     def _close(self, deadline_ms: float) -> list[PartitionStatus]:
         if self._joined is not None:
@@ -378,6 +382,7 @@ class DeviceHost(Actor):
         is_end = False
         for delivery in given:
             deliveries = waiting.add(delivery)
+            self.in_hand_events += len(delivery.batch.events)
             number = delivery.batch.partition
             self._supervisors[number].run(partial(self._partitions[number].take, deliveries))
             is_end = is_end or delivery.batch.is_end
@@ -399,16 +404,19 @@ class DeviceHost(Actor):
         self._waiting = _Waiting()
         self._commit(waiting.deliveries)
         self._add_time(waiting, began)
-        self._sizer.add(sum(waiting.events.values()), waiting.worked_ms, waiting.passed_ms)
+        events = sum(waiting.events.values())
+        self.in_hand_events -= events
+        self._sizer.add(events, waiting.worked_ms, waiting.passed_ms)
 
     def _commit(self, waiting: Mapping[int, Sequence[Delivery]]) -> None:
-        """Commit partitions together, then send; those that fail are tried again one by one."""
+        """Commit partitions together, send together; those that fail are tried again alone."""
         partitions = {number: self._partitions[number] for number in waiting}
         if not partitions:
             return
         pool = next(iter(partitions.values())).pool
         turns = {number: each.committing() for number, each in partitions.items()}
         found = run_together(pool, turns)
+        leaving = list[UplinkFrame]()
         for number, partition in partitions.items():
             failure = found[number]
 
@@ -416,14 +424,18 @@ class DeviceHost(Actor):
                 to: PartitionHost = partition, what: Sequence[Delivery] = waiting[number]
             ) -> None:
                 to.take(what)  # passed over where it is committed
-                to.commit()
+                run_alone(pool, to.committing())
+                leaving.extend(to.outgoing.step())
 
             self._supervisors[number].run(
                 turn, failure if isinstance(failure, WalleError) else None
             )
         for other, each in self._partitions.items():
             if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
-                self._supervisors[other].run(each.outgoing.step)
+                self._supervisors[other].run(
+                    lambda to=each: leaving.extend(to.outgoing.step())  # type: ignore[misc]
+                )
+        next(iter(partitions.values())).send(leaving)
 
     def _install(self, message: Installs) -> Installed:
         answer = Installed()
@@ -432,7 +444,7 @@ class DeviceHost(Actor):
             if partition is None:
                 continue  # another host's
 
-            deliveries = self._waiting.pop(number)
+            deliveries = self._put_down(number)
 
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
                 if deliveries:  # noqa: B023 - it runs at once

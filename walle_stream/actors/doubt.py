@@ -48,21 +48,12 @@ class Doubt:
         self._in_hand.put_down(self._number)
 
     def begin(self, head: PartitionHead) -> None:
-        """Look at where the partition begins.
-
-        Args:
-            head: That of the last commit.
-        """
+        """Look at where the partition begins."""
         if self._calls < 0:
             self._calls = head.counters.calls
 
     def commit(self, events: int, head: PartitionHead) -> None:
-        """Take a commit into account.
-
-        Args:
-            events: Of its batch.
-            head: The commit's.
-        """
+        """Take a commit into account."""
         if self.is_doubtful:
             self._events = 0 if head.is_ended else self._events - events
             if self._events <= 0 and head.counters.replies >= self._calls:

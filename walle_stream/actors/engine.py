@@ -205,9 +205,6 @@ class PooledModel:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run it; see ``EnginePool.run``.
 
-        Args:
-            inputs: Arrays, by position.
-
         Raises:
             EngineError: As there, or it was closed.
         """

@@ -59,11 +59,7 @@ class EngineLine:
         return waiter.index
 
     def give(self, index: int) -> None:
-        """Give a place back.
-
-        Args:
-            index: The actor.
-        """
+        """Give a place back."""
         with self._lock:
             self._loads[index] -= 1
             self._serve()
@@ -82,23 +78,14 @@ class EngineLine:
             return was_up
 
     def up(self, index: int) -> None:
-        """Choose an actor again.
-
-        Args:
-            index: The actor, which has answered.
-        """
+        """Choose an actor again."""
         with self._lock:
             self._is_up[index] = True
             self._lost.pop(index, None)
             self._serve()
 
     def lose(self, index: int, why: WalleError) -> None:
-        """Wait no more for an actor; where all are lost nobody waits any more.
-
-        Args:
-            index: The actor, which is down.
-            why: Raised where it was the last one.
-        """
+        """Wait no more for an actor; where all are lost nobody waits any more."""
         with self._lock:
             self._lost[index] = why
             self._serve()

@@ -85,11 +85,7 @@ class EngineWorker:
         return os.getpid(), described
 
     def reserve(self, ticket: str) -> None:
-        """Keep the actor for a request that may have ended another one; see ``Gate``.
-
-        Args:
-            ticket: Of the request.
-        """
+        """Keep the actor for a request that may have ended another one; see ``Gate``."""
         self._gate.reserve(ticket)
 
     def run(

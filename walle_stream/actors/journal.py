@@ -41,26 +41,19 @@ class _Kept(msgspec.Struct, frozen=True):
 class JournalWindow:
     """The batches in a partition's journal. One thread."""
 
-    def __init__(self, max_events: int, max_bytes: int = JOURNAL_MAX_BYTES) -> None:
+    def __init__(self, max_events: int) -> None:
         """Begin with an empty journal.
 
         Args:
             max_events: How many events to keep; 0 keeps none: every commit writes
                 every device.
-            max_bytes: How many bytes of rows to keep.
         """
-        self._max_events, self._max_bytes = max_events, max_bytes
+        self._max_events = max_events
         self._kept: deque[_Kept] = deque()
         self._events = self._bytes = 0
 
     def add(self, number: int, events: int, size_bytes: int) -> None:
-        """Keep a batch.
-
-        Args:
-            number: Higher than any before.
-            events: How many it has.
-            size_bytes: Of its row.
-        """
+        """Keep a batch."""
         self._kept.append(_Kept(number, events, size_bytes))
         self._events += events
         self._bytes += size_bytes
@@ -70,7 +63,7 @@ class JournalWindow:
         """Devices dirty since this batch or an earlier one must be written; 0 for none."""
         events, size_bytes, due = self._events, self._bytes, 0
         for batch in self._kept:
-            if events <= self._max_events and size_bytes <= self._max_bytes:
+            if events <= self._max_events and size_bytes <= JOURNAL_MAX_BYTES:
                 break
             events -= batch.events
             size_bytes -= batch.size_bytes

@@ -28,13 +28,7 @@ class RawRows(msgspec.Struct):
 def book_sent(
     records: Sequence[FeatureRecord], calls: Sequence[CloudCall], bodies: Iterable[bytes]
 ) -> Ledger:
-    """Share the frames of a commit among its tasks.
-
-    Args:
-        records: All features of the commit.
-        calls: All its calls.
-        bodies: Of its frames, of both kinds.
-    """
+    """Share the frames of a commit among its tasks."""
     totals = {BODY_VERSION: 0, CALLS_VERSION: 0}
     for body in bodies:
         totals[body[0]] += uplink_size_bytes(body)

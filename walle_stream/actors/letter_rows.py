@@ -6,7 +6,6 @@ has not acknowledged is written with it and deleted in a later commit, as frames
 """
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
@@ -35,11 +34,7 @@ class LetterReader(Protocol):
 
 
 def encode_letter(letter: DeadLetter) -> bytes:
-    """Return a letter as JSON, without its record.
-
-    Args:
-        letter: The letter.
-    """
+    """Return a letter as JSON, without its record."""
     fields = msgspec.structs.asdict(letter)
     del fields["record"]
     return msgspec.json.encode(fields)
@@ -49,7 +44,7 @@ def decode_letter(row: bytes) -> DeadLetter:
     """Read a letter, without its record; the inverse of ``encode_letter``.
 
     Args:
-        row: Its JSON; of earlier versions, too.
+        row: Its JSON.
     """
     return _DECODER.decode(row)
 
@@ -73,23 +68,14 @@ def put_letter(
 
 
 def read_letters(store: LetterReader) -> Iterator[tuple[int, DeadLetter]]:
-    """Iterate over all letters with their records, by number.
-
-    Args:
-        store: The partition's database.
-    """
+    """Iterate over all letters with their records, by number."""
     for key, row in store.scan(keys.DEAD_LETTER_PREFIX):
         number = keys.parse_number(key)
         yield number, _with_record(store, number, row)
 
 
 def read_unsent(store: LetterReader, after: int) -> Iterator[tuple[int, DeadLetter]]:
-    """Iterate over the letters that the sink has not acknowledged, by number.
-
-    Args:
-        store: The partition's database.
-        after: Only those with higher numbers.
-    """
+    """Iterate over the letters that the sink has not acknowledged, by number."""
     start, end = keys.unsent_letter_key(after + 1), keys.unsent_letter_key(2**64 - 1)
     for key, _ in store.scan_range(start, end):
         number = keys.parse_number(key)
@@ -112,9 +98,4 @@ def drop_marks(transaction: Transaction, numbers: Iterable[int]) -> None:
 def _with_record(store: LetterReader, number: int, row: bytes) -> DeadLetter:
     letter = decode_letter(row)
     record = store.get(keys.letter_record_key(number))
-    if record is None:
-        record = letter.raw.encode()
-        # a letter of an earlier version holds the beginning alone
-        if blake2b(record, digest_size=16).hexdigest() != letter.digest and not letter.size_bytes:
-            return letter
-    return msgspec.structs.replace(letter, record=record)
+    return msgspec.structs.replace(letter, record=letter.raw.encode() if record is None else record)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from walle_stream.store.durability import Durability
 from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.types import UplinkFrame
 
 WAITING_MAX_BYTES: Final = 4 * 1024 * 1024
 """Frames of a partition that wait for the disk; a commit beyond them waits, too."""
@@ -39,7 +40,7 @@ class Outgoing:
 
         Args:
             durability: Of the partition's store.
-            session: Takes the frames.
+            session: Makes the frames that travel.
             letters: Sends dead letters; None where none are sent.
             release: Lets the tunnel forget messages down to a position.
             last_letter: Number of the last one that is stored.
@@ -55,15 +56,12 @@ class Outgoing:
     def add(
         self, frames: Sequence[tuple[int, bytes]], last_letter: int, downlink_position: int
     ) -> None:
-        """Take what the commit that was just made lets out; may block, for disk and tunnel.
+        """Take what the commit that was just made lets out.
 
         Args:
             frames: (number, body), as stored.
             last_letter: Number of its last dead letter.
             downlink_position: Of the last message that it took.
-
-        Raises:
-            WalleError: The disk failed, or the tunnel was closed.
         """
         size_bytes = sum(len(body) for _, body in frames)
         commit = _Commit(
@@ -71,38 +69,46 @@ class Outgoing:
         )
         self._waiting.append(commit)
         self._waiting_bytes += size_bytes
-        self.step()
-        while self._waiting_bytes > WAITING_MAX_BYTES:
-            self._durability.wait(self._waiting[0].ticket)
-            self.step()
 
     @property
     def is_waiting(self) -> bool:
         """Whether something is not durable yet."""
         return bool(self._waiting)
 
-    def step(self) -> None:
-        """Let out what is durable; blocks where the tunnel is full.
+    def step(self) -> list[UplinkFrame]:
+        """Let out what is durable; blocks for the disk where too many bytes wait.
+
+        Returns:
+            The frames to send, each once.
 
         Raises:
-            WalleError: The disk failed, or the tunnel was closed.
+            WalleError: The disk failed.
         """
+        leaving: list[UplinkFrame] = []
         waiting, durable = self._waiting, self._durability.durable()
-        while waiting and waiting[0].ticket <= durable:
+        while waiting:
+            if waiting[0].ticket > durable:
+                if self._waiting_bytes <= WAITING_MAX_BYTES:
+                    break
+                self._durability.wait(waiting[0].ticket)
+                durable = self._durability.durable()
             commit = waiting.popleft()
             self._waiting_bytes -= commit.size_bytes
-            for frame in commit.frames:
-                self._session.offer(*frame)
+            leaving += [self._session.frame(*each) for each in commit.frames]
             self._release(commit.downlink_position)
             self._last_letter = commit.last_letter
         if self._letters is not None:
             self._letters.pump(self._last_letter)
+        return leaving
 
-    def settle(self) -> None:
+    def settle(self) -> list[UplinkFrame]:
         """Let everything out; blocks for the disk.
 
+        Returns:
+            The frames to send, each once.
+
         Raises:
-            WalleError: The disk failed, or the tunnel was closed.
+            WalleError: The disk failed.
         """
         self._durability.wait()
-        self.step()
+        return self.step()

@@ -4,7 +4,7 @@ A turn of this object takes some batches, one by one, then commits them together
 
     take   -> machine.handle
     commit -> VmPool.run -> machine.complete -> ONE write batch
-    send   -> outgoing.add
+    send   -> outgoing.add -> the tunnel
 
 Small batches stay in the processor's caches while they are handled, large commits
 spread what a call of a VM and a write batch cost. A host commits its partitions
@@ -46,6 +46,7 @@ from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
 from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
+from walle_stream.types import UplinkFrame
 from walle_stream.vm.pool import VmPool
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
@@ -53,7 +54,6 @@ from walle_stream.wire.journal import encode_batch
 from walle_stream.wire.rows import PartitionHead, add_tasks
 
 _DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
-type _Made = tuple[list[tuple[int, bytes]], int, int]  # what ``Outgoing.add`` takes
 
 
 class PartitionHost:
@@ -132,7 +132,6 @@ class PartitionHost:
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
         self._session = self._open_session(rows)
-        self._made: list[_Made] = []  # by commits, not sent yet
         self._letters: LetterSession | None = None
         if plan.sink is not None:
             kept_as = {"pipeline": plan.pipeline, "incarnation": incarnation}
@@ -144,7 +143,7 @@ class PartitionHost:
         self.outgoing = Outgoing(
             rows.durability, self._session, self._letters, self._exchange.release, self._last_letter
         )
-        self.outgoing.step()
+        self.send()
 
     # A turn
 
@@ -198,15 +197,16 @@ class PartitionHost:
             inbound = self._exchange.take(turn.head, self._sets.names)
             yield from self._complete(turn, inbound)
 
-    def send(self) -> None:
-        """Let out what commits have made, as soon as it is durable; may block.
+    def send(self, others: Sequence[UplinkFrame] = ()) -> None:
+        """Send what is durable of its commits; blocks for disk and tunnel.
+
+        Args:
+            others: Frames of other partitions of the host, sent with them.
 
         Raises:
             WalleError: The disk failed, or the tunnel was closed.
         """
-        made, self._made = self._made, []
-        for each in made:
-            self.outgoing.add(*each)
+        self._session.send([*others, *self.outgoing.step()])
 
     def _begin(self) -> Turn:
         head = self._head.copied()
@@ -278,7 +278,7 @@ class PartitionHost:
             self.reports.committed()
         self._doubt.commit(turn.events, head)
         self._last_place = turn.places.last
-        self._made.append((frames, self._last_letter, head.downlink_position))
+        self.outgoing.add(frames, self._last_letter, head.downlink_position)
         if self._keeper is not None:
             self._keeper.look(self._opened(), head.counters.commits)
         self.run_events += turn.events
@@ -384,7 +384,7 @@ class PartitionHost:
             refused = run_alone(self.pool, self._complete(turn, inbound))
             self.send()
             crash_point("install.after")
-            self.outgoing.settle()  # who asked is told
+            self._session.send(self.outgoing.settle())  # who asked is told
         elif turn.taken:
             self.commit()
         self._turn = None
@@ -414,7 +414,7 @@ class PartitionHost:
 
     def idle(self) -> None:
         """Let out what is durable, and with nothing else at hand take what came down meanwhile."""
-        self.outgoing.step()
+        self.send()
         self._session.pump()
         if self._turn is None:
             turn = self._begin()
@@ -446,7 +446,7 @@ class PartitionHost:
             last = self._complete(self._begin(), Inbound([], []), is_last=True)
             run_alone(self.pool, last)
             self.send()
-        self.outgoing.settle()
+        self._session.send(self.outgoing.settle())
         self._session.flush(deadline_ms)
         arrived = []
         if self._letters is not None:

@@ -56,10 +56,6 @@ class Places:
         Where that event came in an earlier batch, because it waited for its device's order, it
         is the device's record that let it go on; for a time-out the last that was read.
 
-        Args:
-            index: Of the run among the turn's.
-            run: The run.
-
         Returns:
             Empty where no record woke it, or the source names none.
         """

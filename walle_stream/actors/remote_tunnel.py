@@ -13,25 +13,23 @@ from threading import Event as Flag
 from typing import Any, Final, Protocol
 
 from walle_stream.errors import TunnelClosedError
+from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 2
-"""Most frames of a host that are sent and not acknowledged; a sender waits beyond them."""
+"""Most sends of a host that are not acknowledged; a sender waits beyond them."""
 
 POLL_S: Final = 0.05
 """How often messages are looked for."""
 
 _BUFFER_MAX_BYTES: Final = 1024 * 1024
 
-type Frame = tuple[int, int, bytes]
-"""(partition, number, envelope)."""
-
 
 class CloudLink(Protocol):
     """Calls of the process that owns the tunnel; they go on through its restarts."""
 
-    def append(self, frames: Sequence[Frame]) -> None:
+    def append(self, frames: Sequence[UplinkFrame]) -> None:
         """Have frames appended to the log, in order; blocks until they are durable.
 
         Raises:
@@ -69,34 +67,29 @@ class RemoteUplink:
     """The way up, as ``ports.Uplink``; a thread of its own makes the calls."""
 
     def __init__(self, link: CloudLink) -> None:
-        """Begin with nothing in flight.
-
-        Args:
-            link: To the cloud side.
-        """
+        """Begin with nothing in flight."""
         self._link = link
         self._condition = Condition()
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[Sequence[UplinkFrame]] = deque()
         self._in_flight = 0
         self._acks: dict[int, list[int]] = {}
         self._is_closed = False
         self._thread = Thread(target=self._carry, name="walle-uplink", daemon=True)
         self._thread.start()
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Hand a frame over; see ``Uplink.send``.
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Hand frames over; see ``Uplink.send``.
 
         Raises:
-            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._is_closed or self._in_flight < IN_FLIGHT_MAX)
             if self._is_closed:
                 raise TunnelClosedError(
-                    f"the way to the cloud is closed: frame {number} of partition {partition} "
-                    "stays in the outbox"
+                    f"the way to the cloud is closed: {len(frames)} frames stay in the outbox"
                 )
-            self._waiting.append((partition, number, frame))
+            self._waiting.append(frames)
             self._in_flight += 1
             self._condition.notify_all()
 
@@ -132,7 +125,8 @@ class RemoteUplink:
                 condition.wait_for(lambda: waiting or self._is_closed)
                 if self._is_closed:
                     return
-                frames = list(waiting)
+                sends = len(waiting)
+                frames = [frame for sent in waiting for frame in sent]
                 waiting.clear()
             try:
                 self._link.append(frames)
@@ -141,7 +135,7 @@ class RemoteUplink:
                 self.close()
                 return
             with condition:
-                self._in_flight -= len(frames)
+                self._in_flight -= sends
                 for partition, number, _ in frames:
                     self._acks.setdefault(partition, []).append(number)
                 condition.notify_all()
@@ -151,11 +145,7 @@ class RemoteDownlink:
     """The way down, as ``ports.Downlink``: what a thread has fetched ahead."""
 
     def __init__(self, link: CloudLink) -> None:
-        """Begin; partitions are known from their first ``receive`` on.
-
-        Args:
-            link: To the cloud side.
-        """
+        """Begin; partitions are known from their first ``receive`` on."""
         self._link = link
         self._condition = Condition()
         self._fetched: dict[int, deque[tuple[int, bytes]]] = {}

@@ -80,9 +80,6 @@ class SnapshotKeeper:
     def own(self, epoch: int) -> None:
         """Say that the partition was opened; see ``PartitionSnapshots.own``.
 
-        Args:
-            epoch: Of this opening.
-
         Raises:
             StoreError: It cannot be written.
         """
@@ -95,9 +92,6 @@ class SnapshotKeeper:
 
     def incarnation(self, own: str) -> str:
         """Return whose devices the partition's are; see ``PartitionSnapshots.incarnation``.
-
-        Args:
-            own: Of this machine's data directory.
 
         Raises:
             StoreError: It cannot be read or written.

@@ -23,9 +23,6 @@ class TaskStates:
         """Return a function that gives a device's state for a task.
 
         What it returns is the cache's own: change it only by ``apply_changes``.
-
-        Args:
-            task: The task.
         """
         states = self._states.setdefault(task, {})
         load = self._load

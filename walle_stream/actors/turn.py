@@ -31,11 +31,7 @@ class Delivery(msgspec.Struct):
 
     @classmethod
     def of(cls, batch: SourceBatch) -> "Delivery":
-        """Hand a batch over, now.
-
-        Args:
-            batch: From now on the host's.
-        """
+        """Hand a batch over, now."""
         arrived_ms, now_ms = batch.arrived_ms, monotonic_ms()
         return cls(batch, now_ms if arrived_ms is None else arrived_ms, now_ms)
 

@@ -401,11 +401,7 @@ class Assembly:
         return on_stuck
 
     def partition_of(self, device_id: str) -> int:
-        """Return the partition that a device is in.
-
-        Args:
-            device_id: The device.
-        """
+        """Return the partition that a device is in."""
         place = getattr(self._source, "device_partition", None) or partition_of
         number: int = place(device_id, self.partition_count)
         return number
@@ -433,12 +429,7 @@ class Assembly:
         return self._watched(self._source.open(offsets, count, self.batch_events, limit))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
-        """Join the group of a source that places partitions; see ``PlacingSource.join``.
-
-        Args:
-            placement: The host that gets some.
-            limit: Most rows that it reads in this run.
-        """
+        """Join the group of a source that places partitions; see ``PlacingSource.join``."""
         return self._watched(self._source.join(placement, self.batch_events, limit))
 
     def _watched(self, reader: SourceReader) -> SourceReader:

@@ -41,9 +41,6 @@ def load_function(place: str, file: Path | None, function: str) -> Callable[...,
         file: That it is in; None for an importable one.
         function: NAME in the file, or package.module:NAME.
 
-    Returns:
-        It.
-
     Raises:
         FunctionError: File or module cannot be imported, or has no such function.
     """

@@ -57,11 +57,7 @@ class Installation:
         self._lock = Lock()
 
     def tasks_of(self, device_ids: Iterable[str]) -> dict[str, Mapping[str, InstalledTask]]:
-        """Return which tasks devices have, by name; waits for the hosts' turns.
-
-        Args:
-            device_ids: Of this run.
-        """
+        """Return which tasks devices have, by name; waits for the hosts' turns."""
         question = GetTasks(self._by_partition({each: each for each in device_ids}))
         found: dict[str, Changes] = {}
         for host in self._hosts:

@@ -79,9 +79,6 @@ class InstalledPrograms:
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
         """Store a package and what belongs to it, durably; blocks.
 
-        Args:
-            version: What to install.
-
         Returns:
             The task's name, and the task for sets.
 

@@ -55,9 +55,6 @@ def _lacking(task: ReadyTask) -> str:
 def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
     """Compile the scripts of a definition, and decide how isolated its packages run.
 
-    Args:
-        loaded: The definition.
-
     Raises:
         ScriptError: A script is wrong, or a file of it cannot be read.
     """

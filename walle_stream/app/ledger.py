@@ -96,9 +96,6 @@ class LedgerReport(msgspec.Struct, frozen=True):
 def read_ledger(data_dir: Path) -> LedgerReport:
     """Read what is kept in a data directory; also while a run writes it.
 
-    Args:
-        data_dir: The data directory.
-
     Raises:
         StoreMissingError: There is none.
     """

@@ -13,9 +13,6 @@ from walle_stream.store.datadir import DataDir
 def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
     """Iterate over all dead letters, by partition and order of arrival.
 
-    Args:
-        data_dir: The data directory.
-
     Yields:
         Dead letters.
     """
@@ -26,9 +23,6 @@ def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
 
 def kept_letters(data_dir: Path) -> Iterator[KeptLetter]:
     """Iterate over all dead letters with their records, by partition and order of arrival.
-
-    Args:
-        data_dir: The data directory.
 
     Yields:
         Dead letters.

@@ -60,11 +60,7 @@ class LikelyMistakes:
         self._examples: dict[str, int] = {}
 
     def look(self, events: Iterable[Event]) -> None:
-        """Take note of events.
-
-        Args:
-            events: Some of the first.
-        """
+        """Take note of events."""
         for event in events:
             if len(self._ids) < _SEEN_MAX:
                 self._ids.add(event.id)

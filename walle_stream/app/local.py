@@ -19,7 +19,6 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.device_host import (
-    SHARED_BY,
     Close,
     DeviceHost,
     GetOffsets,
@@ -35,17 +34,13 @@ from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turn import Delivery
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.installation import Installation
-from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.options import RunOptions
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.app.status import HostStatus, RunPhase, RunStatus, write_status
-from walle_stream.app.task_figures import task_figures, task_problems
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader, Unread
 from walle_stream.vm.counts import VmCounts, VmStatus
-from walle_stream.wire.ledger import Ledger
-from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
 
@@ -184,20 +179,25 @@ class LocalRun:
             statuses = self._close_hosts()
             cloud = self._close_cloud()
             self._tell("ended")
-        return self._report(
+        latencies = Latencies()
+        for status in statuses:
+            latencies.merge(status.latencies)
+        return RunReport.of(
+            assembly,
             before,
             statuses,
-            cloud,
-            (monotonic_ms() - started_ms) / 1000.0,
-            process_cpu_s() - started_cpu_s,
+            self._stopped_by,
+            data_dir=str(self._options.data_dir),
+            cloud=cloud,
+            exit_to_commit_ms=latencies.report(),
+            run_events=sum(status.run_events for status in statuses),
+            wall_s=(monotonic_ms() - started_ms) / 1000.0,
+            cpu_s=process_cpu_s() - started_cpu_s,
         )
 
     def status(self) -> list[PartitionStatus]:
-        """Return the figures of all partitions, for metrics; waits for a turn."""
-        statuses: list[PartitionStatus] = []
-        for host in self._hosts:
-            statuses.extend(host.ask(GetStatus(), 1.0))
-        return statuses
+        """Return the figures of all partitions, as of their last commits; waits for nothing."""
+        return [status for host in self._devices for status in host.peek()]
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the pool has done, and its VMs, for metrics."""
@@ -205,11 +205,7 @@ class LocalRun:
         return pool.counts, pool.machines
 
     def host_status(self, step: str = "running") -> list[HostStatus]:
-        """Return how each host goes, and what its reader has yet to read; waits for nothing.
-
-        Args:
-            step: What they do.
-        """
+        """Return how each host goes, and what its reader has yet to read; waits for nothing."""
         pid, readers = os.getpid(), self._readers
         told = []
         for index, host in enumerate(self._hosts):
@@ -217,9 +213,16 @@ class LocalRun:
             if readers:  # one for each host, or one for all
                 reader = readers[index % len(readers)]
                 progress, unread = reader.progress, reader.unread
-            waiting = host.mailbox_bytes
             told.append(
-                HostStatus.of(index, progress, unread, pid=pid, step=step, mailbox_bytes=waiting)
+                HostStatus.of(
+                    index,
+                    progress,
+                    unread,
+                    pid=pid,
+                    step=step,
+                    mailbox_bytes=host.mailbox_bytes,
+                    in_hand_events=self._devices[index].in_hand_events,
+                )
             )
         return told
 
@@ -256,9 +259,9 @@ class LocalRun:
         host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
             numbers = assembly.partitions[index::host_count]
-            # a turn is shared by all, and each has a write batch of its own in it
-            most = assembly.batch_events * min(len(numbers), SHARED_BY)
-            sizer = BatchSizer(assembly.latency_target_ms, most)
+            sizer = BatchSizer(
+                assembly.latency_target_ms, assembly.batch_events, partitions=len(numbers)
+            )
             self._sizers.append(sizer)
             opener = _opener(assembly, () if assembly.is_placed else numbers)
             placed = assembly.open_partition if assembly.is_placed else None
@@ -411,42 +414,6 @@ class LocalRun:
     def _end(self, ref: ActorRef) -> None:
         ref.stop()
         ref.join(FLUSH_TIMEOUT_S)
-
-    def _report(
-        self,
-        before: list[PartitionStatus],
-        statuses: list[PartitionStatus],
-        cloud: CloudReport | None,
-        wall_s: float,
-        cpu_s: float,
-    ) -> RunReport:
-        assembly, stopped_by = self._assembly, self._stopped_by
-        counters, latencies, ledger = Counters(), Latencies(), Ledger()
-        for status in statuses:
-            counters.add(status.counters)
-            ledger = ledger.plus(status.ledger)
-            latencies.merge(status.latencies)
-        tasks = task_figures(assembly.task_names, statuses)
-        return RunReport(
-            pipeline=assembly.name,
-            data_dir=str(self._options.data_dir),
-            stopped_by=stopped_by,
-            counters=counters,
-            cloud=cloud,
-            ledger=LedgerReport.of(counters, ledger),
-            tasks=tasks,
-            problems=task_problems(
-                task_figures(assembly.task_names, before),
-                tasks,
-                counters.events,
-                is_whole=assembly.is_whole and stopped_by == "end",
-            ),
-            exit_to_commit_ms=latencies.report(),
-            run_events=sum(status.run_events for status in statuses),
-            wall_s=wall_s,
-            cpu_s=cpu_s,
-            untold_losses=sum(status.untold_losses for status in statuses),
-        )
 
 
 def _opener(assembly: Assembly, numbers: Iterable[int]) -> Callable[[], list[PartitionHost]]:

@@ -37,6 +37,7 @@ _UNREAD: Final = {
     "unread": "Share of the source that a host has yet to read.",
     "unread_rows": "Records of the source that a host has yet to read.",
     "unread_bytes": "Bytes of the source that a host has yet to read.",
+    "in_hand_events": "Events that a host has taken and not committed.",
 }
 
 
@@ -76,9 +77,6 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
         address: See ``MetricsServer``.
         run: What is observed.
 
-    Returns:
-        The port.
-
     Raises:
         MetricsAddressError: The address is malformed or taken.
     """
@@ -103,16 +101,7 @@ def render_metrics(
     hosts: Sequence[HostStatus] = (),
     cloud_losses: int = 0,
 ) -> str:
-    """Return the figures in Prometheus' text format.
-
-    Args:
-        statuses: Of all partitions.
-        counts: What the pool of VMs has done.
-        machines: The VMs that are alive.
-        task_names: Of the definition's tasks.
-        hosts: How each goes.
-        cloud_losses: What the cloud side lacks.
-    """
+    """Return the figures in Prometheus' text format."""
     metrics, total = Metrics(), Counters()
     for status in statuses:
         total.add(status.counters)

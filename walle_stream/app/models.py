@@ -55,9 +55,6 @@ class OnnxModel:
     def read(self) -> "HostedModel | BatchedModel":
         """Read it, unless it was.
 
-        Returns:
-            The model.
-
         Raises:
             EngineError: It is no model, or none for scripts, or its backend is cupy and
                 there is no CUDA device; the message says where the definition names it.
@@ -70,11 +67,7 @@ class OnnxModel:
             return self._model
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run it; see ``HostedModel``.
-
-        Args:
-            inputs: Arrays, by position.
-        """
+        """Run it; see ``HostedModel``."""
         return self.read()(*inputs)
 
     def close(self) -> None:
@@ -119,11 +112,7 @@ class BatchedOnnxModel(OnnxModel):
     """The same with ``batch``: takes rows of many requests at once."""
 
     def run_many(self, requests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """Run it for several requests; see ``engine.batching``.
-
-        Args:
-            requests: Arrays of each, by position.
-        """
+        """Run it for several requests; see ``engine.batching``."""
         model: Any = self.read()
         found: list[tuple[Any, ...]] = model.run_many(requests)
         return found

@@ -226,11 +226,6 @@ class Metrics:
     def gauge(self, name: str, help_: str, labels: Sequence[str] = ()) -> Gauge:
         """Add a gauge.
 
-        Args:
-            name: Unique, with the unit.
-            help_: One sentence.
-            labels: Names of its labels.
-
         Raises:
             ValueError: A name is not allowed or taken.
         """

@@ -10,23 +10,13 @@ from walle_stream.errors import StuckScriptError
 
 
 def end_process(task: str, device_id: str) -> None:
-    """End the process at once; what was committed stays.
-
-    Args:
-        task: The task that is stuck.
-        device_id: On which device.
-    """
+    """End the process at once; what was committed stays."""
     os.write(2, f"walle: {stuck_error(task, device_id)}\n".encode(errors="replace"))
     os._exit(StuckScriptError.exit_code)
 
 
 def stuck_error(task: str, device_id: str) -> StuckScriptError:
-    """Make the error for a script that cannot be stopped.
-
-    Args:
-        task: The task that is stuck.
-        device_id: On which device.
-    """
+    """Make the error for a script that cannot be stopped."""
     return StuckScriptError(
         f"task {task!r} is stuck in C code on device {device_id!r} and cannot be stopped: it is "
         "quarantined there; run the same command to go on without it"

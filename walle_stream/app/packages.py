@@ -165,9 +165,6 @@ def write_package(data: bytes, path: Path) -> None:
 def size_report(package: TaskPackage) -> SizeReport:
     """Measure a package beside this machine's Python; reads all of that, some 5 s.
 
-    Args:
-        package: Which.
-
     Raises:
         PackageError: This interpreter does not answer.
     """
@@ -200,11 +197,7 @@ def size_report(package: TaskPackage) -> SizeReport:
 
 
 def package_sizes(package: TaskPackage) -> dict[str, Size]:
-    """Return the sizes of a package's parts, and ``total``: the file.
-
-    Args:
-        package: Which.
-    """
+    """Return the sizes of a package's parts, and ``total``: the file."""
     sizes = {}
     script, *resources = package.parts
     for part, names in (("script", [script]), ("resources", resources)):

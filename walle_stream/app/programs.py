@@ -66,9 +66,6 @@ class ReadyTask(msgspec.Struct, frozen=True):
 def compile_task(task: Task) -> ReadyTask:
     """Read a task's script and resources, check and compile it.
 
-    Args:
-        task: Its definition.
-
     Raises:
         ScriptError: A file cannot be read, or the script is wrong.
     """
@@ -134,9 +131,6 @@ def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -
 
 def load_program(task: Task) -> TaskProgram:
     """Read a task's script and resources; nothing is compiled.
-
-    Args:
-        task: Its definition.
 
     Raises:
         ScriptError: A file cannot be read.

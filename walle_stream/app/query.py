@@ -107,9 +107,6 @@ def _samples(data_dir: Path) -> Iterator[list[bytes]]:
 def run_state(data_dir: Path) -> RunState:
     """Say how far the runs came.
 
-    Args:
-        data_dir: The data directory.
-
     Raises:
         StoreMissingError: There is none, or it is not complete yet.
     """
@@ -133,9 +130,6 @@ def canonical_state(data_dir: Path) -> Iterator[bytes]:
     Devices with their cursors, open pages, sequence numbers and task state;
     the cloud's features; the counters that do not depend on batches.
 
-    Args:
-        data_dir: The data directory.
-
     Yields:
         JSON lines in a fixed order.
 
@@ -147,9 +141,6 @@ def canonical_state(data_dir: Path) -> Iterator[bytes]:
 
 def full_state(data_dir: Path) -> Iterator[bytes]:
     """Iterate over everything that the partitions hold, for people.
-
-    Args:
-        data_dir: The data directory.
 
     Yields:
         JSON lines.
@@ -350,9 +341,6 @@ def _feature_line(record: FeatureRecord) -> bytes | _BadRow:
 
 def open_partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
     """Iterate over the partitions of a data directory, each open until the next is asked for.
-
-    Args:
-        data_dir: The data directory.
 
     Yields:
         Number and database, for reading.

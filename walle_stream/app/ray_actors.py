@@ -63,12 +63,7 @@ class Worker:
         self._start()
 
     def call(self, method: str, *arguments: Any) -> None:
-        """Put a call whose answer ``take`` looks at; does not wait.
-
-        Args:
-            method: Of the worker's class.
-            arguments: Its arguments.
-        """
+        """Put a call whose answer ``take`` looks at; does not wait."""
         self._method = method
         self._asked_ms = monotonic_ms()
         self.ref = getattr(self.actor, method).remote(*arguments)

@@ -11,7 +11,6 @@ import msgspec
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.cloud import Drain
 from walle_stream.actors.exchange import MESSAGES_MAX_BYTES
-from walle_stream.actors.remote_tunnel import Frame
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here
@@ -19,6 +18,7 @@ from walle_stream.app.report import CloudReport
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError
 from walle_stream.store.locks import LOCKS_TIMEOUT_S, wait_for_locks
+from walle_stream.types import UplinkFrame
 
 
 class CloudState(msgspec.Struct):
@@ -65,7 +65,7 @@ class CloudProcess:
         self._cloud = ActorRef(assembly.make_cloud())
         stack.callback(self._end, self._cloud)
 
-    def append(self, frames: Sequence[Frame]) -> None:
+    def append(self, frames: Sequence[UplinkFrame]) -> None:
         """Append frames to the log; blocks while it is full.
 
         Args:
@@ -75,8 +75,7 @@ class CloudProcess:
             TunnelClosedError: The cloud side failed.
         """
         tunnel = self._assembly.tunnel
-        for partition, number, frame in frames:
-            tunnel.send(partition, number, frame)
+        tunnel.send(frames)
         tunnel.settle()
         for partition in {partition for partition, _, _ in frames}:
             tunnel.acks(partition)  # the answer of this call is the acknowledgement
@@ -84,11 +83,7 @@ class CloudProcess:
     def messages(
         self, wanted: Mapping[int, tuple[int, int]]
     ) -> dict[int, Sequence[tuple[int, bytes]]]:
-        """Return messages down; see ``CloudLink.messages``.
-
-        Args:
-            wanted: By partition: behind which position, up to which to forget.
-        """
+        """Return messages down; see ``CloudLink.messages``."""
         downlink = self._assembly.tunnel.downlink
         found: dict[int, Sequence[tuple[int, bytes]]] = {}
         for partition, (position, released) in wanted.items():
@@ -101,9 +96,6 @@ class CloudProcess:
 
     def ask(self, question: Any) -> Any:
         """Put a question to the cloud actor; see ``CloudLink.ask``.
-
-        Args:
-            question: One of ``actors.holdings``.
 
         Raises:
             ActorDeadError: It was not open, or has failed.

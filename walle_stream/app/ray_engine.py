@@ -27,9 +27,6 @@ def engine_versions() -> Versions:
 def engine_needs(assembly: Assembly) -> dict[str, int]:
     """Say what a cluster of our own has to have for the engine actors.
 
-    Args:
-        assembly: With its blueprints.
-
     Returns:
         Arguments of ``ray_session``.
     """
@@ -71,10 +68,6 @@ def start_engine(
 
 def await_engine(actors: "EngineActors", is_stopped: Callable[[], bool]) -> None:
     """Wait until the actors have their models; blocks.
-
-    Args:
-        actors: As started.
-        is_stopped: Whether the run ends.
 
     Raises:
         WalleError: One does not start, is not like this process, or cannot run its models.

@@ -73,6 +73,7 @@ class HostState(msgspec.Struct, kw_only=True):
     read_events: int
     """Of this process, where the source places partitions; else 0."""
     mailbox_bytes: int
+    in_hand_events: int
     statuses: list[PartitionStatus]
     vm_counts: VmCounts
     vms: list[VmStatus]
@@ -102,7 +103,11 @@ class HostProcess:
         self._index = index
         self._link = RayLink()
         self._stack = ExitStack()
-        self._sizer = BatchSizer(assembly.latency_target_ms, assembly.batch_events)
+        self._sizer = BatchSizer(
+            assembly.latency_target_ms,
+            assembly.batch_events,
+            partitions=assembly.partition_count // options.hosts,
+        )
         self._stop = Flag()
         self._host: ActorRef | None = None
         self._uplink: RemoteUplink | None = None
@@ -117,6 +122,7 @@ class HostProcess:
             missing_replies=0,
             read_events=0,
             mailbox_bytes=0,
+            in_hand_events=0,
             statuses=[],
             vm_counts=VmCounts(),
             vms=[],
@@ -190,11 +196,7 @@ class HostProcess:
         return uplink, downlink
 
     def connect(self, cloud: Any) -> None:
-        """Send to another cloud side from now on.
-
-        Args:
-            cloud: Ray's handle of it.
-        """
+        """Send to another cloud side from now on."""
         self._link.connect(cloud)
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
@@ -218,6 +220,7 @@ class HostProcess:
         if host is not None and state.phase == "reading":
             state.statuses = self._devices.peek()
             state.mailbox_bytes = host.mailbox_bytes
+            state.in_hand_events = self._devices.in_hand_events
             pool = self._assembly.pool
             state.vm_counts, state.vms = pool.counts, pool.machines
         if self._reader is not None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from threading import Condition
 from typing import Any
 
-from walle_stream.actors.remote_tunnel import Frame
 from walle_stream.errors import TunnelClosedError, WalleError
+from walle_stream.types import UplinkFrame
 
 
 class RayLink:
@@ -33,7 +33,7 @@ class RayLink:
             self._is_closed = True
             self._condition.notify_all()
 
-    def append(self, frames: Sequence[Frame]) -> None:
+    def append(self, frames: Sequence[UplinkFrame]) -> None:
         """Append frames; see ``CloudLink.append``."""
         self._call("append", frames)
 

@@ -18,11 +18,7 @@ class LogQueue(logging.Handler):
     """Keeps our records, and libraries' warnings, until they are taken; of many the oldest go."""
 
     def __init__(self, level: int) -> None:
-        """Begin to listen.
-
-        Args:
-            level: Of the driver's log.
-        """
+        """Begin to listen."""
         super().__init__()
         self._records: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         attach(self, level)

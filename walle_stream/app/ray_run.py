@@ -19,7 +19,6 @@ import msgspec
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.ledger import LedgerReport
 from walle_stream.app.local import OnProgress
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray_actors import POLL_MS, Worker
@@ -37,14 +36,12 @@ from walle_stream.app.status import (
     with_lags,
     write_status,
 )
-from walle_stream.app.task_figures import task_figures, task_problems
+from walle_stream.app.task_figures import task_figures
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ClusterError, WalleError
 from walle_stream.ports import Unread
 from walle_stream.store.datadir import DataDir
 from walle_stream.vm.counts import VmCounts, VmStatus
-from walle_stream.wire.ledger import Ledger
-from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)
 
@@ -56,12 +53,7 @@ class RayRun:
     """One run of a pipeline over Ray. Use once; the same calls as ``LocalRun``."""
 
     def __init__(self, assembly: Assembly, options: RunOptions) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            assembly: The pipeline's parts.
-            options: How to run it.
-        """
+        """Prepare; nothing is opened yet."""
         hosts = min(options.hosts, assembly.partition_count)
         path = options.data_dir.absolute()
         self._assembly = assembly
@@ -89,11 +81,7 @@ class RayRun:
         self.is_ready = False
 
     def stop(self, reason: str) -> None:
-        """Ask the run to stop; see ``LocalRun.stop``.
-
-        Args:
-            reason: Named in the report, e.g. ``SIGTERM``.
-        """
+        """Ask the run to stop; see ``LocalRun.stop``."""
         if not self._stop.is_set():
             self._stopped_by = reason
             self._stop.set()
@@ -138,7 +126,18 @@ class RayRun:
             self._tell("ended")
         cpu_s = process_cpu_s() - started_cpu_s
         cpu_s += sum(each.cpu_s for each in self._workers)
-        return self._report(report, (monotonic_ms() - started_ms) / 1000.0, cpu_s)
+        return RunReport.of(
+            assembly,
+            self._before,
+            self.status(),
+            self._stopped_by,
+            data_dir=self._data_dir,
+            cloud=report,
+            exit_to_commit_ms=self._latencies.report(),
+            run_events=self.run_events,
+            wall_s=(monotonic_ms() - started_ms) / 1000.0,
+            cpu_s=cpu_s,
+        )
 
     def status(self) -> list[PartitionStatus]:
         """Return the figures of all partitions, as of the last time they were asked for."""
@@ -154,9 +153,7 @@ class RayRun:
         """Return what the hosts' pools have done, and their VMs."""
         counts, machines = VmCounts(), []
         for state in self._states():
-            for name in VmCounts.__struct_fields__:
-                value = getattr(counts, name) + getattr(state.vm_counts, name)
-                setattr(counts, name, value)
+            counts.add(state.vm_counts)
             machines += state.vms
         return counts, machines
 
@@ -166,6 +163,7 @@ class RayRun:
         for index, host in enumerate(self._hosts):
             state: HostState | None = host.state
             progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
+            is_at_work = state is not None and host.step != "done"
             told.append(
                 HostStatus.of(
                     index,
@@ -174,7 +172,8 @@ class RayRun:
                     pid=host.pid,
                     step=host.step,
                     restarts=host.restarts,
-                    mailbox_bytes=state.mailbox_bytes if state and host.step != "done" else 0,
+                    mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
+                    in_hand_events=state.in_hand_events if state and is_at_work else 0,
                 )
             )
         return told
@@ -408,7 +407,16 @@ class RayRun:
                 task_names=self.task_names,
                 tasks=task_figures(self.task_names, self.status()),
                 partitions=with_lags(
-                    [_figures(each, self._host_of(each.number)) for each in self.status()]
+                    [
+                        PartitionFigures.of(
+                            each.counters,
+                            number=each.number,
+                            host=self._host_of(each.number),
+                            outbox_bytes=each.outbox_bytes,
+                            watermark_ms=each.watermark_ms,
+                        )
+                        for each in self.status()
+                    ]
                 ),
             ),
         )
@@ -416,48 +424,6 @@ class RayRun:
     def _host_of(self, number: int) -> int:
         return self._owners.get(number, number % self._options.hosts)
 
-    def _report(self, cloud: CloudReport | None, wall_s: float, cpu_s: float) -> RunReport:
-        counters, ledger = Counters(), Ledger()
-        for status in self._statuses.values():
-            counters.add(status.counters)
-            ledger = ledger.plus(status.ledger)
-        assembly, stopped_by = self._assembly, self._stopped_by
-        tasks = task_figures(assembly.task_names, self.status())
-        return RunReport(
-            pipeline=assembly.name,
-            data_dir=self._data_dir,
-            stopped_by=stopped_by,
-            counters=counters,
-            ledger=LedgerReport.of(counters, ledger),
-            tasks=tasks,
-            problems=task_problems(
-                task_figures(assembly.task_names, self._before),
-                tasks,
-                counters.events,
-                is_whole=assembly.is_whole and stopped_by == "end",
-            ),
-            cloud=cloud,
-            exit_to_commit_ms=self._latencies.report(),
-            run_events=self.run_events,
-            wall_s=wall_s,
-            cpu_s=cpu_s,
-            untold_losses=sum(status.untold_losses for status in self._statuses.values()),
-        )
-
 
 def _events(status: PartitionStatus) -> int:
     return status.counters.events
-
-
-def _figures(status: PartitionStatus, host: int) -> PartitionFigures:
-    return PartitionFigures(
-        number=status.number,
-        host=host,
-        events=status.counters.events,
-        features=status.counters.features,
-        commits=status.counters.commits,
-        outbox_bytes=status.outbox_bytes,
-        resent_features=status.counters.resent_features,
-        losses=status.counters.losses,
-        watermark_ms=status.watermark_ms,
-    )

@@ -35,11 +35,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """Whether the target also has a use for the pages of failed runs."""
 
     def names(self, kept: KeptLetter) -> bool:
-        """Say whether a letter is one that was asked for.
-
-        Args:
-            kept: The letter.
-        """
+        """Say whether a letter is one that was asked for."""
         letter = kept.letter
         return (
             self.pipeline in {"", kept.pipeline}
@@ -60,11 +56,7 @@ class ReplayReport(msgspec.Struct):
     """Letters that were asked for and not replayed, by reason."""
 
     def skip(self, reason: str) -> None:
-        """Count a letter.
-
-        Args:
-            reason: Why it was left out.
-        """
+        """Count a letter."""
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
 

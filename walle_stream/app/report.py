@@ -4,12 +4,18 @@ Counters are cumulative for the data directory (they are part of every commit);
 times are of this run. The field names are stable for other programs.
 """
 
+from collections.abc import Collection, Iterable
+from typing import Any, Self
+
 import msgspec
 
 from walle_stream.actors.latency import LatencyMs
+from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.app.assembly import Assembly
 from walle_stream.app.ledger import LedgerReport
-from walle_stream.app.task_figures import TaskFigures
+from walle_stream.app.task_figures import TaskFigures, task_figures, task_problems
 from walle_stream.errors import DataLostError
+from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 
 
@@ -59,6 +65,37 @@ class RunReport(msgspec.Struct, frozen=True):
     """CPU seconds of all threads and processes of this run."""
     untold_losses: int = 0
     """What devices found lost and no run before this one told of; see ``Counters``."""
+
+    @classmethod
+    def of(
+        cls,
+        assembly: Assembly,
+        before: Iterable[PartitionStatus],
+        statuses: Collection[PartitionStatus],
+        stopped_by: str,
+        **fields: Any,
+    ) -> Self:
+        """Add up what partitions count at the run's start and end; ``fields`` are the others."""
+        counters, ledger = Counters(), Ledger()
+        for status in statuses:
+            counters.add(status.counters)
+            ledger = ledger.plus(status.ledger)
+        tasks = task_figures(assembly.task_names, statuses)
+        return cls(
+            pipeline=assembly.name,
+            stopped_by=stopped_by,
+            counters=counters,
+            ledger=LedgerReport.of(counters, ledger),
+            tasks=tasks,
+            problems=task_problems(
+                task_figures(assembly.task_names, before),
+                tasks,
+                counters.events,
+                is_whole=assembly.is_whole and stopped_by == "end",
+            ),
+            untold_losses=sum(status.untold_losses for status in statuses),
+            **fields,
+        )
 
     @property
     def events_per_cpu_second(self) -> float:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -18,10 +18,15 @@ from walle_stream.app.task_figures import TaskFigures, task_figures
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Unread
 from walle_stream.store.datadir import DataDir
-from walle_stream.wire.rows import PartitionHead
+from walle_stream.wire.rows import Counters, PartitionHead
 
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
+
+_COUNTED: Final = (
+    *("events", "features", "commits", "losses"),
+    *("dropped_features", "resent_features", "resent_calls"),
+)
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
@@ -41,6 +46,8 @@ class HostStatus(msgspec.Struct, kw_only=True):
     """The same in bytes of the source."""
     mailbox_bytes: int = 0
     """Batches that were read and wait for a turn."""
+    in_hand_events: int = 0
+    """Events that turns have taken, and that no commit has yet."""
 
     @classmethod
     def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:
@@ -76,6 +83,8 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
     resent_features: int = 0
     """Sent again, because the cloud side had forgotten them."""
+    resent_calls: int = 0
+    """Asked again, because the cloud side had forgotten them or their replies."""
     losses: int = 0
     """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     watermark_ms: int = -1
@@ -85,6 +94,17 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     lag_ms: int = 0
     """The same, under its former name."""
     is_ended: bool = False
+
+    @classmethod
+    def of(cls, counters: Counters, **fields: Any) -> Self:
+        """Make it of what the partition counts.
+
+        Args:
+            counters: As committed.
+            fields: Those that are no counters.
+        """
+        counted = {name: getattr(counters, name) for name in _COUNTED}
+        return cls(**counted, **fields)
 
 
 class RunStatus(msgspec.Struct, kw_only=True):
@@ -131,9 +151,6 @@ def write_status(path: Path, status: RunStatus) -> None:
 
 def read_status(data_dir: Path) -> RunStatus:
     """Say how the run over a data directory goes, or how the last one went.
-
-    Args:
-        data_dir: The data directory.
 
     Raises:
         StoreMissingError: There is none.
@@ -188,15 +205,10 @@ def _told(path: Path) -> RunStatus | None:
 def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[PartitionFigures]:
     return with_lags(
         [
-            PartitionFigures(
+            PartitionFigures.of(
+                head.counters,
                 number=number,
                 host=number % hosts if hosts else -1,
-                events=head.counters.events,
-                features=head.counters.features,
-                commits=head.counters.commits,
-                dropped_features=head.counters.dropped_features,
-                resent_features=head.counters.resent_features,
-                losses=head.counters.losses,
                 watermark_ms=head.watermark_ms,
                 is_ended=head.is_ended,
             )

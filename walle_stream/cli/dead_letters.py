@@ -27,9 +27,6 @@ type _Loaded = LoadedPipeline[UnreadPackage]
 def listing(options: argparse.Namespace) -> int:
     """Print the dead letters of a data directory that were asked for.
 
-    Args:
-        options: Parsed arguments of the sub-command.
-
     Raises:
         SpecFileError: FILE is wrong, or another pipeline than that of --data-dir.
     """
@@ -52,9 +49,6 @@ def listing(options: argparse.Namespace) -> int:
 
 def replaying(options: argparse.Namespace) -> int:
     """Put the records of dead letters back.
-
-    Args:
-        options: Parsed arguments of the sub-command.
 
     Raises:
         SpecFileError: FILE is wrong, is missing, or its connectors lack what is asked for.

@@ -21,9 +21,6 @@ STDIN = "-"
 def device(options: argparse.Namespace) -> int:
     """Run a device's agent.
 
-    Args:
-        options: Parsed arguments of the sub-command.
-
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest.
 
@@ -50,12 +47,7 @@ def load_agent(options: argparse.Namespace, overrides: Sequence[str]) -> DeviceA
 
 
 def agent_folder(assembly: DeviceAssembly, options: argparse.Namespace) -> Path:
-    """Return the data directory of an agent.
-
-    Args:
-        assembly: Attached.
-        options: Parsed arguments.
-    """
+    """Return the data directory of an agent."""
     given: Path | None = options.data_dir
     return given or device_folder(assembly.name, options.id)
 

@@ -104,9 +104,6 @@ def run(options: argparse.Namespace) -> int:
 def _writing(path: Path) -> Iterator[None]:
     """Turn a fault of the file system into one line.
 
-    Args:
-        path: What is written.
-
     Raises:
         EngineError: It cannot be.
     """

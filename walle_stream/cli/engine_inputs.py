@@ -21,9 +21,6 @@ def given_inputs(named: Mapping[str, str]) -> dict[str, Any]:
 
     Args:
         named: Paths of numpy's files by name.
-
-    Returns:
-        Arrays by name.
     """
     return {name: _read(name, path) for name, path in named.items()}
 

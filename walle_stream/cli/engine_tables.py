@@ -17,11 +17,7 @@ _STAGE_NOTES: Final = {
 
 
 def operator_table(profile: Profile) -> Table:
-    """Make the table of time by ONNX operator.
-
-    Args:
-        profile: Of a model.
-    """
+    """Make the table of time by ONNX operator."""
     table = _timings(
         f"{escape(profile.model or 'model')}: {profile.mean_ms:,.3f} ms a run, median"
         f" {profile.median_ms:,.3f}, backend {profile.backend}, {profile.repeats} runs;"
@@ -40,11 +36,7 @@ def operator_table(profile: Profile) -> Table:
 
 
 def kernel_table(profile: Profile) -> Table:
-    """Make the table of time by atomic operator and raster.
-
-    Args:
-        profile: Of a model.
-    """
+    """Make the table of time by atomic operator and raster."""
     table = _timings("by kernel", "atomic or raster")
     for timing in profile.kernels():
         table.add_row(*_cells(timing))
@@ -70,11 +62,7 @@ def node_table(profile: Profile, most: int) -> Table:
 
 
 def stage_table(profile: Profile) -> Table:
-    """Make the table of what the passes saved.
-
-    Args:
-        profile: Of a model.
-    """
+    """Make the table of what the passes saved."""
     table = Table(title="before and after merging", title_justify="left")
     table.add_column("program", style="bold")
     for name in ("steps", "rasters", "bytes moved", "peak memory"):
@@ -89,12 +77,7 @@ def stage_table(profile: Profile) -> Table:
 
 
 def count_table(counts: OperatorCounts, rows: Sequence[OperatorRow]) -> Table:
-    """Make the table of operators by kind, and of the work that the raster saves.
-
-    Args:
-        counts: Of the engine.
-        rows: Its operators of ONNX.
-    """
+    """Make the table of operators by kind, and of the work that the raster saves."""
     table = Table(title="operators", title_justify="left")
     table.add_column("", style="bold")
     for name in ("here", "in the paper"):

@@ -70,11 +70,7 @@ class RunProgress:
 
 
 def run_table(report: RunReport) -> Table:
-    """Make the table that ends a run.
-
-    Args:
-        report: The run's result.
-    """
+    """Make the table that ends a run."""
     counters = report.counters
     table = Table(title=f"pipeline {report.pipeline}", title_justify="left", show_header=False)
     table.add_column("what", style="bold")
@@ -120,11 +116,7 @@ def run_table(report: RunReport) -> Table:
 
 
 def task_table(tasks: Sequence[TaskFigures]) -> Table:
-    """Make the table of what became of each task's runs.
-
-    Args:
-        tasks: Their figures.
-    """
+    """Make the table of what became of each task's runs."""
     table = Table(title="runs, by task", title_justify="left")
     table.add_column("task", style="bold", overflow="fold")
     for name in ("runs", "failed", "features"):
@@ -140,11 +132,7 @@ def task_table(tasks: Sequence[TaskFigures]) -> Table:
 
 
 def ledger_table(report: LedgerReport) -> Table:
-    """Make the table of what left by task, and of the raw rows that it stands for.
-
-    Args:
-        report: The ledger.
-    """
+    """Make the table of what left by task, and of the raw rows that it stands for."""
     table = Table(title="bytes up, by task", title_justify="left", caption_justify="left")
     table.caption = _ledger_note(report)
     table.add_column("task", style="bold", overflow="fold")

@@ -44,9 +44,6 @@ SAMPLE_FEATURES = 3
 def run(options: argparse.Namespace) -> int:
     """Run a pipeline.
 
-    Args:
-        options: Parsed arguments of the sub-command.
-
     Returns:
         0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
         a task did nothing up to the source's end.
@@ -133,12 +130,7 @@ def _run(current: "LocalRun | RayRun", options: argparse.Namespace) -> RunReport
 
 
 def begin_anew(task: str, device_id: str) -> None:
-    """Replace this process by a new one that goes on after the last commits.
-
-    Args:
-        task: The task that is stuck.
-        device_id: On which device.
-    """
+    """Replace this process by a new one that goes on after the last commits."""
     _go_on_in_new_process(stuck_error(task, device_id).message.partition(";")[0])
 
 
@@ -180,24 +172,14 @@ def _give_up(current: "LocalRun | RayRun") -> None:
 
 
 def say(line: str) -> None:
-    """Tell a person a line on standard error.
-
-    Args:
-        line: Without the command's name.
-    """
+    """Tell a person a line on standard error."""
     if sys.stderr is not None:
         with suppress(OSError):  # who read it may be gone, which must stop nothing
             print(f"walle: {line}", file=sys.stderr, flush=True)
 
 
 def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
-    """Print what a run did.
-
-    Args:
-        report: Of the run.
-        data_dir: Where it is.
-        is_json: As one object on one line.
-    """
+    """Print what a run did."""
     if report.stopped_by.startswith("SIG"):
         say(
             f"stopped by {report.stopped_by}, everything read is committed: "

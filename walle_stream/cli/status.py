@@ -11,11 +11,7 @@ from walle_stream.app.task_figures import TaskFigures
 
 
 def status(options: argparse.Namespace) -> int:
-    """Print hosts, what they have yet to read, tasks, partitions and restarts.
-
-    Args:
-        options: Parsed arguments of the sub-command.
-    """
+    """Print hosts, what they have yet to read, tasks, partitions and restarts."""
     found = read_status(options.data_dir)
     if options.json:
         print(msgspec.json.encode(found).decode())
@@ -40,10 +36,11 @@ def status(options: argparse.Namespace) -> int:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
     losses = sum(each.losses for each in found.partitions)
     resent = sum(each.resent_features for each in found.partitions)
-    if losses or resent:
+    asked = sum(each.resent_calls for each in found.partitions)
+    if losses or resent or asked:
         print(
-            f"the cloud side had forgotten what was acknowledged: {resent:,} features were sent "
-            f"again, {losses:,} features and reports are lost"
+            f"the cloud side had forgotten what was acknowledged: {resent:,} features and "
+            f"{asked:,} calls were sent again, {losses:,} features and reports are lost"
         )
     if found.cloud_losses:
         print(
@@ -74,6 +71,8 @@ def _unread(host: HostStatus) -> str:
     if host.unread_bytes >= 0:
         told.append(f"{host.unread_bytes:,} bytes")
     waiting = f", {host.mailbox_bytes:,} bytes wait for a turn" if host.mailbox_bytes else ""
+    if host.in_hand_events:
+        waiting += f", {host.in_hand_events:,} events wait for their commit"
     return (f", unread: {', '.join(told)}" if told else ", what is unread is not known") + waiting
 
 

@@ -82,9 +82,6 @@ class BatchedModel:
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Run the model for several requests; see ``run_together``.
 
-        Args:
-            requests: Inputs of each, as for a call; not changed.
-
         Returns:
             Outputs of each, in order: the same bytes as alone.
         """
@@ -244,11 +241,7 @@ class RowsTogether:
         return self._model(*given)
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run it for several requests; see ``run_together``.
-
-        Args:
-            requests: Inputs of each.
-        """
+        """Run it for several requests; see ``run_together``."""
         return run_together(self._model, requests)
 
 

@@ -31,9 +31,6 @@ class Component:
 def components(graph: Graph) -> list[Component]:
     """Cut a request into independent parts.
 
-    Args:
-        graph: Checked by ``wire.tensors``.
-
     Returns:
         Those that have outputs, by their first node.
     """

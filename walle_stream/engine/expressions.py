@@ -64,9 +64,6 @@ class EngineEvaluator:
     def evaluate(self, graph: Graph) -> list[Constant]:
         """Compute the outputs of a request.
 
-        Args:
-            graph: Checked by ``wire.tensors``.
-
         Returns:
             One value per output, in order.
 
@@ -78,9 +75,6 @@ class EngineEvaluator:
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
         """Compute requests that crossed together, each as if it had come alone.
-
-        Args:
-            graphs: Checked by ``wire.tensors``.
 
         Returns:
             One list for each, in order.

@@ -34,9 +34,6 @@ class _Box:
 def flame_svg(profile: Profile) -> str:
     """Draw a profile: a box is as wide as its time; what it says in full is its title.
 
-    Args:
-        profile: Of any model.
-
     Returns:
         SVG text, without anything outside of it.
     """

@@ -76,11 +76,7 @@ class Budget:
     __slots__ = ("_deadline", "_iterations", "_nbytes", "_work", "limits")
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with nothing used.
-
-        Args:
-            limits: Of the run.
-        """
+        """Begin with nothing used."""
         self.limits = limits
         self._iterations = self._work = self._nbytes = 0
         self._deadline = None if limits.seconds is None else time.monotonic() + limits.seconds

@@ -16,9 +16,6 @@ def read_model(path: str | Path) -> "Model":
 
     Args:
         path: Of the file; tensors beside it are read from its folder alone.
-
-    Returns:
-        The model.
     """
     model: Model = _importer().load_model(path)
     return model
@@ -30,9 +27,6 @@ def read_model_bytes(data: bytes, folder: Path | None = None) -> "Model":
     Args:
         data: Of the file.
         folder: Where its tensors outside of the file are; None: it may have none.
-
-    Returns:
-        The model.
     """
     model: Model = _importer().parse_model(data, folder=folder)
     return model

@@ -108,9 +108,6 @@ class Module:
 
         Args:
             shapes: See ``Session``.
-
-        Returns:
-            The session.
         """
         return Session(
             self.model,
@@ -180,9 +177,6 @@ def load_bytes(
         threads: See ``Module``.
         limits: See ``Module``.
         folder: Where tensors outside of the file are; None: it may have none.
-
-    Returns:
-        The model.
 
     Raises:
         ModelError: As ``load``.

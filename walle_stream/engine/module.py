@@ -60,9 +60,6 @@ class Backend(Protocol):
 
         Args:
             program: Lowered; kept.
-
-        Returns:
-            The plan.
         """
         ...
 
@@ -181,9 +178,6 @@ class Stage:
             functions: Of the model.
             backend: That plans.
             budget: Of the run.
-
-        Returns:
-            The piece.
         """
         names = [name for name in env if name in self.needed and name not in constants]
         shapes = tuple((name, _signature(env[name])) for name in names)
@@ -224,14 +218,7 @@ class GraphRunner:
     def __init__(
         self, graph: Graph, functions: Functions, backend: Backend, limits: Limits | None = None
     ) -> None:
-        """Take over.
-
-        Args:
-            graph: Of a model, or of a control node.
-            functions: Of the model.
-            backend: That plans and runs.
-            limits: Of each run.
-        """
+        """Take over."""
         self._graph = graph
         self._limits = limits or Limits()
         self._functions = functions

@@ -198,9 +198,6 @@ def profile_model(
         repeats: Runs that are timed, after one that plans.
         limits: Of each run.
 
-    Returns:
-        The profile.
-
     Raises:
         EngineError: The model cannot be run, or there is nothing to repeat.
     """

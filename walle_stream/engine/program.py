@@ -123,9 +123,5 @@ class Program:
     """What the nodes of the model are, by the ``origin`` of their steps; for people alone."""
 
     def replaced(self, steps: Iterable[Step]) -> "Program":
-        """Give the same with other steps.
-
-        Args:
-            steps: That make every output.
-        """
+        """Give the same with other steps."""
         return Program(self.inputs, self.outputs, list(steps), self.operators)

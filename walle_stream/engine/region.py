@@ -62,9 +62,6 @@ class Region:
 def strides_of(shape: Sequence[int]) -> Shape:
     """Give the strides of a row-major tensor.
 
-    Args:
-        shape: Of the tensor.
-
     Returns:
         In elements, one an axis.
     """
@@ -83,18 +80,12 @@ def whole(shape: Sequence[int], source: View, number: int = 0) -> Region:
         shape: Of the output.
         source: One stride an axis of it.
         number: Of the input.
-
-    Returns:
-        The region.
     """
     return Region(tuple(shape), source, View(0, strides_of(shape)), number)
 
 
 def simplified(region: Region) -> Region:
     """Drop axes of size 1 and join axes that step as one in both views.
-
-    Args:
-        region: Any.
 
     Returns:
         The same moves in the same order with as few axes as possible.
@@ -120,10 +111,6 @@ def simplified(region: Region) -> Region:
 def is_injective(size: Shape, view: View) -> bool:
     """Whether no two coordinates have one address; sufficient, not necessary.
 
-    Args:
-        size: Of the region.
-        view: Of its output.
-
     Returns:
         True where the axes nest; a view whose axes interleave is refused though
         its addresses might differ.
@@ -141,11 +128,6 @@ def is_injective(size: Shape, view: View) -> bool:
 
 def validate_regions(regions: Iterable[Region], inputs: Sequence[Shape], output: Shape) -> None:
     """Refuse regions that reach beyond a tensor or write an element twice.
-
-    Args:
-        regions: Of one raster.
-        inputs: Shapes of what it reads.
-        output: Shape of what it fills.
 
     Raises:
         ShapeError: The first fault that is found.

@@ -62,9 +62,6 @@ _FLOATING: Final = frozenset(
 def is_integer(dtype: DType) -> bool:
     """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included.
 
-    Args:
-        dtype: Any.
-
     Returns:
         True for signed and unsigned integers.
     """
@@ -73,9 +70,6 @@ def is_integer(dtype: DType) -> bool:
 
 def is_floating(dtype: DType) -> bool:
     """Whether a dtype is of floating numbers, of whatever width.
-
-    Args:
-        dtype: Any.
 
     Returns:
         True for numpy's and ``ml_dtypes``' floats.
@@ -89,9 +83,6 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
     Args:
         shape: Sizes; a negative one is refused, too.
         what: For the message.
-
-    Returns:
-        The shape.
 
     Raises:
         ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
@@ -107,11 +98,6 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
 
 def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Made:
     """Say what a step makes.
-
-    Args:
-        operator: Any.
-        inputs: Of the step.
-        parameters: Of the step.
 
     Returns:
         Shape (None where it depends on values) and dtype of the output.
@@ -134,9 +120,6 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
 def verify_step(step: Step) -> None:
     """Hold one step against the rules.
 
-    Args:
-        step: Of a lowered program.
-
     Raises:
         SpecError: Its outputs are not what the rules say.
     """
@@ -148,9 +131,6 @@ def verify_step(step: Step) -> None:
 
 def verify_program(program: Program) -> None:
     """Hold a lowered program against the rules.
-
-    Args:
-        program: After lowering, or after any pass.
 
     Raises:
         SpecError: A step is wrong, made twice, or reads what is not made yet.

@@ -30,9 +30,6 @@ def verify_model(model: Model) -> None:
     Every value is made once, before it is read, in its graph or an enclosing one;
     every node says which version of its operator it means; every output is made.
 
-    Args:
-        model: As an importer makes it.
-
     Raises:
         SpecError: It is not so.
     """

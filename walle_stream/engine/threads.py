@@ -30,12 +30,7 @@ class BlasThreads:
     """The number of threads of one BLAS library. Thread-safe."""
 
     def __init__(self, read: Any, write: Any) -> None:
-        """Take over.
-
-        Args:
-            read: Gives the number.
-            write: Sets it.
-        """
+        """Take over."""
         self._read = read
         self._write = write
         self._lock = threading.Lock()

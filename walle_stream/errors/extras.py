@@ -12,11 +12,7 @@ _NAME: Final = "walle-stream"
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that adds an extra to this installation (PEP 610).
-
-    Args:
-        extra: Its name in pyproject.toml.
-    """
+    """Return the command that adds an extra to this installation (PEP 610)."""
     origin = _origin()
     url = str(origin.get("url", ""))
     options = ["-e"] if origin.get("dir_info", {}).get("editable") else []

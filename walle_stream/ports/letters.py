@@ -39,7 +39,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     """blake2b-128 of the whole record, hexadecimal."""
     attempts: int = 0
-    """How often a run was tried; 0 for what is no run, and in letters of earlier versions."""
+    """How often a run was tried; 0 for what is no run."""
     holds: Holds = "record"
     size_bytes: int = 0
     """Of the whole record; 0 where it is not known."""

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from walle_stream.types import UplinkFrame
+
 
 class Uplink(Protocol):
     """The device side of the tunnel's way up. Thread-safe."""
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Hand a frame over; it is durable only when ``acks`` names it.
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Hand frames over; one is durable only when ``acks`` names it.
 
         Blocks while more than the bound of bytes is unacknowledged.
 
         Args:
-            partition: The sending partition.
-            number: The frame's number in the partition's outbox.
-            frame: An envelope of ``walle_stream.wire``.
+            frames: Of any partitions; those of one partition in order.
 
         Raises:
             TunnelClosedError: The tunnel was closed.

@@ -105,11 +105,7 @@ class Document:
         return 1, 1
 
     def shown_place(self, key: Key) -> str:
-        """Return a place as messages begin with it: ``FILE:LINE:COLUMN``, or ``--set``.
-
-        Args:
-            key: The place.
-        """
+        """Return a place as messages begin with it: ``FILE:LINE:COLUMN``, or ``--set``."""
         line, column = self.find(key)
         return f"{self.file}:{line}:{column}" if (line, column) != _SET_PLACE else "--set"
 

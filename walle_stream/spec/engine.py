@@ -51,9 +51,6 @@ class EngineSpec(Strict):
     def check_backends(self, backends: set[str]) -> None:
         """Refuse actors that have nothing to run, or not what they need for it.
 
-        Args:
-            backends: Of the pipeline's ONNX models.
-
         Raises:
             ValueError: What is wrong, with its key.
         """

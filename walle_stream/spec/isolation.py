@@ -14,13 +14,13 @@ POLICIES: Final[tuple[Policy, ...]] = ("shared", "device", "process")
 """The weakest first."""
 
 type Measure = Literal[
-    "dies_with_host",
     "memory_limit",
     "file_limits",
     "own_network",
     "own_user",
     "no_processes",
     "not_dumpable",
+    "dies_with_host",
     "no_new_privileges",
     "syscall_filter",
 ]

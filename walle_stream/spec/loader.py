@@ -63,11 +63,7 @@ class UnreadPackage:
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """Name it; opens nothing: what ``load_pipeline`` takes as ``read_package``.
-
-        Args:
-            path: Of the package.
-        """
+        """Name it; opens nothing: what ``load_pipeline`` takes as ``read_package``."""
         return cls(path.stem)
 
 

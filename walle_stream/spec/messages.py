@@ -84,11 +84,20 @@ def explain(refused: Refused, error: ValidationError) -> list[Problem]:
     details = _without_echoes(error.errors(include_url=False))
     unknown = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
     problems: dict[Key, Problem] = {}
+    messages: dict[Key, str] = {}
     for detail in details:
         key, message, is_key = _explain_one(refused, detail)
+        place = (*key, detail["type"] == "missing")
+        if place in messages:
+            if detail["type"] != "literal_error":
+                continue
+            # a word beside another kind of value, such as ``true``
+            either = f" or {detail.get('ctx', {})['expected']}, found "
+            message = messages[place].replace(", found ", either, 1)
+        messages[place] = message
         is_consequence = detail["type"] == "missing" and detail["loc"][:-1] in unknown
         made = refused.document.error(key, message, is_key=is_key)
-        problems.setdefault((*key, detail["type"] == "missing"), Problem(made, is_consequence))
+        problems[place] = Problem(made, is_consequence)
     return list(problems.values())
 
 

@@ -11,10 +11,6 @@ _NAMES_MAX: Final = 20
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name.
 
-    Args:
-        name: The wrong one.
-        known: The right ones.
-
     Returns:
         ``, did you mean 'x'?``, or which are allowed, or nothing when none is.
     """

@@ -108,9 +108,6 @@ class BufferingTable[V = bytes]:
     def bind(self, transaction: Transaction) -> None:
         """Name the transaction that takes the rows; may be called twice.
 
-        Args:
-            transaction: The current transaction.
-
         Raises:
             TransactionStateError: It is over.
         """
@@ -185,9 +182,6 @@ class BufferingTable[V = bytes]:
     def delete(self, key: bytes) -> None:
         """Delete a row, existing or not.
 
-        Args:
-            key: The row's key.
-
         Raises:
             TransactionStateError: A flush is due and no transaction is bound.
         """
@@ -208,11 +202,7 @@ class BufferingTable[V = bytes]:
             self._flush(FlushCause.AGE)
 
     def get(self, key: bytes) -> V | None:
-        """Return a row as last written, committed or not.
-
-        Args:
-            key: The row's key.
-        """
+        """Return a row as last written, committed or not."""
         if key in self._buffer:
             return self._buffer[key]
         row = (self._transaction or self._store).get(key)
@@ -220,9 +210,6 @@ class BufferingTable[V = bytes]:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, V]]:
         """Iterate over rows as last written, ascending; flushes first.
-
-        Args:
-            prefix: Of the keys.
 
         Raises:
             TransactionStateError: There are rows and no transaction is bound.

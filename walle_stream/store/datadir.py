@@ -44,7 +44,7 @@ from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
 
-DATA_DIR_VERSION: Final = 1
+DATA_DIR_VERSION: Final = 2
 """Format version of the directory's layout."""
 
 _QUARANTINE: Final = "quarantine.jsonl"
@@ -75,7 +75,7 @@ class Meta(msgspec.Struct, frozen=True):
     source: dict[str, str | int]
     """The source's fingerprint."""
     created_by: str
-    has_cloud: bool = True
+    has_cloud: bool
     """Whether tunnel and cloud side are in it, too."""
 
 
@@ -169,9 +169,6 @@ class DataDir:
     def open_read_only(cls, path: Path) -> "DataDir":
         """Open a data directory for reading, beside a process that writes.
 
-        Args:
-            path: Its folder.
-
         Raises:
             FormatVersionError: It has another format.
             StoreCorruptedError: ``meta.json`` is damaged.
@@ -247,12 +244,7 @@ class DataDir:
         return list(dict.fromkeys(pairs))
 
     def add_quarantined(self, task: str, device_id: str) -> None:
-        """Remember a pair; any thread, on the disk when it returns.
-
-        Args:
-            task: The task.
-            device_id: Where it got stuck.
-        """
+        """Remember a pair; any thread, on the disk when it returns."""
         line = msgspec.json.encode((task, device_id)) + b"\n"
         path = self.path / _QUARANTINE
         with _map_os_errors(self.path), path.open("a+b") as opened:

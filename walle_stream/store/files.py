@@ -52,11 +52,7 @@ def put_file(
 
 
 def part_of(path: Path) -> Path:
-    """Return a hidden name beside a file, which nobody else uses.
-
-    Args:
-        path: The file.
-    """
+    """Return a hidden name beside a file, which nobody else uses."""
     return path.with_name(f".{uuid4().hex}.{os.getpid()}")
 
 
@@ -94,9 +90,6 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 def sync_folder(path: Path) -> None:
     """Make the names in a folder survive a power cut; blocks on the disk.
-
-    Args:
-        path: Which.
 
     Raises:
         OSError: The disk failed. Shared file systems that flush no folder are passed over.

@@ -56,21 +56,13 @@ class InHand:
             os.close(file)
 
     def adopt(self, number: int) -> None:
-        """Take over a partition that another process had before.
-
-        Args:
-            number: The partition's.
-        """
+        """Take over a partition that another process had before."""
         if self._marks[number] != _IDLE:
             self._marks[number] = _DOUBTFUL
         self._own = {*self._own, number}
 
     def is_doubtful(self, number: int) -> bool:
-        """Whether a partition was in a call when the last process ended.
-
-        Args:
-            number: The partition's.
-        """
+        """Whether a partition was in a call when the last process ended."""
         return self._marks[number] == _DOUBTFUL
 
     def take(self, number: int) -> None:

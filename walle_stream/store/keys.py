@@ -263,9 +263,6 @@ def deadline_key(device_id: str) -> bytes:
 def parse_number(key: bytes) -> int:
     """Return the number of an outbox, dead letter (record, mark) or journal key.
 
-    Args:
-        key: As read from the database.
-
     Raises:
         StoreCorruptedError: It is no such key.
     """
@@ -277,9 +274,6 @@ def parse_number(key: bytes) -> int:
 
 def parse_page_row(key: bytes) -> tuple[int, int]:
     """Return (ordinal, index) of an open page row's key.
-
-    Args:
-        key: As read from the database.
 
     Raises:
         StoreCorruptedError: It is no such key.
@@ -293,9 +287,6 @@ def parse_page_row(key: bytes) -> tuple[int, int]:
 
 def parse_device(key: bytes) -> tuple[str, int, bytes]:
     """Return (device id, table, rest) of a device's key.
-
-    Args:
-        key: As read from the database.
 
     Raises:
         StoreCorruptedError: It is no such key.

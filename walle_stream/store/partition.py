@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Self, cast
 
 import msgspec
-from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
+from rocksdict import Checkpoint, Rdict, WriteBatch
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
@@ -29,7 +29,13 @@ from walle_stream.errors import (
 )
 from walle_stream.store.files import make_folder
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
-from walle_stream.store.rocks import RocksOptions, durability_of, map_rocks_errors, open_rocks
+from walle_stream.store.rocks import (
+    RocksOptions,
+    durability_of,
+    map_rocks_errors,
+    open_rocks,
+    scan_rocks,
+)
 from walle_stream.store.transaction import Transaction, TransactionState, prefix_end
 
 _log = logging.getLogger(__name__)
@@ -38,7 +44,6 @@ _CHUNK_ROWS: Final = 256
 _RETRY_S: Final = 0.05
 
 type _Rows = Iterator[tuple[bytes, bytes]]
-type _Scan = tuple[_Rows, ReadOptions]
 
 
 class PartitionStore:
@@ -56,7 +61,7 @@ class PartitionStore:
         self._map_errors = map_rocks_errors(path)
         self._transaction: Transaction | None = None
         self._failure: StoreError | None = None
-        self._scans: dict[int, list[_Scan]] = {}
+        self._scans: dict[int, list[_Rows]] = {}
         self._is_closed = False
 
     @classmethod
@@ -172,18 +177,12 @@ class PartitionStore:
         Raises:
             StoreError: The database is closed or damaged.
         """
-        with self._map_errors:
-            bound = ReadOptions()
-            bound.set_iterate_upper_bound(end)
-            # the stub knows no raw mode, in which keys and values are bytes
-            items = cast("_Rows", self._database.items(from_key=start, read_opt=bound))
-            rows = list(islice(items, _CHUNK_ROWS))
+        items = scan_rocks(self._database, self.path, start, end)
+        rows = list(islice(items, _CHUNK_ROWS))
         if len(rows) < _CHUNK_ROWS:
             return iter(rows)
-        # A live iterator keeps the database and its lock: ``close`` must get at it. The
-        # options stay with it: rocksdict frees the bound with them, and the scan then ends
-        # wherever the memory says.
-        box = [(items, bound)]
+        # a live iterator keeps the database and its lock: ``close`` must get at it
+        box = [items]
         self._scans[id(box)] = box
         return self._scan_on(rows, box)
 
@@ -261,7 +260,7 @@ class PartitionStore:
         self.close()
 
     def _scan_on(
-        self, rows: list[tuple[bytes, bytes]], box: list[_Scan]
+        self, rows: list[tuple[bytes, bytes]], box: list[_Rows]
     ) -> Iterator[tuple[bytes, bytes]]:
         try:
             while True:
@@ -270,8 +269,7 @@ class PartitionStore:
                     return
                 if not box:
                     raise StoreError(f"{self.path} was closed during a scan: open it again")
-                with self._map_errors:
-                    rows = list(islice(box[0][0], _CHUNK_ROWS))
+                rows = list(islice(box[0], _CHUNK_ROWS))
         finally:
             box.clear()
             self._scans.pop(id(box), None)

@@ -41,9 +41,6 @@ class ReplayedLetters:
     def open(cls, data_dir: Path) -> Iterator["ReplayedLetters"]:
         """Open the marks for one who replays.
 
-        Args:
-            data_dir: The data directory.
-
         Yields:
             The marks.
 
@@ -82,9 +79,6 @@ class ReplayedLetters:
     def add(self, idempotency_keys: Sequence[str]) -> None:
         """Mark letters; on the disk when it returns.
 
-        Args:
-            idempotency_keys: Theirs.
-
         Raises:
             StoreFullError: The disk is full.
             StoreError: The file cannot be written.
@@ -105,9 +99,6 @@ class ReplayedLetters:
 
 def read_replayed(data_dir: Path) -> set[str]:
     """Return the idempotency keys of letters that were replayed; changes nothing.
-
-    Args:
-        data_dir: The data directory.
 
     Raises:
         StoreCorruptedError: The file is damaged.

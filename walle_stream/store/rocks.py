@@ -39,6 +39,7 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    ReadOptions,
     WriteBufferManager,
 )
 
@@ -102,6 +103,36 @@ def open_rocks(
         return Rdict(str(path), built, column_families={"default": built})
 
 
+def scan_rocks(
+    database: Rdict, path: Path, start: bytes, end: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """Iterate over start ≤ key < end, ascending, as of the first row's asking.
+
+    Args:
+        database: Stays locked while the iterator lives, closed or not.
+        path: Its folder, for messages.
+        start: First key, inclusive.
+        end: Exclusive.
+
+    Yields:
+        (key, value).
+
+    Raises:
+        StoreError: The database is closed, or damaged at some row: RocksDB's own iterators
+            just end there.
+    """
+    with map_rocks_errors(path):
+        # stays with the iterator: rocksdict frees the bound with it
+        bound = ReadOptions()
+        bound.set_iterate_upper_bound(end)
+        iterator = database.iter(bound)
+        iterator.seek(start)
+        while iterator.valid():
+            yield iterator.key(), iterator.value()
+            iterator.next()
+        iterator.status()
+
+
 def set_block_cache_bytes(size_bytes: int) -> None:
     """Set the size of the block cache that all databases of the process share.
 
@@ -131,9 +162,6 @@ def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durabil
 def map_rocks_errors(path: Path) -> "RocksErrorMap":
     """Translate RocksDB's errors, which differ in their text alone.
 
-    Args:
-        path: The database, for the message.
-
     Returns:
         A context manager, to be used as often as one likes. In it,
         RocksDB's errors become ``StoreCorruptedError``, ``StoreFullError``,
@@ -149,11 +177,7 @@ class RocksErrorMap:
     __slots__ = ("_path",)
 
     def __init__(self, path: Path) -> None:
-        """Name the database.
-
-        Args:
-            path: For the message.
-        """
+        """Name the database."""
         self._path = path
 
     def __enter__(self) -> None:
@@ -178,7 +202,7 @@ class RocksErrorMap:
 def _translate(path: Path, error: BaseException | None) -> StoreError:
     if isinstance(error, DbClosedError):
         return StoreError(f"{path} is closed: open it again")
-    said = str(error)
+    said = " ".join(str(error).split())  # some have several lines
     # the path is the user's: it may hold any of the words below
     text = said.replace(str(path), "").lower()
     for needles, kind, advice in _MEANINGS:

@@ -114,9 +114,6 @@ class PartitionSnapshots:
     def own(self, epoch: int) -> None:
         """Say that the partition was opened, before anything is sent with the epoch; blocks.
 
-        Args:
-            epoch: Of this opening.
-
         Raises:
             StoreError: It cannot be written.
         """

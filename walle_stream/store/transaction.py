@@ -198,9 +198,6 @@ class Transaction:
     def join(self, participant: Participant) -> None:
         """Let a buffering table flush at the commit and learn the outcome.
 
-        Args:
-            participant: May join twice.
-
         Raises:
             TransactionStateError: The transaction is over.
         """

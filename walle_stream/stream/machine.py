@@ -370,23 +370,21 @@ class PartitionMachine:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
         tasks = device.tasks
-        woken = None
+        woken, is_ongoing = None, False
         if not device.cursor and event.page_id not in tasks.ids:
             woken = tasks.alone.get(event.id)  # the usual case, without a call
         if woken is None:
             device.cursor, woken = tasks.advance(device.cursor, event.id, event.page_id)
+            is_ongoing = bool(device.cursor)
         if woken:
-            rows = None if page is None else page.rows
-            if rows is None:
+            if page is None or page.rows is None:
                 given = page_input(event, page, tasks.policy.fields)
             else:  # an open page that woke tasks before
-                given = (rows, len(rows.rows))
-            position, runs = device.pages.position, self._runs
+                given = (page.rows, len(page.events))
+            position, time_ms, runs = device.pages.position, event.event_time_ms, self._runs
             for task, program in woken:
-                runs.append(
-                    RunTask(event.device_id, task, position, event.event_time_ms, given, program)
-                )
-        return device.cursor != EMPTY_CURSOR
+                runs.append(RunTask(device.device_id, task, position, time_ms, given, program))
+        return is_ongoing
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""

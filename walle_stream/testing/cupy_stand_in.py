@@ -126,9 +126,6 @@ class DeviceArray:
     def fill(self, value: Any) -> None:
         """Set every element.
 
-        Args:
-            value: A scalar.
-
         Raises:
             ValueError: It is none.
         """
@@ -176,11 +173,6 @@ class CupyStandIn:
 
     def copyto(self, target: DeviceArray, source: DeviceArray, casting: Any = "same_kind") -> None:
         """Copy elements, spread and converted.
-
-        Args:
-            target: Written.
-            source: Read.
-            casting: Which conversions are meant.
 
         Raises:
             TypeError: Another conversion would be done.

@@ -24,9 +24,6 @@ class SimpleEvaluator:
     def evaluate(self, graph: Graph) -> list[Constant]:
         """Compute the outputs of a request.
 
-        Args:
-            graph: Checked by ``wire.tensors``.
-
         Returns:
             One value per output, in order.
 
@@ -37,9 +34,6 @@ class SimpleEvaluator:
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
         """Compute requests one after the other.
-
-        Args:
-            graphs: Checked by ``wire.tensors``.
 
         Returns:
             One list for each, in order.

@@ -26,11 +26,7 @@ type SourceLog = dict[int, PartitionLog]
 
 
 def read_out(reader: SourceReader) -> list[SourceBatch]:
-    """Read until the reader is done, close it and return all batches.
-
-    Args:
-        reader: Taken.
-    """
+    """Read until the reader is done, close it and return all batches."""
     batches: list[SourceBatch] = []
     try:
         while not reader.is_done:
@@ -41,11 +37,7 @@ def read_out(reader: SourceReader) -> list[SourceBatch]:
 
 
 def new_log(partition_count: int) -> SourceLog:
-    """Return the log of a data directory that has seen nothing.
-
-    Args:
-        partition_count: Number of partitions.
-    """
+    """Return the log of a data directory that has seen nothing."""
     return {partition: PartitionLog() for partition in range(partition_count)}
 
 
@@ -77,11 +69,6 @@ def offsets_of(log: SourceLog) -> dict[int, bytes]:
 
 def expect_same(found: SourceLog, wanted: SourceLog, what: str) -> None:
     """Compare what two ways of reading gave, but for the offsets.
-
-    Args:
-        found: One way.
-        wanted: The other.
-        what: Named in the failure.
 
     Raises:
         AssertionError: They differ.

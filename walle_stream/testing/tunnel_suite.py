@@ -56,7 +56,7 @@ class TunnelSuite(ABC):
         """Order per partition, and every record once."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(1, _MANY + 1):
-            tunnel.send(number % 3, number, _frame(number % 3, number))
+            tunnel.send([(number % 3, number, _frame(number % 3, number))])
         found = _drain(tunnel, _MANY)
         for partition in range(3):
             own = [record[3] for record in found if record[0] == partition]
@@ -74,7 +74,7 @@ class TunnelSuite(ABC):
         for number, epoch in enumerate((3, 2**40), 1):
             body = encode_body(records, "zstd")
             envelope = UplinkEnvelope(4, epoch, _INCARNATION, number, body)
-            tunnel.send(4, number, encode_uplink(envelope))
+            tunnel.send([(4, number, encode_uplink(envelope))])
         frames = _frames(tunnel, 6)
         assert {(each.partition, each.incarnation) for each in frames} == {(4, _INCARNATION)}
         found = [(each.epoch, one) for each in frames for one in decode_body(each.body)]
@@ -86,9 +86,9 @@ class TunnelSuite(ABC):
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         calls = [CloudCall("a", n, "t", "1", "ask", b'{"q":%d}' % n) for n in (1, 2)]
         [body] = encode_calls(calls, "zstd")
-        tunnel.send(1, 1, _frame(1, 1))
-        tunnel.send(1, 2, encode_uplink(UplinkEnvelope(1, 1, _INCARNATION, 2, body)))
-        tunnel.send(1, 3, _frame(1, 2))
+        tunnel.send([(1, 1, _frame(1, 1))])
+        tunnel.send([(1, 2, encode_uplink(UplinkEnvelope(1, 1, _INCARNATION, 2, body)))])
+        tunnel.send([(1, 3, _frame(1, 2))])
         found = _drain(tunnel, 4)
         assert [record[3:] for record in found] == [(1, "1"), (1, "ask"), (2, "ask"), (2, "2")]
         tunnel.close()
@@ -97,7 +97,7 @@ class TunnelSuite(ABC):
         """An acknowledgement names the partition's own frames, in their order."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(10):
-            tunnel.send(number % 2, number, _frame(number % 2, number + 1))
+            tunnel.send([(number % 2, number, _frame(number % 2, number + 1))])
         assert _acks(tunnel, 0, 5) == [0, 2, 4, 6, 8]
         assert _acks(tunnel, 1, 5) == [1, 3, 5, 7, 9]
         assert list(tunnel.acks(0)) == []
@@ -107,8 +107,8 @@ class TunnelSuite(ABC):
         """There is nothing to carry, and nobody waits for it for ever."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         empty = encode_uplink(UplinkEnvelope(0, 1, _INCARNATION, 1, encode_body([], "zstd")))
-        tunnel.send(0, 1, empty)
-        tunnel.send(0, 2, _frame(0, 1))
+        tunnel.send([(0, 1, empty)])
+        tunnel.send([(0, 2, _frame(0, 1))])
         assert _acks(tunnel, 0, 2) == [1, 2]
         tunnel.close()
 
@@ -116,7 +116,7 @@ class TunnelSuite(ABC):
         """Records not released come again, behind the positions asked for."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(1, 6):
-            tunnel.send(0, number, _frame(0, number))
+            tunnel.send([(0, number, _frame(0, number))])
             assert _acks(tunnel, 0, 1) == [number]
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
@@ -130,26 +130,45 @@ class TunnelSuite(ABC):
     def test_positions_go_on_after_everything_was_released(self, tmp_path: Path) -> None:
         """A reader that remembers its position misses nothing."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        tunnel.send(0, 1, _frame(0, 1))
+        tunnel.send([(0, 1, _frame(0, 1))])
         lane, position, _ = _receive(tunnel, {}, 1 << 20)[-1]
         tunnel.receiver.release(lane, position)
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        tunnel.send(0, 2, _frame(0, 2))
+        tunnel.send([(0, 2, _frame(0, 2))])
         assert [record[3] for record in _drain(tunnel, 1, {lane: position})] == [2]
         tunnel.close()
 
     def test_a_sender_waits_while_too_much_is_on_its_way(self, tmp_path: Path) -> None:
         """Back-pressure in bytes; one frame larger than the bound still passes."""
         tunnel = self.open_tunnel(tmp_path / "t", 100)
-        tunnel.send(0, 1, _frame(0, 1, 500))
-        sender = Thread(target=tunnel.send, args=(0, 2, _frame(0, 2)))
+        tunnel.send([(0, 1, _frame(0, 1, 500))])
+        sender = Thread(target=tunnel.send, args=([(0, 2, _frame(0, 2))],))
         sender.start()
         lane, position, _ = _receive(tunnel, {}, 1)[0]
         tunnel.receiver.release(lane, position)
         sender.join(_WAIT_MS / 1000)
         assert not sender.is_alive()
         assert [record[3] for record in _drain(tunnel, 1, {lane: position})] == [2]
+        tunnel.close()
+
+    def test_frames_sent_together_wait_for_room_one_by_one(self, tmp_path: Path) -> None:
+        """The bound holds inside one send, too; all arrive, in order."""
+        tunnel = self.open_tunnel(tmp_path / "t", 1_200)
+        together = [(0, number, _frame(0, number, 500)) for number in range(1, 8)]
+        sender = Thread(target=tunnel.send, args=(together,))
+        sender.start()
+        found: list[int] = []
+        positions: dict[int, int] = {}
+        while len(found) < len(together):
+            frames = _receive(tunnel, positions, 1)
+            found += [record[3] for record in _records(frames)]
+            for lane, position, _ in frames:
+                positions[lane] = position
+                tunnel.receiver.release(lane, position)
+            tunnel.acks(0)
+        sender.join(_WAIT_MS / 1000)
+        assert found == [number for _, number, _ in together]
         tunnel.close()
 
     def test_a_closed_tunnel_refuses_and_wakes_waiting_senders(self, tmp_path: Path) -> None:
@@ -161,7 +180,7 @@ class TunnelSuite(ABC):
             try:
                 # more than a tunnel that only counts what is not acknowledged gets through
                 for number in range(1, 1 << 30):
-                    tunnel.send(0, number, _frame(0, number, 500))
+                    tunnel.send([(0, number, _frame(0, number, 500))])
             except TunnelClosedError as error:
                 refused.append(error)
 
@@ -172,13 +191,13 @@ class TunnelSuite(ABC):
         sender.join(_WAIT_MS / 1000)
         assert len(refused) == 1
         with pytest.raises(TunnelClosedError):
-            tunnel.send(0, 3, _frame(0, 3))
+            tunnel.send([(0, 3, _frame(0, 3))])
 
     def test_a_read_gives_at_least_one_frame_and_respects_the_bound(self, tmp_path: Path) -> None:
         """Bounded in bytes, but never stuck on a large frame."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(1, 11):
-            tunnel.send(0, number, _frame(0, number, 1_000))
+            tunnel.send([(0, number, _frame(0, number, 1_000))])
             _acks(tunnel, 0, 1)
         assert len(_records(_receive(tunnel, {}, 1))) == 1
         assert len(_drain(tunnel, 10)) == 10  # noqa: PLR2004 - all that was sent

@@ -9,7 +9,7 @@ for whom a hole in a device's numbers is a gap, and nothing waits for what is mi
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Condition
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ import msgspec
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import EnvelopeError, TunnelClosedError
 from walle_stream.ports import DeviceTunnel, Downlink
+from walle_stream.types import UplinkFrame
 from walle_stream.wire.calls import CALLS_VERSION
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
@@ -99,12 +100,16 @@ class LimitedTunnel:
         """The way down."""
         return self._tunnel.downlink
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Take a frame; see ``Uplink.send``. Waits for room that no dropping makes.
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Take frames; see ``Uplink.send``. Waits for room that no dropping makes.
 
         Raises:
-            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
         """
+        for each in frames:
+            self._take(*each)
+
+    def _take(self, partition: int, number: int, frame: bytes) -> None:
         taken = _read(frame, number)
         with self._condition:
             if number <= self._last.get(partition, -1):
@@ -219,7 +224,7 @@ class LimitedTunnel:
             size = len(frame.data)
             if self._in_flight_bytes and self._in_flight_bytes + size > self._window_bytes:
                 return
-            self._tunnel.send(partition, frame.number, frame.data)
+            self._tunnel.send([(partition, frame.number, frame.data)])
             del self._waiting[partition][frame.number]
             self._waiting_bytes -= size
             numbers = self._in_flight.setdefault(partition, {})

@@ -5,13 +5,14 @@ made it and leaves it in a later commit, after it was acknowledged. So a death
 at any moment loses nothing; what is sent twice the receiver drops.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Event as Flag
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.faults import crash_point
 from walle_stream.ports import Uplink
 from walle_stream.tunnel.outbox import LimitedTunnel, Shed
+from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink, uplink_size_bytes
 
 _POLL_S = 0.005
@@ -49,26 +50,33 @@ class UplinkSession:
         self.in_flight_bytes = 0
         """Bytes of the frames without acknowledgement, envelopes included."""
         for number, body in outbox:
-            self.offer(number, body)
+            self.send([self.frame(number, body)])
 
-    def offer(self, number: int, body: bytes) -> None:
-        """Send a frame that is committed to the outbox.
-
-        Blocks while the tunnel has too much in flight: back-pressure.
+    def frame(self, number: int, body: bytes) -> UplinkFrame:
+        """Make a frame of what is committed to the outbox; from now on it is in flight.
 
         Args:
             number: Its number in the outbox.
             body: As stored.
-
-        Raises:
-            TunnelClosedError: The tunnel was closed.
         """
         envelope = UplinkEnvelope(self._partition, self._epoch, self._incarnation, number, body)
         self._in_flight[number] = uplink_size_bytes(body)
         self.in_flight_bytes += self._in_flight[number]
-        crash_point("send.before")
-        self._uplink.send(self._partition, number, encode_uplink(envelope))
-        crash_point("send.after")
+        return self._partition, number, encode_uplink(envelope)
+
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Send frames; blocks while the tunnel has too much in flight: back-pressure.
+
+        Args:
+            frames: Of this session, and of others that share its uplink.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed.
+        """
+        if frames:
+            crash_point("send.before")
+            self._uplink.send(frames)
+            crash_point("send.after")
 
     def size_bytes(self, body: bytes) -> int:
         """Return what a body costs on the way up, its envelope included."""

@@ -31,6 +31,11 @@ class VmCounts(msgspec.Struct):
     stuck: int = 0
     """Of these, runs that did not obey: they loop inside C code."""
 
+    def add(self, other: "VmCounts") -> None:
+        """Add what another pool has done."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class VmStatus(msgspec.Struct, frozen=True):
     """One VM, for metrics."""

@@ -84,11 +84,7 @@ def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
 
 
 def imported_modules(tree: ast.Module) -> frozenset[str]:
-    """Return the allowed modules that a script imports, anywhere in it.
-
-    Args:
-        tree: The parsed script.
-    """
+    """Return the allowed modules that a script imports, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

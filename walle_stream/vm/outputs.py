@@ -39,11 +39,6 @@ def run_checked(
 ) -> list[GroupResult]:
     """Run a batch and refuse what is malformed in its results; blocks.
 
-    Args:
-        program: Whose runs.
-        groups: The batch.
-        call: Runs it, and parts of it again.
-
     Returns:
         One result per group, one per run, in order; all of them well-formed.
     """

@@ -107,9 +107,6 @@ class CompiledProgram(msgspec.Struct, frozen=True):
 def compile_program(program: TaskProgram) -> CompiledProgram:
     """Check a program and compile its script.
 
-    Args:
-        program: The program.
-
     Raises:
         ScriptError: Not Python; no ``run(ctx, page)``; an import, a builtin or
             a name that a script may not use; or a config that is not plain.

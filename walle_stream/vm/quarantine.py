@@ -29,23 +29,14 @@ class Quarantine:
         self._lock = threading.Lock()
 
     def strike(self, device_id: str, count: int = 1) -> None:
-        """Count runs that were stopped.
-
-        Args:
-            device_id: On which device.
-            count: How many.
-        """
+        """Count runs that were stopped."""
         with self._lock:
             self._by_device[device_id] = self._by_device.get(device_id, 0) + count
             self._total += count
             self.has_strikes = self._total > 0
 
     def reason(self, device_id: str) -> str | None:
-        """Say why a task may not run on a device; None when it may.
-
-        Args:
-            device_id: The device.
-        """
+        """Say why a task may not run on a device; None when it may."""
         if self._total >= self._strikes * TASK_FACTOR:
             return f"quarantined on all devices after {self._total} runs that had to be stopped"
         count = self._by_device.get(device_id, 0)

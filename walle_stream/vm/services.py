@@ -48,11 +48,7 @@ class HostServices:
     """The services of a process, by the first byte of a request. Thread-safe."""
 
     def __init__(self, evaluator: TensorEvaluator | None = None) -> None:
-        """Offer what is there.
-
-        Args:
-            evaluator: Of tensors.
-        """
+        """Offer what is there."""
         self._services: dict[bytes, Service] = {}
         if evaluator is not None:
             self._services[b"T"] = lambda data: encode_values(

@@ -120,9 +120,6 @@ class Shelf(ABC):
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch; blocks until a VM is free and done.
 
-        Args:
-            groups: Runs by device.
-
         Returns:
             One result per group, in order.
 
@@ -138,9 +135,6 @@ class Shelf(ABC):
         """Return the shelf of the task's process VMs, empty at first; it goes with this one.
 
         Both have one quarantine: who is out in one is out in the other.
-
-        Args:
-            make: Makes a process VM.
 
         Raises:
             VmClosedError: The shelf is closed.

@@ -29,9 +29,6 @@ class _Place(NamedTuple):
 def suspension_findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Say where a script suspends itself and may not.
 
-    Args:
-        tree: The parsed script.
-
     Yields:
         (line, what is wrong there and what to do).
     """

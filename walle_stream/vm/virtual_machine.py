@@ -93,9 +93,6 @@ class VirtualMachine(Machine):
     def bind(self, program: CompiledProgram) -> None:
         """Bind a warm VM to a task, for the rest of its life; some 2 ms.
 
-        Args:
-            program: The task.
-
         Raises:
             VmStartError: It did not start.
             ScriptError: The script's body raised.

@@ -47,8 +47,8 @@ class OpenCall(msgspec.Struct, array_like=True):
     incarnation: str
     """Of the caller's data directory."""
     call: CloudCall
-    partition: int = -1
-    """Of the sender, where the reply goes; -1 in rows of before."""
+    partition: int
+    """Of the sender, where the reply goes."""
 
 
 _calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])

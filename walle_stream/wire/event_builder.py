@@ -44,10 +44,6 @@ class BlockBuilder:
     def add(self, event: Event, payload: bytes) -> bytes:
         """Take a record; return the block that is full now, or nothing.
 
-        Args:
-            event: What tasks read.
-            payload: What nobody parses.
-
         Raises:
             SourceFormatError: It does not fit a block; it was not taken.
         """

@@ -5,10 +5,8 @@ array per feature::
 
     [device id, task, version of the task, sequence number, feature, encoding, event time]
 
-Version 3, which outboxes of before hold, has no event time.
-
 Names are not interned: compression does that, and one call of the encoder costs less
-than any layout made in Python. (``wire.frame_v1`` was such a layout, version 2 are calls.)
+than any layout made in Python. (Version 2 are calls.)
 Features are JSON bytes made in the guest; nothing here looks inside them.
 """
 
@@ -18,13 +16,10 @@ from typing import Annotated, Final
 import msgspec
 
 from walle_stream.errors import EnvelopeError
-from walle_stream.wire.frame_v1 import BODY_VERSION_1, decode_records_1
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 BODY_VERSION: Final = 4
 """Version of the body's layout."""
-
-_READ: Final = (BODY_VERSION, 3, BODY_VERSION_1)
 
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
@@ -91,11 +86,8 @@ def decode_body(body: bytes) -> list[FeatureRecord]:
     Raises:
         EnvelopeError: They are cut, altered or of another version.
     """
-    version = body[0] if body[:1] and body[0] in _READ else BODY_VERSION
-    payload = unpack_payload(version, body)
+    payload = unpack_payload(BODY_VERSION, body)
     try:
-        if version == BODY_VERSION_1:
-            return [FeatureRecord(*fields) for fields in decode_records_1(payload)]
         return _decode(payload)
     except (msgspec.DecodeError, ValueError) as error:
         raise EnvelopeError(f"a frame's payload is malformed: {error}") from error

@@ -59,9 +59,6 @@ class FoundHeaders:
     def incarnation(self, name: str) -> str:
         """Return a header as an incarnation, 16 hexadecimal digits.
 
-        Args:
-            name: The header.
-
         Raises:
             EnvelopeError: It is missing, or none.
         """

@@ -41,9 +41,6 @@ class ReportRecord(NamedTuple):
 def encode_report_record(record: ReportRecord) -> tuple[bytes, bytes, Headers]:
     """Make a record.
 
-    Args:
-        record: The frame.
-
     Returns:
         Key, value, headers.
     """
@@ -59,11 +56,7 @@ def encode_report_record(record: ReportRecord) -> tuple[bytes, bytes, Headers]:
 
 
 def is_report_record(headers: Iterable[tuple[str, bytes | None]]) -> bool:
-    """Say whether a record holds reports, or claims to.
-
-    Args:
-        headers: The record's.
-    """
+    """Say whether a record holds reports, or claims to."""
     name, kind = _KIND
     return dict(headers).get(name) == kind
 

@@ -168,12 +168,7 @@ class RowDecoder[T]:
     """Decodes the rows of one table."""
 
     def __init__(self, type_: type[T], table: str) -> None:
-        """Prepare.
-
-        Args:
-            type_: What the rows hold.
-            table: Its name in errors.
-        """
+        """Prepare."""
         self._decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
         self._value = msgspec.msgpack.Decoder(type_)
         self._table = table

@@ -69,9 +69,6 @@ class _Header(msgspec.Struct, frozen=True):
 def decode_graph(data: bytes) -> Graph:
     """Read a request.
 
-    Args:
-        data: Of a guest.
-
     Raises:
         FrameError: It is malformed, or larger than the bounds.
     """
@@ -80,9 +77,6 @@ def decode_graph(data: bytes) -> Graph:
 
 def decode_graphs(data: bytes) -> list[Graph]:
     """Read requests that cross together.
-
-    Args:
-        data: Of a guest.
 
     Returns:
         One for each, in order.

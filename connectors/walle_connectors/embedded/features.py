@@ -2,8 +2,8 @@ r"""The cloud side's feature table, with what it has seen, in one RocksDB.
 
 Keys, integers big-endian::
 
-    \x00 position | counts | format        single rows; position: of the tunnel's lane 0
-    \x00 lane u32 lane                     position of another lane, u64
+    \x00 counts | format                   single rows
+    \x00 lane u32 lane                     position of a lane, u64
     \x01 INCARNATION u32 partition         highest epoch, u64; number of the last frame, u64
     \x02 DEVICE                            DeviceSeen, MessagePack
     \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
@@ -17,6 +17,7 @@ that sends one in a later frame, too, asks again, as its reply was lost in a pow
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -28,14 +29,15 @@ from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame, ReportSink
 from walle_stream.store.files import make_folder
-from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks
+from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks, scan_rocks
+from walle_stream.store.transaction import prefix_end
 from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
 from walle_stream.wire.reports import is_reports
 
-FORMAT_VERSION: Final = b"2"
+FORMAT_VERSION: Final = b"3"
 """Version of the layout above."""
 
 _U64: Final = Struct(">Q")
@@ -146,7 +148,7 @@ class FeatureStore:
         for device_id, seen in touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
         for lane, position in positions.items():
-            batch.put(_lane_key(lane), _U64.pack(position))
+            batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
         batch.put(b"\x00counts", _encode(counts))
         self._hand_over(reports)
         crash_point("cloud.before")
@@ -198,13 +200,9 @@ class FeatureStore:
     def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
         """Return calls that wait for their reply; see ``CallStore.open_calls``."""
         found: list[tuple[int, OpenCall]] = []
-        with map_rocks_errors(self._path):
-            iterator = self._database.iter()
-            iterator.seek(b"\x04" + _U64.pack(after + 1))
-            while iterator.valid() and iterator.key()[:1] == b"\x04" and len(found) < limit:
-                number = int(_U64.unpack(iterator.key()[1:])[0])
-                found.append((number, _decode_call(iterator.value())))
-                iterator.next()
+        start = b"\x04" + _U64.pack(after + 1)
+        for key, row in islice(scan_rocks(self._database, self._path, start, b"\x05"), limit):
+            found.append((int(_U64.unpack(key[1:])[0]), _decode_call(row)))
         return found
 
     def close_call(self, number: int) -> None:
@@ -222,19 +220,14 @@ class FeatureStore:
         Yields:
             Features; those of a later incarnation come behind an earlier's.
         """
-        prefix = b"\x10" if device_id is None else b"\x10" + device_id.encode() + b"\x00"
-        with map_rocks_errors(self._path):
-            iterator = self._database.iter()
-            iterator.seek(prefix)
-            while iterator.valid():
-                key: bytes = iterator.key()
-                if not key.startswith(prefix):
-                    return
-                end = len(key) - _FEATURE.size - 1
-                _, number = _FEATURE.unpack_from(key, end + 1)
-                task, version, feature, encoding = _decode_feature(iterator.value())
-                yield FeatureRecord(key[1:end].decode(), task, version, number, feature, encoding)
-                iterator.next()
+        start, last = b"\x10", b"\x11"
+        if device_id is not None:
+            start, last = (b"\x10" + device_id.encode() + end for end in (b"\x00", b"\x01"))
+        for key, row in scan_rocks(self._database, self._path, start, last):
+            end = len(key) - _FEATURE.size - 1
+            _, number = _FEATURE.unpack_from(key, end + 1)
+            task, version, feature, encoding = _decode_feature(row)
+            yield FeatureRecord(key[1:end].decode(), task, version, number, feature, encoding)
 
     def close(self) -> None:
         """Release the database; may be called twice.
@@ -309,34 +302,18 @@ class FeatureStore:
             return value
 
     def _positions(self) -> dict[int, int]:
-        positions = {}
-        stored = self._database.get(_lane_key(0))
-        if stored:
-            positions[0] = int(_U64.unpack(stored)[0])
-        iterator = self._database.iter()
-        iterator.seek(_LANE)
-        while iterator.valid() and iterator.key().startswith(_LANE):
-            lane = int(_U32.unpack(iterator.key()[len(_LANE) :])[0])
-            positions[lane] = int(_U64.unpack(iterator.value())[0])
-            iterator.next()
-        return positions
+        rows = scan_rocks(self._database, self._path, _LANE, prefix_end(_LANE))
+        return {
+            int(_U32.unpack(key[len(_LANE) :])[0]): int(_U64.unpack(row)[0]) for key, row in rows
+        }
 
     def _senders(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         epochs, frames = {}, {}
-        iterator = self._database.iter()
-        iterator.seek(b"\x01")
-        while iterator.valid() and iterator.key()[:1] == b"\x01":
-            key: bytes = iterator.key()
+        for key, row in scan_rocks(self._database, self._path, b"\x01", b"\x02"):
             partition = int(_U32.unpack_from(key, len(key) - 4)[0])
             sender = (key[1:-4].decode(), partition)
-            epochs[sender], frames[sender] = _SENDER.unpack(iterator.value())
-            iterator.next()
+            epochs[sender], frames[sender] = _SENDER.unpack(row)
         return epochs, frames
-
-
-def _lane_key(lane: int) -> bytes:
-    # lane 0 has the place of the only position that there was before
-    return _LANE + _U32.pack(lane) if lane else b"\x00position"
 
 
 def _open(

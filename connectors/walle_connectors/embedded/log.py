@@ -28,7 +28,8 @@ from rocksdict import Rdict, WriteBatch
 
 from walle_stream.errors import TunnelClosedError
 from walle_stream.store.files import make_folder
-from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks
+from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks, scan_rocks
+from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 
 _U64: Final = Struct(">Q")
@@ -77,33 +78,45 @@ class EmbeddedTunnel:
 
     # The way up
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Append a frame; see ``Uplink.send``.
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Append frames, in one write where they all have room; see ``Uplink.send``.
 
         Raises:
-            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
         """
+        left = deque(frames)
         with self._condition:
-            self._condition.wait_for(
-                lambda: (
-                    self._is_closed
-                    or not self._bytes
-                    or self._bytes + len(frame) <= self._max_bytes
-                )
-            )
-            if self._is_closed:
-                raise TunnelClosedError(
-                    f"the tunnel {self._path} is closed: frame {number} of partition {partition} "
-                    "stays in the outbox"
-                )
-            position = self._next
-            with map_rocks_errors(self._path):
-                self._database[b"\x01" + _U64.pack(position)] = frame
-            self._next = position + 1
-            self._first = self._first or position
-            self._frames.append((position, frame))
+            while left:
+                self._condition.wait_for(lambda: self._is_closed or self._with_room(left))
+                if self._is_closed:
+                    raise TunnelClosedError(
+                        f"the tunnel {self._path} is closed: {len(left)} frames stay in the outbox"
+                    )
+                self._append([left.popleft() for _ in range(self._with_room(left))])
+
+    def _with_room(self, frames: Iterable[UplinkFrame]) -> int:
+        # how many of them may be appended now; one at least, where nothing waits
+        count, size_bytes = 0, self._bytes
+        for _, _, frame in frames:
+            if size_bytes and size_bytes + len(frame) > self._max_bytes:
+                break
+            size_bytes += len(frame)
+            count += 1
+        return count
+
+    def _append(self, frames: Sequence[UplinkFrame]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for position, (_, _, frame) in enumerate(frames, self._next):
+            batch.put(b"\x01" + _U64.pack(position), frame)
+        with map_rocks_errors(self._path):
+            self._database.write(batch)
+        ticket = self._durability.commit()
+        self._first = self._first or self._next
+        for partition, number, frame in frames:
+            self._frames.append((self._next, frame))
             self._bytes += len(frame)
-            self._appended.append((self._durability.commit(), partition, number, position))
+            self._appended.append((ticket, partition, number, self._next))
+            self._next += 1
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return new acknowledgements; see ``Uplink.acks``."""
@@ -182,8 +195,15 @@ class EmbeddedTunnel:
             last = self._durable_down.get(partition, 0)
         if last <= position:
             return ()
-        prefix = b"\x02" + _DOWN.pack(partition, 0)[:4]
-        return self._read(prefix, _U64.pack(position + 1), last, max_bytes)
+        start, end = (b"\x02" + _DOWN.pack(partition, place) for place in (position + 1, last + 1))
+        found: list[tuple[int, bytes]] = []
+        size_bytes = 0
+        for key, value in scan_rocks(self._database, self._path, start, end):
+            found.append((int(_DOWN.unpack_from(key, 1)[1]), value))
+            size_bytes += len(value)
+            if size_bytes >= max_bytes:
+                break
+        return found
 
     def release_down(self, partition: int, position: int) -> None:
         """Forget messages; see ``Downlink.release``."""
@@ -234,20 +254,15 @@ class EmbeddedTunnel:
                 stored = secrets.token_hex(8).encode()
                 self._database[_INCARNATION_KEY] = stored
             self.incarnation = str(stored.decode())
-            iterator = self._database.iter()
-            iterator.seek(b"\x01")
-            while iterator.valid() and iterator.key()[:1] == b"\x01":
-                position = int(_U64.unpack_from(iterator.key(), 1)[0])
-                self._first = self._first or position
-                frame: bytes = iterator.value()
-                self._frames.append((position, frame))
-                self._bytes += len(frame)
-                self._next = position + 1
-                iterator.next()
-            while iterator.valid() and iterator.key()[:1] == b"\x02":
-                partition, position = _DOWN.unpack_from(iterator.key(), 1)
-                self._last_down[partition] = position
-                iterator.next()
+        for key, frame in scan_rocks(self._database, self._path, b"\x01", b"\x02"):
+            position = int(_U64.unpack_from(key, 1)[0])
+            self._first = self._first or position
+            self._frames.append((position, frame))
+            self._bytes += len(frame)
+            self._next = position + 1
+        for key, _ in scan_rocks(self._database, self._path, b"\x02", b"\x03"):
+            partition, position = _DOWN.unpack_from(key, 1)
+            self._last_down[partition] = position
         # what was found was flushed by the opening
         self._durable, self._durable_down = self._next - 1, dict(self._last_down)
 
@@ -272,27 +287,6 @@ class EmbeddedTunnel:
                     b"\x01" + _U64.pack(self._first), b"\x01" + _U64.pack(position)
                 )
             self._first, self._released_bytes = position, 0
-
-    def _read(
-        self, prefix: bytes, start: bytes, last: int, max_bytes: int
-    ) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        size_bytes = 0
-        with map_rocks_errors(self._path):
-            iterator = self._database.iter()
-            iterator.seek(prefix + start)
-            while iterator.valid() and size_bytes < max_bytes:
-                key: bytes = iterator.key()
-                if not key.startswith(prefix):
-                    break
-                position = int(_U64.unpack_from(key, len(prefix))[0])
-                if position > last:
-                    break
-                value: bytes = iterator.value()
-                found.append((position, value))
-                size_bytes += len(value)
-                iterator.next()
-        return found
 
 
 class EmbeddedReceiver:

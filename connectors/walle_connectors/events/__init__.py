@@ -24,11 +24,7 @@ class EventsConnector:
     model: Final = EventsModel
 
     def open(self, model: EventsModel) -> EventsSource:
-        """Return the source of a definition; the file is opened later.
-
-        Args:
-            model: Validated keys.
-        """
+        """Return the source of a definition; the file is opened later."""
         return EventsSource(model)
 
     def open_device(

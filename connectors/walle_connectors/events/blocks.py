@@ -80,11 +80,7 @@ class Block(msgspec.Struct, kw_only=True, gc=False):
         return self._shares(stop) - self._shares(start) + sum(self.headers.sizes[start:stop])
 
     def raw_row(self, index: int) -> bytes:
-        """Return a record's bytes: its share of head and headers, then its payload.
-
-        Args:
-            index: The record.
-        """
+        """Return a record's bytes: its share of head and headers, then its payload."""
         share = self.text[self._shares(index) : self._shares(index + 1)]
         return share + (self.payloads[index] if self.payloads else b"")
 
@@ -95,10 +91,6 @@ class Block(msgspec.Struct, kw_only=True, gc=False):
 
 def check_file_head(data: bytes, name: str) -> bytes:
     """Return a file's marker.
-
-    Args:
-        data: The file's beginning.
-        name: The file, for the message.
 
     Raises:
         SourceFormatError: The head is damaged or of another version.
@@ -158,10 +150,6 @@ class BlockFile:
 
     def read(self, begin: int, *, has_payloads: bool) -> Block | Stretch | None:
         """Read what comes next; None at the end.
-
-        Args:
-            begin: Where the file stands.
-            has_payloads: Whether payloads are asked for.
 
         Raises:
             OSError: The file cannot be read; gzip raises others of ``READ_ERRORS``.

@@ -361,9 +361,6 @@ class DeviceEvents:
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse the data directory of another device, or of a pipeline's run.
 
-        Args:
-            stored: A fingerprint from before.
-
         Raises:
             SourceChangedError: It is one.
         """
@@ -386,12 +383,6 @@ class DeviceEvents:
         limit: int | None = None,  # noqa: ARG002 - nobody gives one
     ) -> DeviceReader:
         """Open the input; see ``ports.Source``.
-
-        Args:
-            offsets: The device's partition's.
-            partition_count: Of the data directory.
-            batch_events: Most events in one batch at first.
-            limit: None.
 
         Raises:
             SourceError: The file cannot be opened, or the offset is not its.

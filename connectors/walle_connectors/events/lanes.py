@@ -18,12 +18,7 @@ class Lane[P: Position]:
     __slots__ = ("dead_letters", "done", "events", "number", "raw", "raw_bytes")
 
     def __init__(self, number: int, done: P) -> None:
-        """Begin without anything collected.
-
-        Args:
-            number: The partition.
-            done: Where it stands.
-        """
+        """Begin without anything collected."""
         self.number = number
         self.done = done
         self._begin()

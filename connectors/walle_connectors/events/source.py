@@ -24,11 +24,7 @@ class EventsSource:
     """Events from one file of them: JSON Lines, or packed."""
 
     def __init__(self, model: EventsModel) -> None:
-        """Keep the definition; the file is not touched.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; the file is not touched."""
         self._path = model.path
         self._max_record_bytes = model.max_record_bytes
 
@@ -59,9 +55,6 @@ class EventsSource:
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another file; one that grew is the same.
 
-        Args:
-            stored: A fingerprint from before.
-
         Raises:
             SourceChangedError: The beginning differs.
             SourceError: The file cannot be read.
@@ -82,13 +75,7 @@ class EventsSource:
         batch_events: int,
         limit: int | None = None,
     ) -> EventsReader | PackedReader:
-        """Open the file at the partitions' offsets.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most lines or records to read in this run; None for no limit.
+        """Open the file; see ``ports.Source.open``.
 
         Raises:
             SourceError: The file cannot be opened, or an offset is not of it.

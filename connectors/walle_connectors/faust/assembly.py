@@ -30,9 +30,6 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
         options: Of ``walle cloud``.
         out: One line goes there when the worker is ready.
 
-    Returns:
-        The exit code.
-
     Raises:
         WalleError: See ``command.run``.
     """

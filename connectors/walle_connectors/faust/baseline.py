@@ -130,11 +130,7 @@ class Sessions:
 
 
 def baseline_tables(pipeline: BaselinePipeline) -> Tables:
-    """Return the app's tables; its name is that of their group.
-
-    Args:
-        pipeline: Its name is in theirs.
-    """
+    """Return the app's tables; its name is that of their group."""
     return Tables(f"walle-baseline-{pipeline.name}", _TABLES)
 
 

@@ -21,11 +21,7 @@ class CloudPage:
     """A visit as scripts see it."""
 
     def __init__(self, visit: OpenVisit) -> None:
-        """Look at a visit that ended.
-
-        Args:
-            visit: The visit.
-        """
+        """Look at a visit that ended."""
         self._visit = visit
         self.is_complete = True
 
@@ -95,11 +91,7 @@ class CloudState:
         self._values[key] = value
 
     def delete(self, key: str) -> None:
-        """Forget a value.
-
-        Args:
-            key: The entry's name.
-        """
+        """Forget a value."""
         self._values.pop(key, None)
 
 
@@ -136,9 +128,6 @@ class CloudTask:
 
     def __init__(self, task: Task) -> None:
         """Load the script; runs its top level.
-
-        Args:
-            task: With the path of its script.
 
         Raises:
             ScriptError: It cannot be loaded, or has no ``run``.

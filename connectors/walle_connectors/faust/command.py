@@ -17,11 +17,7 @@ _PORTS: Final = range(1, 65_536)
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser("cloud", help="the cloud side of a pipeline: features over Kafka")
     parser.add_argument("file", type=Path, metavar="FILE", help="pipeline YAML, tunnel: kafka")
     parser.add_argument(
@@ -70,12 +66,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a worker until SIGTERM or SIGINT.
-
-    Args:
-        options: As parsed.
-
-    Returns:
-        The exit code.
 
     Raises:
         SpecFileError: Faust is not installed, or the YAML is wrong.

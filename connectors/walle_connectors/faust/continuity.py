@@ -13,11 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def anew(group: str) -> str:
-    """Say how tables are made anew from what their topic still has.
-
-    Args:
-        group: Who reads the topic.
-    """
+    """Say how tables are made anew from what their topic still has."""
     return (
         f"stop all workers, {_delete(group)} and their data directories: the table is made anew "
         "of what the topic still has"
@@ -90,11 +86,7 @@ class ReadOrder:
     """
 
     def __init__(self, topic: str) -> None:
-        """Begin before any record.
-
-        Args:
-            topic: For messages.
-        """
+        """Begin before any record."""
         self._topic = topic
         self._next: dict[int, int] = {}
 
@@ -116,11 +108,6 @@ class ReadOrder:
 
     def expect(self, partition: int, offset: int, first: int) -> None:
         """Take a record that ``takes`` did not, if nothing before it is left in the topic.
-
-        Args:
-            partition: Of the topic.
-            offset: The record's.
-            first: Where the partition begins.
 
         Raises:
             CloudStalledError: Records were passed over; nothing behind them is committed.

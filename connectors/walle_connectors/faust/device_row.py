@@ -117,12 +117,7 @@ class DeviceRow(msgspec.Struct, array_like=True):
         return count
 
     def to_builtins(self, device_id: str, task: str | None = None) -> dict[str, Any]:
-        """Return what a look-up shows; features are put in as they are, unparsed.
-
-        Args:
-            device_id: Whose row it is.
-            task: Only this task's features.
-        """
+        """Return what a look-up shows; features are put in as they are, unparsed."""
         names = self.seen.incarnations
         return {
             "device_id": device_id,

@@ -50,11 +50,7 @@ TABLES: Final = ("devices", "epochs")
 
 
 def tables_of(pipeline: CloudPipeline) -> Tables:
-    """Return the app's tables; its name is that of their group.
-
-    Args:
-        pipeline: Its name is in theirs.
-    """
+    """Return the app's tables; its name is that of their group."""
     return Tables(f"walle-cloud-{pipeline.name}", TABLES)
 
 

@@ -20,11 +20,7 @@ _MOVING: Final = {"PreparingRebalance", "CompletingRebalance"}
 
 @asynccontextmanager
 async def admin_client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
-    """Open a client for what is no record.
-
-    Args:
-        options: Of any client of aiokafka.
-    """
+    """Open a client for what is no record."""
     admin = AIOKafkaAdminClient(**options)
     await admin.start()
     try:
@@ -35,11 +31,6 @@ async def admin_client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
 
 async def read_offsets(options: Mapping[str, Any], group: str, topic: str) -> dict[int, int]:
     """Return how far a group has read a topic; waits without an end for the group's coordinator.
-
-    Args:
-        options: Of any client of aiokafka.
-        group: Whose.
-        topic: Of which.
 
     Returns:
         The next offset by partition; only those that were committed.
@@ -69,11 +60,6 @@ async def read_offsets(options: Mapping[str, Any], group: str, topic: str) -> di
 
 async def held_partitions(options: Mapping[str, Any], group: str, topic: str) -> set[int] | None:
     """Return which partitions of a topic the members of a group have.
-
-    Args:
-        options: Of any client of aiokafka.
-        group: Whose.
-        topic: Of which.
 
     Returns:
         Numbers; None while partitions are being moved.

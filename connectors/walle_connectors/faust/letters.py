@@ -46,12 +46,7 @@ class RefusedRecords:
         self._producer: AIOKafkaProducer | None = None
 
     async def put(self, message: Any, error: EnvelopeError) -> None:
-        """Send a letter, and wait until the topic has it, however long that takes.
-
-        Args:
-            message: Faust's.
-            error: Why it was refused.
-        """
+        """Send a letter, and wait until the topic has it, however long that takes."""
         kept = KeptLetter(
             letter=letter_of(message, error),
             pipeline=self._pipeline,

@@ -47,11 +47,7 @@ class _MaskingFormatter(logging.Formatter):
 
 
 def is_away(error: object) -> bool:
-    """Say whether an error is of a broker that is away.
-
-    Args:
-        error: What was raised.
-    """
+    """Say whether an error is of a broker that is away."""
     # retriable: what was asked is not wrong, who was asked is away, or only starting
     is_missing = isinstance(error, UnknownTopicOrPartitionError)
     return isinstance(error, KafkaError) and error.retriable and not is_missing
@@ -59,9 +55,6 @@ def is_away(error: object) -> bool:
 
 def is_line(record: logging.LogRecord) -> bool:
     """Make a record of Faust one line, if it is news; a filter of a handler.
-
-    Args:
-        record: Any logger's.
 
     Returns:
         False for what ``run_app`` says in its one line: that the app failed.

@@ -118,14 +118,7 @@ class Merger:
         headers: Iterable[tuple[str, bytes | None]],
         offset: int,
     ) -> ReportFrame:
-        """Take a record of reports; nothing is merged.
-
-        Args:
-            partition: Of the topic.
-            key: The record's; not trusted, as the rest.
-            value: The record's.
-            headers: The record's.
-            offset: In the partition of the topic.
+        """Take a record of reports, as ``merge`` takes others; nothing is merged.
 
         Returns:
             The frame, for who counts them.

@@ -40,13 +40,7 @@ class Answers(NamedTuple):
 
 
 async def ask_others(app: Any, device: str, query: str) -> Answers:
-    """Ask all other workers for a device.
-
-    Args:
-        app: Faust's.
-        device: Which.
-        query: Of the request.
-    """
+    """Ask all other workers for a device."""
     others = other_addresses(app.conf.canonical_url, list(app.router.tables_metadata()))
     said = await asyncio.gather(*(_ask(app, other, device, query) for other in others))
     partitions: set[int] = set()
@@ -62,12 +56,7 @@ async def ask_others(app: Any, device: str, query: str) -> Answers:
 
 
 def other_addresses(mine: URL, found: Sequence[str]) -> list[URL]:
-    """Return where other workers are.
-
-    Args:
-        mine: Where this one is.
-        found: Where all say they are.
-    """
+    """Return where other workers are."""
     urls = {URL(address) for address in found}
     return sorted(each for each in urls if (each.host, each.port) != (mine.host, mine.port))
 

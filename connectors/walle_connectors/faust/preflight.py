@@ -221,9 +221,6 @@ async def _make(part: KafkaPart, names: Sequence[str], shape: TopicShape) -> Non
 def addressed(part: KafkaPart) -> dict[str, Any]:
     """Return what any client of aiokafka takes.
 
-    Args:
-        part: Broker and TLS.
-
     Raises:
         BrokerUnreachableError: TLS files are wrong.
     """

@@ -84,9 +84,6 @@ class ReportOutlet:
     def put(self, frame: ReportFrame) -> asyncio.Future[None]:
         """Let a frame wait for its turn; never blocks.
 
-        Args:
-            frame: Next of its sender.
-
         Returns:
             Done when its record may be acknowledged; never failed.
         """

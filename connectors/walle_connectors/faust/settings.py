@@ -117,9 +117,6 @@ def _part[P: KafkaPart](model: BaseModel | None, kind: type[P]) -> P | None:
 def baseline_of(pipeline: CloudPipeline) -> BaselinePipeline:
     """Return what the baseline needs of a pipeline.
 
-    Args:
-        pipeline: As loaded.
-
     Raises:
         SpecFileError: It is no pipeline that the baseline can do.
     """

@@ -45,12 +45,7 @@ class TrackedTable(faust.Table):  # type: ignore[misc]
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Begin with none; as Faust's.
-
-        Args:
-            *arguments: Faust's.
-            **options: Faust's.
-        """
+        """Begin with none; as Faust's."""
         super().__init__(*arguments, **options)
         self.unsent: list[asyncio.Future[Any]] = []
         self.is_older: IsOlder | None = None
@@ -65,9 +60,6 @@ class TrackedTable(faust.Table):  # type: ignore[misc]
 
         A worker that was cut off may write what it had after its successor wrote more,
         and a kill leaves rows on the disk that the changelog does not have yet.
-
-        Args:
-            batch: Faust's events of the changelog.
         """
         events = list(batch)
         if self.is_older is not None:
@@ -89,10 +81,6 @@ class TrackedTable(faust.Table):  # type: ignore[misc]
     def send_changelog(self, *arguments: Any, **options: Any) -> Any:
         """Send, and remember.
 
-        Args:
-            *arguments: Faust's.
-            **options: Faust's.
-
         Returns:
             The future of the broker's acknowledgement.
         """
@@ -101,12 +89,7 @@ class TrackedTable(faust.Table):  # type: ignore[misc]
         return sent
 
     async def on_recovery_completed(self, active_tps: Any, standby_tps: Any) -> None:
-        """Write again what an older row hides; run by Faust before streams go on.
-
-        Args:
-            active_tps: Faust's.
-            standby_tps: Faust's.
-        """
+        """Write again what an older row hides; run by Faust before streams go on."""
         await super().on_recovery_completed(active_tps, standby_tps)
         for place in active_tps:
             self._show(place.partition, self._hidden.pop(place.partition, ()))

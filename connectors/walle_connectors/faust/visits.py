@@ -79,9 +79,6 @@ class DeviceVisits(msgspec.Struct, array_like=True):
             event: The device's next one, in the topic's order.
             ingest_ms: The record's time.
             policy: What counts.
-
-        Returns:
-            The visits that ended.
         """
         ended = self._time_out(ingest_ms, policy)
         if policy.pages is not None and event.page_id not in policy.pages:

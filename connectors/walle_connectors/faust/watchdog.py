@@ -87,11 +87,7 @@ class TopicRule:
     """Says when a topic is no longer the one that the worker began with."""
 
     def __init__(self, topic: str) -> None:
-        """Begin.
-
-        Args:
-            topic: Its name.
-        """
+        """Begin."""
         self._topic = topic
         self._partitions = 0
         self._said = ""
@@ -247,11 +243,7 @@ async def _has_record(consumer: Any, place: Any, offset: int) -> bool:
 
 
 def end_process(reason: str) -> None:
-    """Say why and end at once; a client that is stuck may never close.
-
-    Args:
-        reason: For the line.
-    """
+    """Say why and end at once; a client that is stuck may never close."""
     error = CloudStalledError(f"{reason}: the process ends, start it again and it goes on")
     sys.stderr.write(f"walle: {error}\n")
     sys.stderr.flush()

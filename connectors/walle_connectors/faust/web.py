@@ -22,12 +22,7 @@ _HEALTH: Final = {"": "ok", MOVING: "rebalancing"}
 
 
 def add_pages(made: FeaturesApp, watchdog: Watchdog) -> None:
-    """Add the pages to an app.
-
-    Args:
-        made: The app.
-        watchdog: Its, for what health shows.
-    """
+    """Add the pages to an app."""
     app = made.app
     serving = Serving(app, made.devices)
 

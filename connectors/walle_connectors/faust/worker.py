@@ -88,11 +88,6 @@ def run_app(
 def translated(reason: BaseException | None, group: str, data_dir: Path) -> WalleError:
     """Say what ended an app in one line, with what to do.
 
-    Args:
-        reason: What was raised.
-        group: The app's.
-        data_dir: The worker's.
-
     Returns:
         Ours: itself if it is one already.
     """

@@ -22,11 +22,7 @@ class FilesConnector:
     """Its keys under ``spec.source``, besides ``connector``."""
 
     def open(self, model: FilesModel) -> FilesSource:
-        """Return the source of a definition; the file is opened later.
-
-        Args:
-            model: Validated keys.
-        """
+        """Return the source of a definition; the file is opened later."""
         return FilesSource(model)
 
 

@@ -62,22 +62,13 @@ class ExpressionError(ValueError):
     """
 
     def __init__(self, message: str, node: ast.AST | None = None) -> None:
-        """Keep the place.
-
-        Args:
-            message: What is wrong.
-            node: Where, in the expression's tree.
-        """
+        """Keep the place."""
         column = getattr(node, "col_offset", None)
         super().__init__(message if column is None else f"position {column + 1}: {message}")
 
 
 def literals(text: str) -> set[str] | None:
-    """Return the texts that an expression can be; None where that depends on the row.
-
-    Args:
-        text: The expression, checked.
-    """
+    """Return the texts that an expression can be; None where that depends on the row."""
 
     def found(node: ast.expr) -> set[str] | None:
         match node:

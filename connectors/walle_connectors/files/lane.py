@@ -39,12 +39,7 @@ class Lane:
     )
 
     def __init__(self, partition: int, done: Position) -> None:
-        """Begin.
-
-        Args:
-            partition: Which.
-            done: Its committed position.
-        """
+        """Begin."""
         self.partition = partition
         self.done = done
         self.done_step = done.step

@@ -37,22 +37,13 @@ class RowLayout(Protocol):
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a value that must be there.
 
-        Args:
-            name: The column or field.
-            temporary: Makes a fresh local name.
-
         Raises:
             LookupError: No row can have it; says what there is.
         """
         ...
 
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a value, null where it is missing.
-
-        Args:
-            name: The column or field.
-            temporary: Makes a fresh local name.
-        """
+        """Return an expression for a value, null where it is missing."""
         ...
 
 
@@ -76,10 +67,6 @@ class CsvLayout:
 
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:  # noqa: ARG002 - protocol
         """Return an expression for a column's value.
-
-        Args:
-            name: The column.
-            temporary: Not needed.
 
         Raises:
             LookupError: The header lacks it, or has it twice.
@@ -128,12 +115,7 @@ class JsonLayout:
         """Attribute of the struct for each field that is used."""
 
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a field's value.
-
-        Args:
-            name: The field.
-            temporary: Makes a fresh local name.
-        """
+        """Return an expression for a field's value."""
         missing = ast.Call(ast.Name("missing", ast.Load()), [ast.Constant(name)], [])
         return self._field(name, temporary(), missing)
 

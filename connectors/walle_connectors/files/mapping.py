@@ -72,9 +72,6 @@ def compile_mapping(model: "FilesModel", layout: RowLayout) -> Callable[[Any], R
 def check_mapping(model: "FilesModel") -> None:
     """Check every expression of a definition without its file.
 
-    Args:
-        model: The source's definition.
-
     Raises:
         MappingError: An expression is wrong.
     """

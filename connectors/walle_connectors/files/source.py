@@ -27,11 +27,7 @@ class FilesSource:
     """Events from one CSV or JSON Lines file."""
 
     def __init__(self, model: FilesModel) -> None:
-        """Keep the definition; the file is not touched.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; the file is not touched."""
         self._model = model
 
     @property
@@ -71,9 +67,6 @@ class FilesSource:
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another file or mapping; a file that grew is the same one.
 
-        Args:
-            stored: A fingerprint from before.
-
         Raises:
             SourceChangedError: The beginning or the mapping differs.
             SourceError: The file cannot be read.
@@ -96,13 +89,7 @@ class FilesSource:
         batch_events: int,
         limit: int | None = None,
     ) -> FilesReader:
-        """Open the file at the partitions' offsets.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch, ≥ 1.
-            limit: Most rows to read in this run; None for no limit.
+        """Open the file; see ``ports.Source.open``.
 
         Raises:
             SourceError: The file cannot be opened, lacks a column that the

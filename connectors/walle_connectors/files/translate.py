@@ -58,12 +58,7 @@ class Names(Protocol):
         ...
 
     def optional(self, name: str, node: ast.expr) -> Typed:
-        """Return a column's value, null when the row has none.
-
-        Args:
-            name: As written.
-            node: Where, for errors.
-        """
+        """Return a column's value, null when the row has none."""
         ...
 
     def temporary(self) -> str:
@@ -75,11 +70,7 @@ class Translator:
     """Translates the expressions of one place."""
 
     def __init__(self, names: Names) -> None:
-        """Begin.
-
-        Args:
-            names: What names stand for there.
-        """
+        """Begin."""
         self._names = names
 
     def translate(  # noqa: C901, PLR0911 - one case per node type

@@ -32,20 +32,11 @@ class KafkaConnector:
     letter_model: Final = KafkaDeadLetterModel
 
     def open(self, model: KafkaSourceModel) -> KafkaSource:
-        """Return the source of a definition; no broker is asked yet.
-
-        Args:
-            model: Validated keys.
-        """
+        """Return the source of a definition; no broker is asked yet."""
         return KafkaSource(model)
 
     def device_partition(self, device_id: str, partitions: int) -> int:
-        """Return the partition of a device's key, as Kafka's own clients place it (murmur2).
-
-        Args:
-            device_id: The key.
-            partitions: How many the topics have.
-        """
+        """Return the partition of a device's key, as Kafka's own clients place it (murmur2)."""
         from kafka.partitioner.default import murmur2  # noqa: PLC0415 - an extra
 
         return int(murmur2(device_id.encode()) & 0x7FFFFFFF) % partitions
@@ -70,9 +61,6 @@ class KafkaConnector:
     def open_letters(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterSink":
         """Open a topic for dead letters; blocks for some seconds at most.
 
-        Args:
-            model: Validated keys.
-
         Raises:
             TopicError: A broker answers, but the topic is missing.
         """
@@ -84,9 +72,6 @@ class KafkaConnector:
 
     def open_archive(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterArchive":
         """Open a topic of dead letters for reading; blocks.
-
-        Args:
-            model: Validated keys.
 
         Raises:
             BrokerUnreachableError: No broker answers, or TLS is refused.
@@ -101,9 +86,6 @@ class KafkaConnector:
     def open_return(self, model: KafkaSourceModel) -> "KafkaRecordReturn":
         """Open the way of records back into a source's topic; blocks.
 
-        Args:
-            model: Validated keys of the source.
-
         Raises:
             BrokerUnreachableError: No broker answers, or TLS is refused.
             TopicError: The topic is not there.
@@ -115,11 +97,7 @@ class KafkaConnector:
         return KafkaRecordReturn(model)
 
     def open_cloud(self, model: KafkaTunnelModel) -> "KafkaCloudEnd":
-        """Open the cloud's end of a tunnel, where the cloud side is not Faust.
-
-        Args:
-            model: Validated keys.
-        """
+        """Open the cloud's end of a tunnel, where the cloud side is not Faust."""
         from walle_connectors.kafka.tunnel import KafkaCloudEnd  # noqa: PLC0415 - an extra
 
         return KafkaCloudEnd(model)

@@ -20,9 +20,6 @@ _TOLD: Final = re.compile(r"error_message=(['\"])(.+?)\1")
 def admin_client(connection: Connection) -> Iterator[Any]:
     """Give a client for administration.
 
-    Args:
-        connection: Which brokers.
-
     Yields:
         kafka-python's client.
 

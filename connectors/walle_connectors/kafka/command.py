@@ -16,11 +16,7 @@ _DIGITS: Final = 5
 
 
 def add(commands: Any) -> None:
-    """Add the commands to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the commands to the parser; an entry point of ``walle_stream.commands``."""
     topics = commands.add_parser("topics", help="show a pipeline's Kafka topics, or make them")
     topics.add_argument("--create", action="store_true", help="make those that are missing")
     topics.add_argument(
@@ -45,9 +41,6 @@ def add(commands: Any) -> None:
 
 def run_topics(options: argparse.Namespace) -> int:
     """Say of each topic what is needed and found; make what is missing, if asked to.
-
-    Args:
-        options: As parsed.
 
     Returns:
         0 when all topics are as needed, else the exit code of ``TopicError``.
@@ -101,9 +94,6 @@ def run_topics(options: argparse.Namespace) -> int:
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Run the checks, a line each.
-
-    Args:
-        options: As parsed.
 
     Returns:
         0 when none failed, else the exit code of the first that did.

@@ -27,11 +27,7 @@ class KafkaDownlink:
     """Implements ``Downlink``: positions are offsets, the next one that is wanted."""
 
     def __init__(self, model: KafkaTunnelModel) -> None:
-        """Read the partitions that are asked for; none without ``downTopic``.
-
-        Args:
-            model: Topic and connection.
-        """
+        """Read the partitions that are asked for; none without ``downTopic``."""
         self._reader = (
             TopicReader(model, model.down_topic, has_all=False) if model.down_topic else None
         )
@@ -86,9 +82,6 @@ class KafkaDownlinkSender:
 
     def __init__(self, model: KafkaTunnelModel) -> None:
         """Connect with the first message.
-
-        Args:
-            model: Topic and connection.
 
         Raises:
             TopicError: The model has no ``downTopic``.

@@ -22,9 +22,6 @@ class EventSender:
     def __init__(self, model: KafkaSourceModel) -> None:
         """Look for the topic; ``open`` connects.
 
-        Args:
-            model: Topic and brokers.
-
         Raises:
             BrokerUnreachableError: No broker answers, or TLS is refused.
             TopicError: The topic is not there, or may not be seen.
@@ -73,10 +70,6 @@ class EventSender:
 
     def send(self, device_id: str, event: bytes) -> None:
         """Hand an event over.
-
-        Args:
-            device_id: The key.
-            event: The value.
 
         Raises:
             KafkaError: It, or one before it, cannot be sent; ``open`` translates.

@@ -34,11 +34,7 @@ def driver_problem(driver: Driver, key: str) -> str:
 
 
 def client_settings(connection: Connection) -> dict[str, Any]:
-    """Return the settings that every client of librdkafka takes.
-
-    Args:
-        connection: Which brokers, and the TLS.
-    """
+    """Return the settings that every client of librdkafka takes."""
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(connection.brokers),
         "client.id": connection.client_id,

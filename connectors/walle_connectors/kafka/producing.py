@@ -57,11 +57,6 @@ class Producer(Protocol):
     def send(self, record: TopicRecord, partition: int, tag: Any) -> Handed:
         """Hand a record over; does not wait for the broker.
 
-        Args:
-            record: What is sent.
-            partition: Where to.
-            tag: For the callbacks.
-
         Raises:
             TopicError: The topic has no such partition.
         """

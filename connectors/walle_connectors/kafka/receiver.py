@@ -11,11 +11,7 @@ class KafkaReceiver:
     """Implements ``UplinkReceiver``: positions are offsets, the next one that is wanted."""
 
     def __init__(self, model: KafkaTunnelModel) -> None:
-        """Read every partition of the topic; a broker that is down is waited for.
-
-        Args:
-            model: Topic and connection.
-        """
+        """Read every partition of the topic; a broker that is down is waited for."""
         self._reader = TopicReader(model, model.topic, has_all=True)
         self._turn = 0
 

@@ -40,11 +40,7 @@ class _Line(EventValue, kw_only=True, gc=False):
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser(
         "replay", help="write the events of a file into a Kafka topic, or record one"
     )

@@ -41,13 +41,7 @@ class SendingThread[P](ABC):
     """
 
     def __init__(self, connection: Connection, purpose: str, name: str) -> None:
-        """Begin with no producer; who inherits starts ``_thread`` when it is ready.
-
-        Args:
-            connection: Which brokers.
-            purpose: For the log and errors.
-            name: Of the thread.
-        """
+        """Begin with no producer; who inherits starts ``_thread`` when it is ready."""
         self._connection = connection
         self._purpose = purpose
         self._condition = Condition()
@@ -175,11 +169,7 @@ class SendingThread[P](ABC):
 
 
 def said(error: Exception) -> str:
-    """Return an error's text with its name, which libraries' own texts often lack.
-
-    Args:
-        error: Any.
-    """
+    """Return an error's text with its name, which libraries' own texts often lack."""
     text = str(error)
     name = type(error).__name__
     return text if name in text else f"{name}: {text}"

@@ -13,10 +13,6 @@ _LOOK_MS: Final = 5_000
 def known_topic_id(consumer: Any, topic: str) -> str:
     """Return the id that the brokers said last; asks nobody.
 
-    Args:
-        consumer: kafka-python's.
-        topic: The name.
-
     Returns:
         Empty where they said none.
     """
@@ -30,10 +26,6 @@ def look_again(consumer: Any, topic: str) -> None:
     """Ask which topic has the name now; blocks for some seconds where no broker answers.
 
     Unanswered, what was known stays.
-
-    Args:
-        consumer: kafka-python's.
-        topic: The name.
     """
     from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
 

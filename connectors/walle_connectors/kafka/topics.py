@@ -64,10 +64,6 @@ def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTo
 def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> None:
     """Check that topics are there, with the partitions that are needed; blocks.
 
-    Args:
-        connection: Which brokers.
-        needed: The topics.
-
     Raises:
         BrokerUnreachableError: No broker answers.
         TopicError: One is missing or has another number of partitions.

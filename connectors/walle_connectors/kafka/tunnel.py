@@ -1,7 +1,7 @@
 """The tunnel over Kafka: the devices' end, and the cloud's."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
 from walle_connectors.kafka.librdkafka import driver_problem
@@ -10,6 +10,7 @@ from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.errors import BrokerUnreachableError, TunnelError
+from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +43,9 @@ class KafkaTunnel:
         self._uplink = KafkaUplink(model, max_bytes, partitions)
         self._downlink = KafkaDownlink(model)
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Send a frame; see ``Uplink.send``."""
-        self._uplink.send(partition, number, frame)
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Send frames; see ``Uplink.send``."""
+        self._uplink.send(frames)
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return new acknowledgements; see ``Uplink.acks``."""
@@ -79,11 +80,7 @@ class KafkaCloudEnd:
     """The cloud's end: what comes up, and the sender of what goes down."""
 
     def __init__(self, model: KafkaTunnelModel) -> None:
-        """Connect with the first use.
-
-        Args:
-            model: Topics and connection.
-        """
+        """Connect with the first use."""
         self.receiver = KafkaReceiver(model)
         """The way up."""
         self.downlink_sender = KafkaDownlinkSender(model) if model.down_topic else None

@@ -90,11 +90,7 @@ def record_name(record: TopicRecord) -> str:
 
 
 def trace_parent(idempotency_key: str) -> str:
-    """Return a trace context (W3C Trace Context, level 1) that a repeated record has again.
-
-    Args:
-        idempotency_key: Of the record.
-    """
+    """Return a trace context (W3C Trace Context, level 1) that a repeated record has again."""
     digest = blake2b(idempotency_key.encode(), digest_size=24).hexdigest()
     return f"00-{digest[:32]}-{digest[32:]}-01"
 

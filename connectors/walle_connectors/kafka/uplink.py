@@ -16,7 +16,7 @@ never arrive with a hole (who receives drops what is not newer than the last), s
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafka.errors import KafkaError
@@ -27,6 +27,7 @@ from walle_connectors.kafka.sending import CLOSE_S, SendingThread
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.tunnel_records import TopicRecord, frame_to_records, record_name
 from walle_stream.errors import TopicError, TunnelClosedError
+from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import decode_uplink
 
 _log = logging.getLogger(__name__)
@@ -85,14 +86,18 @@ class KafkaUplink(SendingThread[Producer]):
         """Records that were too large for the topic."""
         self._thread.start()
 
-    def send(self, partition: int, number: int, frame: bytes) -> None:
-        """Queue a frame; see ``Uplink.send``.
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Queue frames; see ``Uplink.send``.
 
         Raises:
-            TunnelClosedError: The tunnel was closed; the frame stays in the outbox.
+            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
             TopicError: The topic has no such partition.
-            EnvelopeError: The frame is none.
+            EnvelopeError: A frame is none.
         """
+        for each in frames:
+            self._queue(*each)
+
+    def _queue(self, partition: int, number: int, frame: bytes) -> None:
         decode_uplink(frame)  # what is none is said to its sender
         with self._condition:
             self._condition.wait_for(

@@ -18,11 +18,7 @@ class SimulatorConnector:
     model: Final = SimulatorModel
 
     def open(self, model: SimulatorModel) -> SimulatorSource:
-        """Make the source; nothing is computed yet.
-
-        Args:
-            model: Its definition.
-        """
+        """Make the source; nothing is computed yet."""
         return SimulatorSource(model)
 
 

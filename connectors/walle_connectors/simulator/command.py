@@ -29,11 +29,7 @@ from walle_stream.errors import SourceError, SpecFileError
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser(
         "simulate", help="write the events of a simulated shop into a file"
     )
@@ -59,9 +55,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the file; nothing is left of it when this fails.
-
-    Args:
-        options: As parsed.
 
     Raises:
         SpecFileError: A key is wrong.

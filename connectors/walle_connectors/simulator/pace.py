@@ -27,9 +27,6 @@ class Pace:
         """Return how many events may be given; waits a moment where it is none.
 
         What was not taken in a tenth of a second is not made up for.
-
-        Args:
-            most: At most so many.
         """
         now_ms = monotonic_ms()
         burst = max(self._per_ms * _BURST_S * 1000.0, 1.0)
@@ -42,9 +39,5 @@ class Pace:
         return min(int(self._allowed), most)
 
     def take(self, events: int) -> None:
-        """Count what was given.
-
-        Args:
-            events: How many.
-        """
+        """Count what was given."""
         self._allowed -= events

@@ -14,11 +14,7 @@ class SimulatorSource:
     """Events of a simulated shop."""
 
     def __init__(self, model: SimulatorModel) -> None:
-        """Keep the definition.
-
-        Args:
-            model: The shop.
-        """
+        """Keep the definition."""
         self._model = model
 
     @property
@@ -29,9 +25,6 @@ class SimulatorSource:
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another shop; one that goes on for more sessions is the same.
-
-        Args:
-            stored: A fingerprint from before.
 
         Raises:
             SourceChangedError: Other events.
@@ -50,12 +43,6 @@ class SimulatorSource:
         limit: int | None = None,
     ) -> SimulatorReader:
         """Open at the partitions' offsets; see ``ports.Source.open``.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most events to read in this run; None for no limit.
 
         Raises:
             SourceError: An offset is not of this source.

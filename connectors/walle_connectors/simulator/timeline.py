@@ -45,11 +45,7 @@ class Timeline:
     """All windows of a shop."""
 
     def __init__(self, model: SimulatorModel) -> None:
-        """Look at the definition; computes nothing.
-
-        Args:
-            model: The shop.
-        """
+        """Look at the definition; computes nothing."""
         self._model = model
         self._groups = -(-model.devices // GROUP_DEVICES)
         self.windows = self._groups * model.sessions

@@ -35,11 +35,7 @@ class OfferedVersions:
     """
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Look at nothing yet.
-
-        Args:
-            store: Of the releases.
-        """
+        """Look at nothing yet."""
         self._store = store
         self._found: frozenset[tuple[str, str]] = frozenset()
         self._generation = -1
@@ -80,11 +76,7 @@ class ReleaseNews:
     """
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Look at nothing yet.
-
-        Args:
-            store: Of the releases.
-        """
+        """Look at nothing yet."""
         self._store = store
         self._rows = StoredRows(store)
         self._given = 0

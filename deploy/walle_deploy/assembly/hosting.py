@@ -54,22 +54,14 @@ class Hosting:
         self.reports = HttpReportSink(service)
 
     def fit(self, assembly: Assembly) -> None:
-        """Set a pipeline up for what comes to its devices.
-
-        Args:
-            assembly: Of the host, before it runs.
-        """
+        """Set a pipeline up for what comes to its devices."""
         assembly.report_sink = self.reports
         # a version that comes finds a VM
         assembly.warm_vms = max(1, assembly.warm_vms)
 
     @contextmanager
     def beside(self, run: LocalRun) -> Iterator[Fleet]:
-        """Keep the devices of a run at their versions, while within.
-
-        Args:
-            run: Ready.
-        """
+        """Keep the devices of a run at their versions, while within."""
         agents = [
             DeviceAgent(each, self._client, self._pulled, run.installation, self._scenario)
             for each in self._profiles

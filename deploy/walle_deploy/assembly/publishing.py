@@ -12,7 +12,7 @@ from walle_deploy.store.port import ReleaseStore
 from walle_deploy.tasks.building import BuiltVersion, build_version
 from walle_deploy.tasks.groups import Group
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version
-from walle_deploy.trust.repository import Progress, TrustedRepository
+from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.faults import crash_point
 
 
@@ -31,7 +31,6 @@ def publish_tag(
     store: ReleaseStore,
     by: str,
     pythons: Sequence[str] = (),
-    on_progress: Progress | None = None,
 ) -> Published:
     """Build a version from its tag, sign it, and let releases know it; blocks.
 
@@ -44,7 +43,6 @@ def publish_tag(
         store: Of the releases.
         by: Who it is, for the audit log.
         pythons: Other interpreters that devices have.
-        on_progress: Told of exclusive files that are stored.
 
     Raises:
         ConflictError: The version was published with other files, or its tag was moved.
@@ -52,7 +50,7 @@ def publish_tag(
     """
     built = build_version(group, ref, pythons)
     crash_point("publish.built")
-    files = publish_version(repository, ref, built.package, _exclusive(built), on_progress)
+    files = publish_version(repository, ref, built.package, _exclusive(built))
     crash_point("publish.signed")
     ReleaseDesk(store, by).publish(ref.name, ref.version, files)
     return Published(ref, built.commit, files)

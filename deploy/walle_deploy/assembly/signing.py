@@ -11,11 +11,7 @@ class CenSigner:
     """A ``UrlSigner`` of the service: whole addresses in, whole addresses out."""
 
     def __init__(self, ring: KeyRing) -> None:
-        """Take the keys.
-
-        Args:
-            ring: Shared with the file servers.
-        """
+        """Take the keys."""
         self._signer = UrlSigner(ring)
 
     def sign(self, url: str, device: str) -> str:

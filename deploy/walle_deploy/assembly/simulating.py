@@ -18,11 +18,7 @@ class PackageSimulator:
     """A ``Simulator`` that takes packages from a repository's public folder; blocks."""
 
     def __init__(self, public: Path) -> None:
-        """Keep where packages are.
-
-        Args:
-            public: Folder that the CDN serves.
-        """
+        """Keep where packages are."""
         self._public = public
 
     def simulate(self, request: SimulationRequest, stop: Event) -> SimulationResult:

@@ -8,11 +8,7 @@ from walle_deploy.cli.store_option import add_store
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser of ``walle release``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser of ``walle release``."""
     parser = commands.add_parser(
         "dry-run", help="say which devices of a population would get what, and why"
     )

@@ -16,7 +16,7 @@ from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.policy.judging import choose
-from walle_deploy.policy.loading import PolicyDefinition, load_definition
+from walle_deploy.policy.loading import PolicyDefinition
 from walle_deploy.policy.population import read_population
 from walle_deploy.policy.reasons import as_json, explained, why_of
 from walle_deploy.release.model import Release
@@ -24,7 +24,7 @@ from walle_deploy.release.planning import Moment, plan
 from walle_deploy.service.settings import ServiceDefinition
 from walle_stream.errors import RefNotFoundError, SpecFileError
 from walle_stream.spec.nodes import read_documents
-from walle_stream.spec.single import kind_of
+from walle_stream.spec.single import kind_of, load_single
 
 
 class _Question(NamedTuple):
@@ -38,9 +38,6 @@ class _Question(NamedTuple):
 
 def run_dry_run(options: argparse.Namespace) -> int:
     """Say what a population would get.
-
-    Args:
-        options: As parsed.
 
     Returns:
         0, also when nobody would get anything.
@@ -109,7 +106,7 @@ def _of_policy(options: argparse.Namespace, file: Path) -> _Question:
         raise SpecFileError(
             f"{file}: a Policy has no beta: give a Release, or --percent", str(file)
         )
-    definition = load_definition(file, PolicyDefinition)
+    definition = load_single(file, PolicyDefinition)
     name = options.salt or definition.metadata.name
     release = ActiveRelease(name, "", "", "full", definition.spec.plain, salt=name)
     if options.percent is not None:
@@ -132,7 +129,7 @@ def _moment(options: argparse.Namespace, release: Release) -> Moment:
 def _sources(service: Path | None) -> Sources:
     if service is None:
         return Sources()
-    sources = Sources(load_definition(service, ServiceDefinition).spec.attributes)
+    sources = Sources(load_single(service, ServiceDefinition).spec.attributes)
     sources.refresh()
     return sources
 

@@ -15,11 +15,7 @@ _EVERY_MIN_MS: int = 10
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     fleet = commands.add_parser(
         "fleet", help="run a pipeline whose devices get their versions from a release service"
     )
@@ -70,9 +66,6 @@ def add(commands: Any) -> None:
 
 def run_fleet(options: argparse.Namespace) -> int:
     """Run the host and its agents until the source ends or a signal comes.
-
-    Args:
-        options: As parsed.
 
     Raises:
         WalleError: A part failed for good.

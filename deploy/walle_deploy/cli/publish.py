@@ -9,11 +9,7 @@ from walle_deploy.cli.store_option import add_store
 
 
 def add(commands: Any) -> None:
-    """Add the command to a parser.
-
-    Args:
-        commands: The sub-parsers of ``walle release``.
-    """
+    """Add the command to a parser."""
     parser = commands.add_parser(
         "publish", help="build a version from its tag, sign it, and let releases know it"
     )
@@ -42,9 +38,6 @@ def add(commands: Any) -> None:
 
 def run_publish(options: argparse.Namespace) -> int:
     """Publish a version.
-
-    Args:
-        options: As parsed.
 
     Raises:
         ServiceUnreachableError: No store is named, or it does not answer.

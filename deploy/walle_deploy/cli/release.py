@@ -12,11 +12,7 @@ _CHANGING: Final = frozenset({"create", "adopt", "pause", "resume", "advance", "
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     release = commands.add_parser("release", help="bring a version to devices, step by step")
     verbs = release.add_subparsers(title="verbs", metavar="VERB", required=True)
     publish.add(verbs)

@@ -20,11 +20,7 @@ _UNSEEN_MS: Final = 10_000
 
 
 def run_create(options: argparse.Namespace) -> int:
-    """Begin a release.
-
-    Args:
-        options: As parsed.
-    """
+    """Begin a release."""
     release = load_whole_release(options.file)
     return _change(
         options, lambda desk: desk.create(release, options.why, supersede=options.supersede)
@@ -33,9 +29,6 @@ def run_create(options: argparse.Namespace) -> int:
 
 def run_adopt(options: argparse.Namespace) -> int:
     """Say which version devices have already.
-
-    Args:
-        options: As parsed.
 
     Raises:
         RefNotFoundError: It is none, or was not published.
@@ -54,20 +47,12 @@ def run_adopt(options: argparse.Namespace) -> int:
 
 
 def run_pause(options: argparse.Namespace) -> int:
-    """Stop the progress of a release.
-
-    Args:
-        options: As parsed.
-    """
+    """Stop the progress of a release."""
     return _change(options, lambda desk: desk.pause(options.release, options.why, options.revision))
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    """Let a release go on.
-
-    Args:
-        options: As parsed.
-    """
+    """Let a release go on."""
     return _change(
         options, lambda desk: desk.resume(options.release, options.why, options.revision)
     )
@@ -75,9 +60,6 @@ def run_resume(options: argparse.Namespace) -> int:
 
 def run_advance(options: argparse.Namespace) -> int:
     """Begin the next step of a release.
-
-    Args:
-        options: As parsed.
 
     Raises:
         ConflictError: Somebody else began a step just now, or changes it at this moment.
@@ -92,11 +74,7 @@ def run_advance(options: argparse.Namespace) -> int:
 
 
 def run_rollback(options: argparse.Namespace) -> int:
-    """Take a version back.
-
-    Args:
-        options: As parsed.
-    """
+    """Take a version back."""
     return _change(
         options, lambda desk: desk.roll_back(options.release, options.why, options.revision)
     )

@@ -7,25 +7,22 @@ is not there, must not begin.
 import os
 from pathlib import Path
 
-from walle_deploy.release.loading import load_release
 from walle_deploy.release.model import Release
 from walle_deploy.simulation.events import read_events
 from walle_deploy.simulation.kinds import load_kinds
 from walle_stream.errors import SourceError, SpecFileError
 from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.single import load_single
 
 
 def load_whole_release(file: Path) -> Release:
     """Load a release, and read what its simulation will read; blocks.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: Something is wrong in it or in a file that it names; the message names
             the place.
     """
-    release = load_release(file)
+    release = load_single(file, Release)
     step = release.spec.simulation
     if step is None:
         return release

@@ -53,10 +53,6 @@ def who(options: argparse.Namespace) -> str:
 def look(store: ReleaseStore, name: str) -> Progress:
     """Return how a release goes.
 
-    Args:
-        store: With it.
-        name: Of it.
-
     Raises:
         RefNotFoundError: There is none of that name.
     """
@@ -67,19 +63,11 @@ def look(store: ReleaseStore, name: str) -> Progress:
 
 
 def say_json(value: object) -> None:
-    """Write a value as a line of JSON.
-
-    Args:
-        value: What msgspec can encode.
-    """
+    """Write a value as a line of JSON."""
     say(msgspec.json.encode(value).decode())
 
 
 def say(line: str) -> None:
-    """Write a line, at once.
-
-    Args:
-        line: Without its end.
-    """
+    """Write a line, at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -22,11 +22,7 @@ from walle_stream.errors import ReleaseStateError, ServiceUnreachableError
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Say where releases stand.
-
-    Args:
-        options: As parsed.
-    """
+    """Say where releases stand."""
     with given_store(options) as store:
         if options.release:
             found = [look(store, options.release)]
@@ -54,9 +50,6 @@ def run_status(options: argparse.Namespace) -> int:
 
 def run_watch(options: argparse.Namespace) -> int:
     """Follow a release until it ends.
-
-    Args:
-        options: As parsed.
 
     Returns:
         0 when it is done.
@@ -87,11 +80,7 @@ def run_watch(options: argparse.Namespace) -> int:
 
 
 def run_audit(options: argparse.Namespace) -> int:
-    """Check the audit log, then print it.
-
-    Args:
-        options: As parsed.
-    """
+    """Check the audit log, then print it."""
     expected = AuditHead(*options.expect) if options.expect else None
     with given_store(options) as store, store.reading() as transaction:
         proof = verify(transaction, expected)

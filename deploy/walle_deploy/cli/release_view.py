@@ -12,11 +12,7 @@ from walle_deploy.release.progress import Progress
 
 
 def overview(releases: Sequence[Progress]) -> RenderableType:
-    """Return a table of releases.
-
-    Args:
-        releases: The oldest first.
-    """
+    """Return a table of releases."""
     table = Table(box=None, pad_edge=False)
     for title in ("release", "version", "stage", "percent", "devices", "since"):
         table.add_column(title)
@@ -29,11 +25,7 @@ def overview(releases: Sequence[Progress]) -> RenderableType:
 
 
 def detail(progress: Progress) -> RenderableType:
-    """Return all that is known of a release.
-
-    Args:
-        progress: Of the release.
-    """
+    """Return all that is known of a release."""
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="dim")
     facts.add_column()
@@ -63,11 +55,7 @@ def detail(progress: Progress) -> RenderableType:
 
 
 def step_line(progress: Progress) -> str:
-    """Return where a release stands, in a line.
-
-    Args:
-        progress: Of the release.
-    """
+    """Return where a release stands, in a line."""
     why = f": {progress.reason}" if progress.reason else ""
     return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}"
 

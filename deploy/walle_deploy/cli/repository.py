@@ -24,11 +24,7 @@ _ROTATE: Final = f"{', '.join(_ROLES)}; {', '.join(_RINGS)}"
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     repository = commands.add_parser("repository", help="sign and serve the files of task versions")
     actions = repository.add_subparsers(required=True, metavar="ACTION")
 
@@ -73,9 +69,6 @@ def add(commands: Any) -> None:
 def _run_init(options: argparse.Namespace) -> int:
     """Make a repository; where ``root.json`` for devices lies is printed.
 
-    Args:
-        options: As parsed.
-
     Raises:
         DeployError: The threshold is above the number of keys.
         ConflictError: There is one already.
@@ -99,11 +92,7 @@ def _run_init(options: argparse.Namespace) -> int:
 
 
 def _run_publish(options: argparse.Namespace) -> int:
-    """Publish a version.
-
-    Args:
-        options: As parsed.
-    """
+    """Publish a version."""
     repository = _open(options)
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
     from walle_deploy.trust.publishing import publish_version  # noqa: PLC0415 - an extra
@@ -121,33 +110,21 @@ def _run_publish(options: argparse.Namespace) -> int:
 
 
 def _run_retire(options: argparse.Namespace) -> int:
-    """Retire targets.
-
-    Args:
-        options: As parsed.
-    """
+    """Retire targets."""
     count = _open(options).retire(options.targets)
     _say(options, {"retired": options.targets}, f"retired {count} targets")
     return 0
 
 
 def _run_refresh(options: argparse.Namespace) -> int:
-    """Sign anew what is due.
-
-    Args:
-        options: As parsed.
-    """
+    """Sign anew what is due."""
     names = _open(options).refresh()
     _say(options, {"signed": names}, f"signed {', '.join(names)}")
     return 0
 
 
 def _run_rotate(options: argparse.Namespace) -> int:
-    """Replace a role's key, or a key of the ring for exclusive addresses.
-
-    Args:
-        options: As parsed.
-    """
+    """Replace a role's key, or a key of the ring for exclusive addresses."""
     repository = _open(options)
     if options.role in _RINGS:
         from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
@@ -165,9 +142,6 @@ def _run_rotate(options: argparse.Namespace) -> int:
 
 def _run_status(options: argparse.Namespace) -> int:
     """Show all roles.
-
-    Args:
-        options: As parsed.
 
     Returns:
         0, or the exit code of ``IntegrityError`` when something is expired.
@@ -190,11 +164,7 @@ def _run_status(options: argparse.Namespace) -> int:
 
 
 def _run_enrol(options: argparse.Namespace) -> int:
-    """Print a device's secret.
-
-    Args:
-        options: As parsed.
-    """
+    """Print a device's secret."""
     _need_extra()
     from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
 
@@ -205,11 +175,7 @@ def _run_enrol(options: argparse.Namespace) -> int:
 
 
 def _run_serve(options: argparse.Namespace) -> int:
-    """Serve until a signal.
-
-    Args:
-        options: As parsed.
-    """
+    """Serve until a signal."""
     repository = _open(options)
     from walle_deploy.cli.repository_serve import serve  # noqa: PLC0415 - an extra
 

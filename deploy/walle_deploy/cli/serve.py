@@ -21,11 +21,7 @@ _BACKLOG: Final = 4_096
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser; an entry point of ``walle_stream.commands``.
-
-    Args:
-        commands: The sub-parsers.
-    """
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser("serve", help="answer devices' checks for new releases")
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="ReleaseService YAML")
     add_store(parser, "; or a table in a .json file")
@@ -60,12 +56,6 @@ def add(commands: Any) -> None:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Serve until a signal.
-
-    Args:
-        options: As parsed.
-
-    Returns:
-        0.
 
     Raises:
         SpecFileError: The set-up is wrong, or the extra is not installed.

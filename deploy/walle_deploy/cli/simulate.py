@@ -17,11 +17,7 @@ _COLUMNS: Final = ("kind", "result", "runs", "failed", "p50 ms", "p99 ms", "drif
 
 
 def add(commands: Any) -> None:
-    """Add the command to a parser.
-
-    Args:
-        commands: The sub-parsers of ``walle release``.
-    """
+    """Add the command to a parser."""
     parser = commands.add_parser(
         "simulate", help="try a task package on kinds of devices, with recorded events"
     )
@@ -50,9 +46,6 @@ def add(commands: Any) -> None:
 
 def run_simulate(options: argparse.Namespace) -> int:
     """Simulate and say what was found.
-
-    Args:
-        options: As parsed.
 
     Returns:
         0 when all kinds passed, else the exit code of ``DeployError``.

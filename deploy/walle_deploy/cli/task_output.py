@@ -11,22 +11,13 @@ SHORT: Final = 12
 
 
 def print_line(line: str) -> None:
-    """Print a line for people: what others named or wrote moves no cursor.
-
-    Args:
-        line: Without its end.
-    """
+    """Print a line for people: what others named or wrote moves no cursor."""
     text = "".join(each if each.isprintable() else "?" for each in line)
     sys.stdout.write(f"{text}\n")
 
 
 def print_json(options: argparse.Namespace, facts: Any) -> bool:
-    """Print facts as JSON if that is asked for; return whether it was.
-
-    Args:
-        options: As parsed.
-        facts: What msgspec can encode.
-    """
+    """Print facts as JSON if that is asked for; return whether it was."""
     if options.json:
         sys.stdout.write(f"{msgspec.json.encode(facts).decode()}\n")
     return bool(options.json)

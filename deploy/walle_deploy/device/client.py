@@ -65,9 +65,6 @@ class ReleaseClient:
     def check(self, profile: DeviceProfile) -> Answer:
         """Send a request with a device's profile; blocks.
 
-        Args:
-            profile: Of the device.
-
         Raises:
             ServiceBusyError: Ask again later.
             ServiceUnreachableError: No answer, or one that says nothing of pushes.

@@ -28,13 +28,7 @@ class Failures:
         self._lock = Lock()
 
     def add(self, index: int, device: str, error: Exception) -> None:
-        """Take note of a failure; the first one for its reason is logged.
-
-        Args:
-            index: Of the device in its fleet.
-            device: Its id.
-            error: What it failed with.
-        """
+        """Take note of a failure; the first one for its reason is logged."""
         with self._lock:
             reason = self._reason(index, error)
             before = self._of.get(index)
@@ -60,11 +54,7 @@ class Failures:
             )
 
     def clear(self, index: int) -> None:
-        """Take note that a device does not fail any more; of the last one it is logged.
-
-        Args:
-            index: Of the device in its fleet.
-        """
+        """Take note that a device does not fail any more; of the last one it is logged."""
         if index not in self._of:  # nearly always
             return
         with self._lock:

@@ -110,9 +110,6 @@ class VerifiedFiles:
     def installed(self, device: str) -> InstalledVersions:
         """Return the record of a device's versions.
 
-        Args:
-            device: Its id.
-
         Raises:
             IntegrityError: It cannot be read.
         """
@@ -120,9 +117,6 @@ class VerifiedFiles:
 
     def collect(self, kept_ms: int = KEPT_MS) -> int:
         """Remove files that no device's record names and nobody pulled lately.
-
-        Args:
-            kept_ms: What "lately" is.
 
         Returns:
             How many were removed.

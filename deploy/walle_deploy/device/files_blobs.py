@@ -36,20 +36,12 @@ class BlobStore:
     """A folder of verified files."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder.
-
-        Args:
-            folder: Where.
-        """
+        """Make the folder."""
         self.folder = folder
         make_folder(folder / "incoming")
 
     def path(self, sha256: str) -> Path:
-        """Return where a file lies, or would.
-
-        Args:
-            sha256: Of its content.
-        """
+        """Return where a file lies, or would."""
         return self.folder / blob_path(sha256)
 
     def store(self, sha256: str, size_bytes: int, fill: Callable[[BinaryIO, int], None]) -> Path:
@@ -98,9 +90,6 @@ class BlobStore:
     def read(self, sha256: str) -> bytes:
         """Return a file's content, verified once more: disks rot.
 
-        Args:
-            sha256: Of its content.
-
         Raises:
             IntegrityError: It is not there, or not what it was.
         """
@@ -142,9 +131,6 @@ class BlobStore:
 @contextmanager
 def full_disk(path: Path | str) -> Iterator[None]:
     """Say in our words that the disk is full.
-
-    Args:
-        path: What was written.
 
     Raises:
         OSError: Another one than a full disk's, as it was.

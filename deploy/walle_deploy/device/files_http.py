@@ -44,11 +44,7 @@ class HttpSource:
     """Requests to file servers; used by any number of threads."""
 
     def __init__(self, limits: TransferLimits | None = None) -> None:
-        """Open nothing yet.
-
-        Args:
-            limits: Of time.
-        """
+        """Open nothing yet."""
         self.limits = limits or TransferLimits()
         self._pools = urllib3.PoolManager(
             num_pools=8, maxsize=8, retries=False, headers={"User-Agent": "walle-device"}

@@ -39,10 +39,6 @@ class InstalledVersions:
     def __init__(self, folder: Path, device: str) -> None:
         """Read the record.
 
-        Args:
-            folder: Of all devices of this machine.
-            device: Its id.
-
         Raises:
             IntegrityError: It cannot be read.
         """
@@ -95,9 +91,6 @@ class InstalledVersions:
 
 def named_files(folder: Path) -> set[str]:
     """Return the SHA-256 of every file that any device of this machine may need.
-
-    Args:
-        folder: Of the records.
 
     Raises:
         IntegrityError: A record cannot be read: nothing may be removed then.

@@ -177,10 +177,6 @@ class _Fetcher(FetcherInterface):
 def check_root(root: bytes, what: str = "the root that was given") -> None:
     """Refuse a root that no metadata could be verified with.
 
-    Args:
-        root: As a device was made with it.
-        what: How the message names it.
-
     Raises:
         IntegrityError: It is no root metadata, or not signed by itself.
     """

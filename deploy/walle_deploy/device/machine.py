@@ -15,11 +15,7 @@ _HIGH: Final = (7_000, 8)
 
 
 def this_machine(device: str) -> DeviceProfile:
-    """Return a profile of this machine; what it does not know is left empty.
-
-    Args:
-        device: Its id.
-    """
+    """Return a profile of this machine; what it does not know is left empty."""
     memory_mb = _memory_mb()
     return with_interpreter(
         DeviceProfile(
@@ -33,11 +29,7 @@ def this_machine(device: str) -> DeviceProfile:
 
 
 def with_interpreter(profile: DeviceProfile) -> DeviceProfile:
-    """Return a profile that names the Python of this process, if it names none.
-
-    Args:
-        profile: Of a device in this process.
-    """
+    """Return a profile that names the Python of this process, if it names none."""
     if profile.interpreter:
         return profile
     return msgspec.structs.replace(profile, interpreter=sys.implementation.cache_tag or "")

@@ -158,9 +158,6 @@ def prove(secret: str, url: str) -> str:
 def read_ring(path: Path) -> KeyRing:
     """Read a ring's file.
 
-    Args:
-        path: Where.
-
     Raises:
         DeployError: There is none, it is not one, or others may read it.
     """

@@ -31,9 +31,6 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> Self:
         """Read ``SCENARIO/TASK`` or ``SCENARIO/TASK@VERSION``.
 
-        Args:
-            text: As a user or a device gives it.
-
         Raises:
             RefNotFoundError: It is of another form, so there is none.
         """

@@ -9,11 +9,7 @@ USER_PREFIX: Final = "user:"
 
 
 def owner_of_user(user: str) -> str:
-    """Return what stands for a user where device ids stand, too.
-
-    Args:
-        user: Its id.
-    """
+    """Return what stands for a user where device ids stand, too."""
     return USER_PREFIX + user
 
 

@@ -66,9 +66,6 @@ _encode: Final = msgspec.json.Encoder().encode
 def encode_profile(profile: DeviceProfile) -> str:
     """Return the header's value.
 
-    Args:
-        profile: Of this device.
-
     Raises:
         ProfileError: It is too long for a header.
     """
@@ -113,10 +110,5 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
 
 
 def with_versions(profile: DeviceProfile, versions: Mapping[str, str]) -> DeviceProfile:
-    """Return the profile after an installation.
-
-    Args:
-        profile: Before it.
-        versions: All that are installed now.
-    """
+    """Return the profile after an installation."""
     return msgspec.structs.replace(profile, tasks=dict(versions))

@@ -73,11 +73,7 @@ class AlarmBoard:
     """Which alarms there are now. One thread."""
 
     def __init__(self, rules: Iterable[AlarmRule]) -> None:
-        """Start without alarms.
-
-        Args:
-            rules: Their names differ.
-        """
+        """Start without alarms."""
         self._rules = tuple(rules)
         self.firing: dict[_Key, int] = {}
         """By rule, task and version: since when, epoch ms."""

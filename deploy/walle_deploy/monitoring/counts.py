@@ -40,11 +40,7 @@ class VersionCounts:
         self.crashing = DeviceSet(exact_devices)
 
     def add(self, report: TaskReport) -> None:
-        """Count a report.
-
-        Args:
-            report: Of this version.
-        """
+        """Count a report."""
         devices, failing, crashing = [], [], []
         for each in report.devices:
             hashed = device_hash(each.device_id)

@@ -119,10 +119,7 @@ class Alarms(Strict):
 def load_alarms(file: Path) -> AlarmsSpec:
     """Load alarms.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: It is wrong; the message names the place.
     """
-    return load_single(file, "Alarms", Alarms).spec
+    return load_single(file, Alarms).spec

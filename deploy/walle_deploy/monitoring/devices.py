@@ -106,9 +106,5 @@ class DeviceSet:
 
 
 def device_hash(device_id: str) -> int:
-    """Return the hash that a set keeps.
-
-    Args:
-        device_id: The device.
-    """
+    """Return the hash that a set keeps."""
     return int.from_bytes(blake2b(device_id.encode(), digest_size=8).digest(), "little")

@@ -11,7 +11,6 @@ from typing import Final, Self
 import msgspec
 
 from walle_deploy.monitoring.counts import VersionCounts
-from walle_deploy.monitoring.devices import EXACT_DEVICES
 from walle_stream.wire.reports import TaskReport
 
 SPANS_MAX: Final = 4
@@ -79,16 +78,11 @@ RECENT_PARTS: Final = ("seen", *(f"m{number}" for number in range(_MINUTES)))
 class VersionHistory:
     """Of one worker. One thread."""
 
-    def __init__(self, exact_devices: int = EXACT_DEVICES) -> None:
-        """Start with nothing.
-
-        Args:
-            exact_devices: Bound of exact numbers of devices.
-        """
-        self.total = VersionCounts(exact_devices)
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.total = VersionCounts()
         self.seen_ms = 0
         """When the last report came, epoch ms."""
-        self._exact_devices = exact_devices
         self._spans: dict[int, VersionCounts] = {}
         self._minutes = _Slots("m", _MINUTE_MS, _MINUTES)
         self._hours = _Slots("h", _HOUR_MS, _HOURS)
@@ -137,7 +131,7 @@ class VersionHistory:
             return self.total
         found = self._spans.get(since_ms)
         if found is None:
-            found = VersionCounts(self._exact_devices)
+            found = VersionCounts()
             oldest_ms = min(self._minutes.counts, default=0) * _MINUTE_MS
             slots = self._minutes if since_ms >= oldest_ms else self._hours
             for counts in slots.since(since_ms):
@@ -165,7 +159,7 @@ class VersionHistory:
         moments = [*(each for each in begun if each not in self._spans), *self._spans]
         spans: dict[int, VersionCounts] = {}
         for since_ms in moments[-SPANS_MAX:]:
-            spans[since_ms] = VersionCounts(self._exact_devices)
+            spans[since_ms] = VersionCounts()
             for each in (self, other):
                 spans[since_ms].merge(each.since(since_ms))
         self._spans = spans
@@ -195,14 +189,13 @@ class VersionHistory:
         return parts
 
     @classmethod
-    def load(cls, parts: Mapping[str, bytes], exact_devices: int = EXACT_DEVICES) -> Self:
+    def load(cls, parts: Mapping[str, bytes]) -> Self:
         """Return a history that was dumped.
 
         Args:
             parts: All that were ever dumped of it, the newest of each name.
-            exact_devices: See the constructor.
         """
-        found = cls(exact_devices)
+        found = cls()
         found.total = VersionCounts.load(parts["total"])
         found.seen_ms = int(parts["seen"])
         spans = msgspec.msgpack.decode(parts["spans"], type=list[tuple[int, bytes]])
@@ -218,7 +211,7 @@ class VersionHistory:
         Args:
             parts: Those in ``RECENT_PARTS`` that there are.
         """
-        found = cls(SLOT_DEVICES)
+        found = cls()
         found.seen_ms = int(parts.get("seen", b"0"))
         found._minutes.load(parts)
         return found

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Final
 
 from walle_deploy.model.health import VersionHealth
-from walle_deploy.monitoring.devices import EXACT_DEVICES
 from walle_deploy.monitoring.history import VersionHistory
 from walle_deploy.monitoring.rows import ask_rows, count_rows, mark_key
 from walle_deploy.monitoring.snapshots import SnapshotStore
@@ -52,7 +51,6 @@ class Monitor:
         store: SnapshotStore | None = None,
         worker: str = "0",
         *,
-        exact_devices: int = EXACT_DEVICES,
         now_ms: Callable[[], int] = wall_ms,
         is_known: Callable[[str, str], bool] | None = None,
     ) -> None:
@@ -62,7 +60,6 @@ class Monitor:
             store: Where counts are kept; None for memory alone.
             worker: Which one, without ``/``. It goes on from what one of its name counted; two
                 that live wait for each other at every batch.
-            exact_devices: Bound of exact numbers of devices.
             now_ms: The clock, epoch milliseconds.
             is_known: Says of a task and a version whether there is one: devices may send
                 what they like. Any is where None.
@@ -72,7 +69,7 @@ class Monitor:
         """
         self.counts = MonitorCounts()
         self._now_ms = now_ms
-        self._tally = Tally(exact_devices, now_ms, is_known)
+        self._tally = Tally(now_ms, is_known)
         self._lock = threading.RLock()  # of the tally, and of those who wait
         self._storing = threading.Lock()
         self._waiting: list[_Turn] = []
@@ -81,7 +78,7 @@ class Monitor:
         self._store = store
         self._rows: WorkerRows | None = None
         if store is not None:
-            self._rows = WorkerRows(store, worker, exact_devices, now_ms)
+            self._rows = WorkerRows(store, worker, now_ms)
             self._learn(self._rows)
 
     def take(self, frames: Sequence[ReportFrame]) -> int:

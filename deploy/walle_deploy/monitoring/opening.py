@@ -20,12 +20,6 @@ def watching(
 ) -> Iterator[None]:
     """Watch; blocks on the store, at the end also on what waits for the webhook.
 
-    Args:
-        seen: What is looked at.
-        alarms: How often, and where messages go.
-        board: Of their rules.
-        options: Of the watch.
-
     Yields:
         Nothing.
     """

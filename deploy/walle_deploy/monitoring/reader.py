@@ -11,11 +11,7 @@ class HealthReader:
     """Health of versions over all workers of a store. One thread; blocks on the store."""
 
     def __init__(self, store: SnapshotStore) -> None:
-        """Keep what to read.
-
-        Args:
-            store: That monitors write to.
-        """
+        """Keep what to read."""
         self._store = store
         self._asked: set[tuple[str, int]] = set()
 

@@ -15,7 +15,6 @@ what it was when they were counted. That is what counts each frame once.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from walle_deploy.monitoring.devices import EXACT_DEVICES
 from walle_deploy.monitoring.history import RECENT_PARTS, SPANS_MAX, VersionHistory
 from walle_deploy.monitoring.snapshots import SnapshotStore
 from walle_stream.ports import ReportFrame
@@ -79,23 +78,15 @@ def count_rows(
     }
 
 
-def histories_of(
-    rows: Mapping[str, bytes], worker: str, exact_devices: int = EXACT_DEVICES
-) -> dict[str, VersionHistory]:
-    """Return a worker's histories by ``TASK@VERSION``.
-
-    Args:
-        rows: Where they are, among others.
-        worker: Whose.
-        exact_devices: Bound of exact numbers of devices.
-    """
+def histories_of(rows: Mapping[str, bytes], worker: str) -> dict[str, VersionHistory]:
+    """Return a worker's histories by ``TASK@VERSION``."""
     prefix = f"count/{worker}/"
     parts: dict[str, dict[str, bytes]] = {}
     for key, value in rows.items():
         if key.startswith(prefix):
             name, _, part = key.removeprefix(prefix).rpartition("/")
             parts.setdefault(name, {})[part] = value
-    return {name: VersionHistory.load(found, exact_devices) for name, found in parts.items()}
+    return {name: VersionHistory.load(found) for name, found in parts.items()}
 
 
 def load_version(store: SnapshotStore, name: str) -> Iterable[VersionHistory]:

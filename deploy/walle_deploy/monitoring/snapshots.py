@@ -70,9 +70,6 @@ class SqliteSnapshots:
     def __init__(self, path: Path) -> None:
         """Open the file, making it if it is not there; blocks.
 
-        Args:
-            path: Where it is.
-
         Raises:
             StoreError: It cannot be opened, or is none of SQLite.
         """

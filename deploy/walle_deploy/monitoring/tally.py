@@ -45,7 +45,6 @@ class Tally:
 
     def __init__(
         self,
-        exact_devices: int,
         now_ms: Callable[[], int],
         is_known: Callable[[str, str], bool] | None,
     ) -> None:
@@ -54,7 +53,6 @@ class Tally:
         """By ``TASK@VERSION``."""
         self.changed: set[str] = set()
         """Names of versions, since somebody emptied it."""
-        self._exact_devices = exact_devices
         self._now_ms = now_ms
         self._is_known = is_known
         self._asks: Mapping[str, Sequence[int]] = {}  # of the store
@@ -153,7 +151,7 @@ class Tally:
                 done.reports_refused += 1
                 return
             self.changed.add(name)
-            found = self.versions[name] = VersionHistory(self._exact_devices)
+            found = self.versions[name] = VersionHistory()
             for moment in sorted({*self._asks.get(name, ()), *self._early.get(name, ())}):
                 found.begin(moment)
         self.changed.add(name)

@@ -71,11 +71,7 @@ class Webhook:
         self._thread.start()
 
     def send(self, message: AlarmMessage) -> None:
-        """Let a message wait for its turn; never blocks.
-
-        Args:
-            message: To be sent.
-        """
+        """Let a message wait for its turn; never blocks."""
         with self._changed:
             self._waiting.append(message)
             if len(self._waiting) > self._options.waiting:

@@ -36,21 +36,17 @@ class SilentWorker(NamedTuple):
 class WorkerRows:
     """One worker's. One thread at a time; every method blocks on the store."""
 
-    def __init__(
-        self, store: SnapshotStore, worker: str, exact_devices: int, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: SnapshotStore, worker: str, now_ms: Callable[[], int]) -> None:
         """Read nothing yet.
 
         Args:
             store: Where they are.
             worker: Whose.
-            exact_devices: Bound of exact numbers of devices.
             now_ms: The clock, epoch milliseconds.
         """
         self.worker = worker
         self._store = store
         self._key = f"{WORKERS}{worker}"
-        self._exact_devices = exact_devices
         self._now_ms = now_ms
         self._wrote: bytes | None = None
         self._is_read = False
@@ -74,7 +70,7 @@ class WorkerRows:
             prefixes = [f"{prefixes[0]}{name}/" for name in changed]
         rows = self._store.load(*prefixes)
         found: dict[str, VersionHistory | None] = {"": None} if is_all else dict.fromkeys(changed)
-        found.update(histories_of(rows, self.worker, self._exact_devices))
+        found.update(histories_of(rows, self.worker))
         self._wrote, self._is_read = wrote, True
         return found
 
@@ -139,7 +135,7 @@ class WorkerRows:
             for each, before in old.items()
         }
         return SilentWorker(
-            histories_of(rows, worker, self._exact_devices),
+            histories_of(rows, worker),
             {**dict.fromkeys(gone), **raised},
             {key: wrote, **{each: stored.get(each) for each in old}},
         )

@@ -65,11 +65,7 @@ def get_unread(
 
 
 def one_line(text: str) -> str:
-    """Return what a server sent as it may stand in a log: printable, in one line, not long.
-
-    Args:
-        text: As it came.
-    """
+    """Return what a server sent as it may stand in a log: printable, in one line, not long."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]
 
 

@@ -69,11 +69,7 @@ class AttributeTable:
         return len(self._users)
 
     def of(self, user: str) -> Attributes | None:
-        """Return a user's attributes, None where nothing is known.
-
-        Args:
-            user: Its id.
-        """
+        """Return a user's attributes, None where nothing is known."""
         number = self._users.number(id_hash(user))
         return None if number < 0 else self._records[number]
 
@@ -100,9 +96,6 @@ class AttributeSource(Strict):
 
     def read(self, path: Path) -> AttributeTable:
         """Read the file whole; blocks.
-
-        Args:
-            path: Of the file.
 
         Raises:
             SpecFileError: It is not as declared, or too large.

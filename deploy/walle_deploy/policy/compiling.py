@@ -39,10 +39,6 @@ class Compiler:
     def compile(self, policy: Policy, salt: str) -> Node:
         """Return the tree of a policy.
 
-        Args:
-            policy: Any.
-            salt: Of its release.
-
         Raises:
             ValueError: Never of a policy that was validated.
         """
@@ -57,11 +53,7 @@ class Compiler:
         return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
     def compile_code(self, interpreters: tuple[str, ...]) -> Static:
-        """Return the leaf that asks whether a device has one of some interpreters.
-
-        Args:
-            interpreters: One or more.
-        """
+        """Return the leaf that asks whether a device has one of some interpreters."""
         # another question than a policy's list of them: who does not say one is in
         wanted = frozenset((*interpreters, ""))
         return self._leaf("interpreter", wanted, wanted.__contains__)
@@ -143,11 +135,7 @@ class Compiler:
 
 
 def guarded(guard: Guard) -> Dynamic:
-    """Return the leaf that a list of ids is.
-
-    Args:
-        guard: The list.
-    """
+    """Return the leaf that a list of ids is."""
     ids = guard.ids
     if guard.is_user:
         return Dynamic(lambda facts: facts.profile.user in ids, guard)

@@ -40,11 +40,7 @@ class Sources:
         return source.known.of(user) or NOBODY
 
     def ids(self, path: Path) -> WatchedFile[CompactIds]:
-        """Return a file of ids, read when it is asked for the first time; may block then.
-
-        Args:
-            path: Of the file.
-        """
+        """Return a file of ids, read when it is asked for the first time; may block then."""
         self._asked.add(path)
         found = self._ids.get(path)
         if found is None:

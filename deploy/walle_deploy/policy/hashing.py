@@ -15,11 +15,7 @@ MASK: Final = 2**64 - 1
 
 
 def id_hash(name: str) -> int:
-    """Return the 64-bit number of a device or a user.
-
-    Args:
-        name: Its id, any text.
-    """
+    """Return the 64-bit number of a device or a user."""
     encoded = name.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little")
 
@@ -55,9 +51,5 @@ def is_within(device_hash: int, key: int, limit: int) -> bool:
 
 
 def policy_salt(salt: str) -> str:
-    """Return the salt of a policy's own share: not that of the release's gray steps.
-
-    Args:
-        salt: Of the release.
-    """
+    """Return the salt of a policy's own share: not that of the release's gray steps."""
     return f"{salt}/policy"

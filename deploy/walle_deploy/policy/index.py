@@ -118,10 +118,6 @@ class ReleaseIndex:
     def __init__(self, table: ReleaseTable, sources: Sources) -> None:
         """Compile all policies; takes milliseconds for a thousand releases.
 
-        Args:
-            table: All releases.
-            sources: For policies that look into files.
-
         Raises:
             SpecFileError: A policy cannot be read.
         """
@@ -216,11 +212,7 @@ class ReleaseIndex:
         return found
 
     def warm(self, before: "ReleaseIndex") -> None:
-        """Make the classes that another index has in use; may run beside its decisions.
-
-        Args:
-            before: Of the table before.
-        """
+        """Make the classes that another index has in use; may run beside its decisions."""
         for fields in list(before._by_profile):  # noqa: SLF001 - of its own class
             self._class_of(fields)
 

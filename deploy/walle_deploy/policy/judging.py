@@ -78,12 +78,7 @@ def judge_release(
 
 
 def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
-    """Yield for each task of a table what a device is to have.
-
-    Args:
-        table: All releases.
-        facts: Of the device.
-    """
+    """Yield for each task of a table what a device is to have."""
     for task, releases in releases_by_task(table).items():
         verdicts: list[tuple[str, Verdict]] = []
         version, release_id = None, ""
@@ -105,9 +100,6 @@ def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
 
     The stable version stands at the end, as a full release without an id. Tasks whose versions
     were only ever withdrawn have none.
-
-    Args:
-        table: All releases.
     """
     found: dict[str, list[ActiveRelease]] = {}
     for release in sorted(table.releases, key=lambda r: (-r.priority, -r.created_ms, r.release_id)):

@@ -50,12 +50,7 @@ def reason_of(verdict: Verdict) -> str:
 
 
 def explained(verdict: Verdict, level: int = 0) -> Iterator[str]:
-    """Yield a line for each condition: whether it is met, and what the device has.
-
-    Args:
-        verdict: Of a release or policy.
-        level: Of indentation.
-    """
+    """Yield a line for each condition: whether it is met, and what the device has."""
     for each in verdict.inner:
         found = f" (has {each.found})" if each.found else ""
         yield f"{'  ' * level}{_SYMBOLS[each.truth]:<9} {each.what}{found}"
@@ -63,11 +58,7 @@ def explained(verdict: Verdict, level: int = 0) -> Iterator[str]:
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as plain JSON.
-
-    Args:
-        verdict: Of a release or policy.
-    """
+    """Return a verdict as plain JSON."""
     made: dict[str, Any] = {"what": verdict.what, "truth": verdict.truth, "found": verdict.found}
     if verdict.inner:
         made["inner"] = [as_json(each) for each in verdict.inner]

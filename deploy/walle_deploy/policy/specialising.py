@@ -15,12 +15,7 @@ type Outcomes = tuple[tuple[Truth, ...], ...]
 
 
 def specialise(node: Node, outcomes: Outcomes) -> Node:
-    """Return what is left of a tree for a class of devices: no static leaf.
-
-    Args:
-        node: A tree.
-        outcomes: Of the class.
-    """
+    """Return what is left of a tree for a class of devices: no static leaf."""
     match node:
         case Static(field, number):
             return outcomes[field][number]
@@ -52,11 +47,7 @@ def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...
 
 
 def static_leaves(node: Node) -> Iterator[Static]:
-    """Yield the static leaves of a tree.
-
-    Args:
-        node: A tree.
-    """
+    """Yield the static leaves of a tree."""
     match node:
         case Static():
             yield node
@@ -70,11 +61,7 @@ def static_leaves(node: Node) -> Iterator[Static]:
 
 
 def can_hold(node: Node) -> bool:
-    """Tell whether a specialised tree may be true of some device.
-
-    Args:
-        node: Of ``specialise``.
-    """
+    """Tell whether a specialised tree may be true of some device."""
     match node:
         case Group(is_all, parts):
             return (all if is_all else any)(map(can_hold, parts))
@@ -85,11 +72,7 @@ def can_hold(node: Node) -> bool:
 
 
 def guard_of(node: Node) -> Guard | None:
-    """Return ids one of which a device must have for the tree to be true, if there are any.
-
-    Args:
-        node: Of ``specialise``.
-    """
+    """Return ids one of which a device must have for the tree to be true, if there are any."""
     match node:
         case Dynamic(_, guard):
             return guard
@@ -101,11 +84,7 @@ def guard_of(node: Node) -> Guard | None:
 
 
 def test_of(node: Node) -> Test:
-    """Return a specialised tree as a function.
-
-    Args:
-        node: Of ``specialise``.
-    """
+    """Return a specialised tree as a function."""
     match node:
         case Dynamic(test, _):
             return test

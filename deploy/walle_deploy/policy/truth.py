@@ -29,9 +29,5 @@ def any_of(truths: Sequence[Truth]) -> Truth:
 
 
 def negated(truth: Truth) -> Truth:
-    """Return Kleene's negation.
-
-    Args:
-        truth: Of the part.
-    """
+    """Return Kleene's negation."""
     return None if truth is None else not truth

@@ -73,9 +73,6 @@ def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
 def read_entry(sealed: SealedEntry) -> AuditEntry:
     """Return what an entry says.
 
-    Args:
-        sealed: As stored.
-
     Raises:
         IntegrityError: It is none.
     """
@@ -86,12 +83,7 @@ def read_entry(sealed: SealedEntry) -> AuditEntry:
 
 
 def broken(number: int, problem: str) -> str:
-    """Return what is said of an entry that cannot be trusted.
-
-    Args:
-        number: Its place in the log.
-        problem: What is wrong with it.
-    """
+    """Return what is said of an entry that cannot be trusted."""
     return (
         f"audit log: entry {number}: {problem}; nothing from here on can be trusted, compare it "
         "with a backup"
@@ -108,20 +100,12 @@ def digest_text(text: str) -> str:
 
 
 def digest_release(release: StoredRelease) -> str:
-    """Return the digest of a release's row.
-
-    Args:
-        release: As it is stored.
-    """
+    """Return the digest of a release's row."""
     return _sha256(_encode(release))
 
 
 def digest_files(files: VersionFiles) -> str:
-    """Return the digest of a version's files.
-
-    Args:
-        files: As they are published.
-    """
+    """Return the digest of a version's files."""
     return _sha256(_encode(files))
 
 

@@ -337,20 +337,12 @@ def _still_offered(transaction: ReadTransaction, task: str) -> str:
 
 
 def read_state(stored: StoredRelease) -> ReleaseState:
-    """Return where a stored release stands.
-
-    Args:
-        stored: As it is stored.
-    """
+    """Return where a stored release stands."""
     return packed.decode(stored.state, type=ReleaseState)
 
 
 def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease:
     """Return a release.
-
-    Args:
-        transaction: To look in.
-        release_id: Its name.
 
     Raises:
         RefNotFoundError: There is none; the message names what there is.

@@ -45,10 +45,6 @@ class Change(msgspec.Struct, frozen=True):
 def advance(state: ReleaseState, event: AnyEvent) -> Change | None:
     """Return what an event changes, or None where it changes nothing.
 
-    Args:
-        state: Before it.
-        event: What happened.
-
     Raises:
         ReleaseStateError: Somebody asked for what cannot be done where the release stands.
     """

@@ -73,9 +73,6 @@ def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[Se
         entries: All of the log.
         head: Its end, as it is kept beside it.
 
-    Returns:
-        The entries.
-
     Raises:
         IntegrityError: An entry was altered, left out, added or moved.
     """

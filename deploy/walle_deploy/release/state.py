@@ -89,11 +89,7 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def reach_of(state: ReleaseState) -> str:
-    """Return for people which devices may get the version now.
-
-    Args:
-        state: Of the release.
-    """
+    """Return for people which devices may get the version now."""
     spec = state.release.spec
     if state.stage == "beta" and spec.beta is not None:
         return f"{len(spec.beta.devices)} named devices"
@@ -106,11 +102,7 @@ def reach_of(state: ReleaseState) -> str:
 
 
 def current_step(state: ReleaseState) -> Step | None:
-    """Return the step in which a release is, or None where its stage has none.
-
-    Args:
-        state: Of the release.
-    """
+    """Return the step in which a release is, or None where its stage has none."""
     spec = state.release.spec
     match state.stage:
         case "beta":
@@ -124,11 +116,7 @@ def current_step(state: ReleaseState) -> Step | None:
 
 
 def offer_of(state: ReleaseState) -> ActiveRelease | None:
-    """Return what devices are given or lose, or None for nothing.
-
-    Args:
-        state: Of the release.
-    """
+    """Return what devices are given or lose, or None for nothing."""
     if state.is_withdrawn:
         name, spec = state.release.metadata.name, state.release.spec
         return ActiveRelease(name, spec.task, spec.version, "withdrawn")

@@ -39,10 +39,6 @@ def forget_health(transaction: WriteTransaction, task: str, version: str) -> Non
 def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement | None:
     """Return what a release's gates say of what was put last, None before the first offer.
 
-    Args:
-        transaction: To read in.
-        state: Of the release.
-
     Raises:
         IntegrityError: What is there is no health.
     """

@@ -17,11 +17,7 @@ from walle_deploy.service.service import ReleaseService
 
 
 def admin_app(service: ReleaseService) -> Starlette:
-    """Return the application of everything but checks.
-
-    Args:
-        service: What is asked.
-    """
+    """Return the application of everything but checks."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -51,11 +47,7 @@ def admin_app(service: ReleaseService) -> Starlette:
 
 
 def known_devices(service: ReleaseService) -> dict[str, object]:
-    """Return what a worker knows of devices, as plain JSON.
-
-    Args:
-        service: Of the worker.
-    """
+    """Return what a worker knows of devices, as plain JSON."""
     names = ("app", "app_version", "os", "interpreter", "performance")
     return {
         "worker": service.worker,

@@ -11,11 +11,7 @@ class BodyRoom:
     """Room for the bodies that a worker has in memory at once. One event loop."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Hold nothing yet.
-
-        Args:
-            max_bytes: Of all bodies together.
-        """
+        """Hold nothing yet."""
         self._max_bytes = max_bytes
         self._used_bytes = 0
 
@@ -29,11 +25,7 @@ class BodyRoom:
             self._used_bytes -= share.held_bytes
 
     def take(self, size_bytes: int) -> bool:
-        """Take room, if there is some.
-
-        Args:
-            size_bytes: How much.
-        """
+        """Take room, if there is some."""
         if self._used_bytes + size_bytes > self._max_bytes:
             return False
         self._used_bytes += size_bytes
@@ -44,20 +36,12 @@ class BodyShare:
     """What one body has of the room."""
 
     def __init__(self, room: BodyRoom) -> None:
-        """Take nothing yet.
-
-        Args:
-            room: Of all.
-        """
+        """Take nothing yet."""
         self.held_bytes = 0
         self._room = room
 
     def grow(self, size_bytes: int) -> bool:
-        """Take more room, if there is some.
-
-        Args:
-            size_bytes: How much more.
-        """
+        """Take more room, if there is some."""
         if not self._room.take(size_bytes):
             return False
         self.held_bytes += size_bytes

@@ -87,9 +87,6 @@ class FiguresFolder:
     def write(self, figures: Iterable[Figure]) -> None:
         """Leave figures, in place of those before.
 
-        Args:
-            figures: Of this worker.
-
         Raises:
             OSError: The disk is full, or the folder gone.
         """

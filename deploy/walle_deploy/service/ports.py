@@ -81,9 +81,6 @@ class DeviceSink(Protocol):
     def write(self, batch: DeviceBatch) -> None:
         """Take a batch over; one that fails is not repeated, the next one has the counts again.
 
-        Args:
-            batch: Since the last one.
-
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
@@ -134,12 +131,7 @@ class FileTable:
 
 
 def write_table(path: Path, table: ReleaseTable) -> None:
-    """Write a table for ``FileTable``; readers see the old one or the new one.
-
-    Args:
-        path: Of the file.
-        table: What it shall hold.
-    """
+    """Write a table for ``FileTable``; readers see the old one or the new one."""
     put_file(path, msgspec.json.encode(table))
 
 

@@ -46,12 +46,7 @@ class BoundedProtocol(HttpToolsProtocol):
     malformed: MalformedRequests
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Make it; uvicorn does.
-
-        Args:
-            args: Of uvicorn.
-            kwargs: Of uvicorn.
-        """
+        """Make it; uvicorn does."""
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         """Received of a head that is not complete."""

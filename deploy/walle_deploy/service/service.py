@@ -129,11 +129,7 @@ class ReleaseService:
         return push
 
     def warn_once(self, text: str) -> None:
-        """Log a warning, the same one no second time; of many different ones the first hundred.
-
-        Args:
-            text: Of it.
-        """
+        """Log a warning, the same one no second time; of many different ones the first hundred."""
         if text not in self._warned and len(self._warned) < _WARNINGS_MAX:
             self._warned.add(text)
             _log.warning("%s", text)

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from walle_deploy.policy.loading import load_definition
 from walle_deploy.service.asgi import App, service_app
 from walle_deploy.service.ports import FileTable
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.single import load_single
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
     Raises:
         SpecFileError: Something in it is wrong.
     """
-    spec = ServiceSpec() if file is None else load_definition(file, ServiceDefinition).spec
+    spec = ServiceSpec() if file is None else load_single(file, ServiceDefinition).spec
     if not files:
         return spec
     base = f"{files.rstrip('/')}/"

@@ -67,11 +67,7 @@ class _Replay:
         self._states: dict[str, dict[str, bytes]] = {}
 
     def run(self, lines: Sequence[bytes]) -> None:
-        """Run it; what is wrong with it is in the result.
-
-        Args:
-            lines: One event each.
-        """
+        """Run it; what is wrong with it is in the result."""
         memory_bytes = self._job.memory_bytes + resident_bytes()
         limits = PoolLimits(vms=1, memory_bytes=memory_bytes)
         services = HostServices(_Evaluator())

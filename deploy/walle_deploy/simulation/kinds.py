@@ -101,10 +101,7 @@ class DeviceKinds(Strict):
 def load_kinds(file: Path) -> DeviceKindsSpec:
     """Load kinds of devices.
 
-    Args:
-        file: The YAML file.
-
     Raises:
         SpecFileError: It is wrong; the message names the place.
     """
-    return load_single(file, "DeviceKinds", DeviceKinds).spec
+    return load_single(file, DeviceKinds).spec

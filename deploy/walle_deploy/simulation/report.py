@@ -106,11 +106,7 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_json(report: SimulationReport) -> dict[str, Any]:
-    """Return a report as plain values, with what its properties say.
-
-    Args:
-        report: Of a simulation.
-    """
+    """Return a report as plain values, with what its properties say."""
     plain: dict[str, Any] = msgspec.to_builtins(report, str_keys=True)
     for kind, each in zip(plain["kinds"], report.kinds, strict=True):
         if each.drift is not None:

@@ -30,11 +30,7 @@ class StoredTables:
     """A ``TableSource``. Every method blocks for a query."""
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Watch a store.
-
-        Args:
-            store: Stays the caller's.
-        """
+        """Watch a store."""
         self._store = store
         self._files: Mapping[str, VersionFiles] = {}
 
@@ -64,11 +60,7 @@ class StoredDevices:
     """A ``DeviceSink``: keeps how many devices have which version."""
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Write into a store.
-
-        Args:
-            store: Stays the caller's.
-        """
+        """Write into a store."""
         self._store = store
 
     def write(self, batch: CountedDevices) -> None:
@@ -88,18 +80,11 @@ class StoredRows:
     """A ``SnapshotStore``: bytes by key. Thread-safe."""
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Keep rows in a store.
-
-        Args:
-            store: Stays the caller's.
-        """
+        """Keep rows in a store."""
         self._store = store
 
     def load(self, *prefixes: str) -> Mapping[str, bytes]:
-        """Return the rows whose keys begin with one of some prefixes; blocks.
-
-        Args:
-            prefixes: Such as ``count/``; all rows are of one state.
+        """Return rows; see ``SnapshotStore.load``.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
@@ -114,9 +99,6 @@ class StoredRows:
     def read(self, keys: Collection[str]) -> Mapping[str, bytes]:
         """Return the rows of these keys that are there; blocks.
 
-        Args:
-            keys: Any number.
-
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
@@ -128,11 +110,7 @@ class StoredRows:
         rows: Mapping[str, bytes | None],
         expected: Mapping[str, bytes | None] | None = None,
     ) -> None:
-        """Write rows, all or none, durable when this returns; blocks.
-
-        Args:
-            rows: By key; one that is there is replaced, or deleted by None.
-            expected: What must still be there; None for no row.
+        """Write rows; see ``SnapshotStore.save``.
 
         Raises:
             ConflictError: Something else is there; nothing was written.

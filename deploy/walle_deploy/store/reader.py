@@ -23,12 +23,7 @@ class SqlReader:
     """A ``ReadTransaction`` on whatever runs the statements."""
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
-        """Read through an open transaction.
-
-        Args:
-            execute: Of it.
-            dialect: The database's.
-        """
+        """Read through an open transaction."""
         self._execute = execute
         self._dialect = dialect
 
@@ -180,11 +175,7 @@ class SqlReader:
 
 
 def marks(values: Sequence[object]) -> str:
-    """Return the places of so many values in a statement.
-
-    Args:
-        values: What they are for.
-    """
+    """Return the places of so many values in a statement."""
     return ", ".join("?" * len(values))
 
 

@@ -5,7 +5,7 @@ epoch milliseconds of the database's clock. ``walle_head`` has one row: writers 
 they come one after the other, and the audit log has one order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Never, Protocol
 
 import msgspec
@@ -82,21 +82,14 @@ _TABLES: Final = (
     ),
 )
 
-_MIGRATIONS: Final[Mapping[int, Sequence[str]]] = {}
-"""Statements by the version that they start from."""
-
 
 def prepare(execute: Execute, dialect: Dialect) -> None:
-    """Make the tables, or bring those of an earlier version up to this one's.
+    """Make the tables, or see that they are this version's.
 
     Runs within a transaction of the caller, who keeps others from doing the same.
 
-    Args:
-        execute: Of the open transaction.
-        dialect: The database's.
-
     Raises:
-        IntegrityError: The tables are of a later version, or were altered.
+        IntegrityError: The tables are of another version, or were altered.
     """
     if execute(dialect.has_table, ("walle_head",)).fetchone() is None:
         for statement in _TABLES:
@@ -107,16 +100,11 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
     if not isinstance(found, int):
         wrong: IntegrityError = altered("its tables' version", found)
         raise wrong
-    if found > SCHEMA_VERSION:
+    if found != SCHEMA_VERSION:
         raise IntegrityError(
-            f"the release store has tables of version {found}, this walle knows up to "
-            f"{SCHEMA_VERSION}: upgrade it"
+            f"the release store has tables of version {found}, this walle knows {SCHEMA_VERSION}: "
+            "upgrade the older one"
         )
-    for version in range(found, SCHEMA_VERSION):
-        for statement in _MIGRATIONS[version]:
-            execute(statement, ())
-    if found < SCHEMA_VERSION:
-        execute("UPDATE walle_head SET schema_version = ?", (SCHEMA_VERSION,))
 
 
 def no_head() -> Never:
@@ -130,12 +118,7 @@ def no_head() -> Never:
 
 
 def altered(what: str, problem: object) -> IntegrityError:
-    """Return what is raised where a store holds what none of ours wrote.
-
-    Args:
-        what: The part of it.
-        problem: What is wrong there.
-    """
+    """Return what is raised where a store holds what none of ours wrote."""
     return IntegrityError(
         f"{what}: what the release store has of it was altered: {problem}; put the database's "
         "last backup in its place"

@@ -22,12 +22,7 @@ class SqlWriter(SqlReader):
     """A ``WriteTransaction`` on whatever runs the statements; the caller commits."""
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
-        """Write through an open transaction that holds ``walle_head``.
-
-        Args:
-            execute: Of it.
-            dialect: The database's.
-        """
+        """Write through an open transaction that holds ``walle_head``."""
         super().__init__(execute, dialect)
         self._is_table_changed = False
 

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints
 
 from walle_deploy.model.owners import device_problem, owner_of_user
-from walle_stream.errors import SpecFileError
 from walle_stream.spec.document import Document, Key, shown
-from walle_stream.spec.messages import Refused, explain
-from walle_stream.spec.models import API_VERSION, ResourceName
-from walle_stream.spec.nodes import read_documents
+from walle_stream.spec.models import ResourceName
+from walle_stream.spec.single import load_document
 from walle_stream.spec.strict import Strict
 from walle_stream.types import device_id_problem
 
@@ -83,10 +81,11 @@ def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
     """
     if not file.exists():
         return []
-    document, spec = _load(file)
+    # nothing of the environment: the same commit says the same everywhere
+    document, definition = load_document(file, TaskFiles, {})
     found: list[OwnFile] = []
     names: set[str] = set()
-    for index, each in enumerate(spec.exclusive):
+    for index, each in enumerate(definition.spec.exclusive):
         key: Key = ("spec", "exclusive", index)
         if each.name in names:
             raise document.error((*key, "name"), f"the resource {each.name!r} stands here twice")
@@ -97,26 +96,6 @@ def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
             raise document.error((*key, "files"), message)
         found += own
     return sorted(found, key=lambda own: (own.audience, own.resource))
-
-
-def _load(file: Path) -> tuple[Document, TaskFilesSpec]:
-    # nothing of the environment: the same commit says the same everywhere
-    documents = read_documents(file, {})
-    if len(documents) != 1 or not isinstance(documents[0].value, dict):
-        raise SpecFileError(
-            f"{file}:1:1: expected one document 'apiVersion: {API_VERSION}, kind: TaskFiles'",
-            *(str(file), 1, 1),
-        )
-    document = documents[0]
-    try:
-        spec = TaskFiles.model_validate(document.value, by_alias=True, by_name=False).spec
-    except ValidationError as error:
-        problems = explain(Refused(document, TaskFiles, (), document.value), error)
-        problems.sort(key=lambda each: (each.is_consequence, each.error.line, each.error.column))
-        first, more = problems[0].error, len(problems) - 1
-        suffix = f" (and {more} more)" if more else ""
-        raise SpecFileError(first.message + suffix, first.file, first.line, first.column) from error
-    return document, spec
 
 
 def _matches(

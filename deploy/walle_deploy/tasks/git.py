@@ -203,31 +203,17 @@ class Git:
 
 
 def git_error(arguments: Sequence[str], stderr: bytes, code: int) -> GitError:
-    """Make the error of a command that failed.
-
-    Args:
-        arguments: Of the command.
-        stderr: What it said.
-        code: Its exit code.
-    """
+    """Make the error of a command that failed."""
     return GitError(f"git {arguments[0]}: {last_line(stderr) or f'ended with {code}'}")
 
 
 def no_git(error: OSError) -> GitError:
-    """Make the error of a machine without git.
-
-    Args:
-        error: What starting it said.
-    """
+    """Make the error of a machine without git."""
     return GitError(f"the git command cannot be run ({error.strerror}): install git 2.38 or newer")
 
 
 def last_line(stderr: bytes) -> str:
-    """Return what git said: its last line that says something, short.
-
-    Args:
-        stderr: All that it said.
-    """
+    """Return what git said: its last line that says something, short."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
     said = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
     # the reason stands before what git always ends with

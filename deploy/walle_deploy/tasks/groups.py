@@ -64,11 +64,7 @@ class Group(msgspec.Struct, frozen=True):
         return cls(str(Path(given).absolute()), is_local=True)
 
     def url(self, scenario: str) -> str:
-        """Return what git calls a scenario's repository.
-
-        Args:
-            scenario: Its name.
-        """
+        """Return what git calls a scenario's repository."""
         return f"{self.address}/{scenario}{_SUFFIX}"
 
     def scenarios(self) -> list[str]:
@@ -111,11 +107,7 @@ def group_of_url(url: str) -> tuple[Group, str]:
 
 
 def cache_folder(given: Path | None = None) -> Path:
-    """Return where copies of repositories and checkouts are kept; it can be deleted any time.
-
-    Args:
-        given: Another one than the user's.
-    """
+    """Return where copies of repositories and checkouts are kept; it can be deleted any time."""
     if given is not None:
         return given.absolute()
     named = os.environ.get(CACHE_VARIABLE)
@@ -126,11 +118,7 @@ def cache_folder(given: Path | None = None) -> Path:
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text can be the name of a scenario or a task.
-
-    Args:
-        text: Of a repository or a branch.
-    """
+    """Say whether a text can be the name of a scenario or a task."""
     try:
         TaskRef.parse(f"{text}/{text}")
     except RefNotFoundError:

@@ -71,9 +71,6 @@ def merge_files(work: WorkingFolder, mine: str, upstream: str) -> str:
 def refuse_conflicts(work: WorkingFolder) -> None:
     """See that the author chose where a merge left two of something.
 
-    Args:
-        work: The working folder.
-
     Raises:
         ConflictError: A mark, or a file of the others, is still there.
     """
@@ -97,11 +94,7 @@ def refuse_conflicts(work: WorkingFolder) -> None:
 
 
 def listed(names: list[str] | tuple[str, ...]) -> str:
-    """Return the first of some names, and how many more there are.
-
-    Args:
-        names: Of files.
-    """
+    """Return the first of some names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}" or "nothing"
 

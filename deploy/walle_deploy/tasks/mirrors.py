@@ -51,9 +51,6 @@ class Mirror:
     def commit(self, ref: TaskRef) -> str:
         """Return the commit of a task's last state, or of a version.
 
-        Args:
-            ref: Which.
-
         Raises:
             RefNotFoundError: There is none; the message names what there is.
             ConflictError: The version was moved since it was first seen here.
@@ -83,11 +80,7 @@ class Mirror:
         return sorted(name for name in names if is_name(name))
 
     def versions(self, task: str) -> list[str]:
-        """Return the versions of a task, sorted.
-
-        Args:
-            task: Its name.
-        """
+        """Return the versions of a task, sorted."""
         start = f"{TAGS}{task}/"
         return sorted(name.removeprefix(start) for name in self.refs if name.startswith(start))
 
@@ -167,11 +160,6 @@ def seen_version(group: Group, ref: TaskRef, cache: Path | None = None) -> str:
 
 def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     """Ask the group for a scenario's branches and tags; blocks.
-
-    Args:
-        git: On any repository.
-        group: Where the scenario is.
-        scenario: Its name.
 
     Returns:
         The object by the reference's full name; what can be no task or version is left out: it

@@ -52,9 +52,6 @@ _SETTINGS: Final = {
 def protect(repository: Path) -> None:
     """Set a new repository up.
 
-    Args:
-        repository: A bare one of this machine.
-
     Raises:
         GitError: git refuses.
         OSError: It cannot be written.

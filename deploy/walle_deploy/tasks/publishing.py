@@ -25,9 +25,6 @@ _REFUSED: Final = (
 def fetch_branch(work: WorkingFolder) -> str:
     """Bring the group's state of the task here; blocks.
 
-    Args:
-        work: The working folder.
-
     Returns:
         The branch's commit in the group; empty where it has none.
 

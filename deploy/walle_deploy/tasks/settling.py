@@ -58,9 +58,6 @@ def move(work: WorkingFolder, target: Move) -> None:
 def settle(work: WorkingFolder) -> str:
     """Finish what a killed command began, or forget it where it reached nobody; blocks.
 
-    Args:
-        work: The working folder, just opened.
-
     Returns:
         What was finished, for people; empty: nothing was left.
 

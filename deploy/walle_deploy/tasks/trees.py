@@ -133,12 +133,7 @@ def blob_id(path: Path, size_bytes: int, like: str) -> str:
 
 
 def is_whole(files: Iterable[TreeFile], folder: Path) -> bool:
-    """Say whether a folder has exactly the contents of these files, and no others.
-
-    Args:
-        files: As listed.
-        folder: What was exported before.
-    """
+    """Say whether a folder has exactly the contents of these files, and no others."""
     named = {file.path: file for file in files}
     try:
         found = {

@@ -31,9 +31,6 @@ class CurrentMetadata:
     def __init__(self, folder: Path) -> None:
         """Read the four top roles.
 
-        Args:
-            folder: Of the metadata.
-
         Raises:
             RefNotFoundError: There is no repository, or one whose making was cut off.
             IntegrityError: What lies there is not what was signed.
@@ -75,9 +72,6 @@ class CurrentMetadata:
 
     def bin_of(self, target: str) -> str:
         """Return the name of the bin that a target belongs to.
-
-        Args:
-            target: Its name.
 
         Raises:
             IntegrityError: The targets delegate to no bins.
@@ -142,11 +136,7 @@ class CurrentMetadata:
 
 
 def written_files(folder: Path) -> Iterator[tuple[str, int, Path]]:
-    """Return name, version and path of every metadata file, also of those that were cut off.
-
-    Args:
-        folder: Of the metadata.
-    """
+    """Return name, version and path of every metadata file, also of those that were cut off."""
     for path in folder.iterdir():
         if match := _VERSIONED.fullmatch(path.name):
             yield match[2], int(match[1]), path
@@ -173,11 +163,7 @@ def refuse_remains(folder: Path) -> None:
 
 
 def newest_root_version(folder: Path) -> int:
-    """Return the version of the newest root, as devices find it: counting up without a gap.
-
-    Args:
-        folder: Of the metadata.
-    """
+    """Return the version of the newest root, as devices find it: counting up without a gap."""
     version = 0
     while (folder / f"{version + 1}.root.json").exists():
         version += 1

@@ -35,9 +35,6 @@ class KeyFolder:
     def create(self, role: str) -> CryptoSigner:
         """Make a key and write it.
 
-        Args:
-            role: Whose it will be.
-
         Raises:
             StoreFullError: The disk is full.
         """
@@ -47,11 +44,7 @@ class KeyFolder:
         return signer
 
     def key_ids(self, role: str) -> list[str]:
-        """Return the ids of a role's keys that are here, in order.
-
-        Args:
-            role: Whose.
-        """
+        """Return the ids of a role's keys that are here, in order."""
         if not self.folder.is_dir():
             return []
         found = (_NAME.fullmatch(path.name) for path in sorted(self.folder.iterdir()))
@@ -59,10 +52,6 @@ class KeyFolder:
 
     def signer(self, role: str, key_id: str) -> CryptoSigner | None:
         """Read a key; None when it is not here.
-
-        Args:
-            role: Whose.
-            key_id: As the metadata names it.
 
         Raises:
             DeployError: Others may read it, or it is not that key.
@@ -84,12 +73,7 @@ class KeyFolder:
         return signer
 
     def retire(self, role: str, key_id: str) -> None:
-        """Put a key aside that nothing is signed with any more.
-
-        Args:
-            role: Whose it was.
-            key_id: Which.
-        """
+        """Put a key aside that nothing is signed with any more."""
         path = self._path(role, key_id)
         if path.is_file():
             aside = self.folder / "retired"

@@ -1,6 +1,6 @@
 """Publishing a version: its package and its exclusive files, signed with one change."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from walle_deploy.trust.layout import (
     put_blob,
     put_file,
 )
-from walle_deploy.trust.repository import NewTarget, Progress, TrustedRepository
+from walle_deploy.trust.repository import NewTarget, TrustedRepository
 from walle_deploy.trust.tree import build_tree
 from walle_stream.errors import ConflictError, IntegrityError, RefNotFoundError
 from walle_stream.faults import crash_point
@@ -27,6 +27,9 @@ from walle_stream.vm.package.reader import read_package
 
 TREE_ROOT: Final = "exclusive"
 """Signed with a package: the root of the tree of its version's exclusive files, or empty."""
+
+type Progress = Callable[[int, int], None]
+"""Called with what is done and what there is to do."""
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
@@ -93,19 +96,12 @@ def publish_version(
     interpreters = read.manifest.interpreters
     files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner, interpreters)
     index = _index_path(repository, ref)
-    without = msgspec.structs.replace(files, interpreters=())
-    if index.is_file() and index.read_bytes() == _encode(without):
-        return without  # published before interpreters were written down: releases know it so
     put_file(index, _encode(files))
     return files
 
 
 def published_files(repository: TrustedRepository, ref: TaskRef) -> VersionFiles:
     """Return the addresses of a published version's files.
-
-    Args:
-        repository: Where.
-        ref: The version.
 
     Raises:
         RefNotFoundError: It is not published, or retired.

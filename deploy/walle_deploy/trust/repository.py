@@ -38,9 +38,6 @@ BIN_BITS: Final = 10
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 _NAME_MAX: Final = 500
 
-type Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do."""
-
 
 class NewTarget(msgspec.Struct, frozen=True):
     """A file to sign."""
@@ -103,12 +100,8 @@ class TrustedRepository:
             made._signing.create(root_keys, bin_bits)
         return made
 
-    def add(self, targets: Iterable[NewTarget], on_progress: Progress | None = None) -> int:
+    def add(self, targets: Iterable[NewTarget]) -> int:
         """Sign files, all of them with one change; what is there already stays.
-
-        Args:
-            targets: Which.
-            on_progress: Told of each file that is stored.
 
         Returns:
             How many were new.
@@ -120,13 +113,12 @@ class TrustedRepository:
             IntegrityError: The repository was altered.
             StoreFullError: The disk is full.
         """
-        wanted = list(targets)
         with sole_writer(self.folder):
             current = self._signing.load()
             bins: dict[str, Targets] = {}
             changed: dict[str, Targets] = {}
             added = 0
-            for done, target in enumerate(wanted, 1):
+            for target in targets:
                 if not _NAME.fullmatch(target.name) or len(target.name) > _NAME_MAX:
                     raise RefNotFoundError(
                         f"{target.name[:_NAME_MAX]!r} cannot be a target's name: expected "
@@ -142,17 +134,12 @@ class TrustedRepository:
                 if _enter(signed, target, sha256, size_bytes):
                     changed[name] = signed
                     added += 1
-                if on_progress:
-                    on_progress(done, len(wanted))
             if added:
                 self._signing.commit(current, changed)
         return added
 
     def retire(self, names: Iterable[str]) -> int:
         """Sign that targets are no more: no device will take them again, in any release.
-
-        Args:
-            names: Which.
 
         Returns:
             How many were there.
@@ -176,11 +163,7 @@ class TrustedRepository:
         return len(gone)
 
     def is_retired(self, name: str) -> bool:
-        """Return whether a target was retired; quick, and needs no keys.
-
-        Args:
-            name: Its name.
-        """
+        """Return whether a target was retired; quick, and needs no keys."""
         return self._retired(name).exists()
 
     def _retired(self, name: str) -> Path:
@@ -218,11 +201,7 @@ class TrustedRepository:
             return rotate_key(self._signing, role, key_id, is_lost=is_lost)
 
     def find(self, name: str) -> TargetFile | None:
-        """Return what is signed of a target; None when there is none.
-
-        Args:
-            name: Its name.
-        """
+        """Return what is signed of a target; None when there is none."""
         current = CurrentMetadata(self.metadata)
         found = current.read_bin(current.bin_of(name))
         return found.signed.targets.get(name) if found else None
@@ -251,11 +230,7 @@ class TrustedRepository:
 
 
 def target_url(target: TargetFile) -> str:
-    """Return a target's address relative to the CDN's.
-
-    Args:
-        target: As signed.
-    """
+    """Return a target's address relative to the CDN's."""
     return f"targets/{blob_path(target.hashes['sha256'])}"
 
 

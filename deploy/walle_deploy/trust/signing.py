@@ -130,9 +130,6 @@ class Signing:
     def refresh(self, current: CurrentMetadata) -> list[str]:
         """Sign anew what is due, and remove what nobody reads any more.
 
-        Args:
-            current: As it was read.
-
         Returns:
             The names of what was signed.
         """
@@ -173,10 +170,6 @@ class Signing:
 
     def signers(self, current: CurrentMetadata, role: str) -> list[CryptoSigner]:
         """Return a role's keys that are here.
-
-        Args:
-            current: Says which ones the role has.
-            role: Which.
 
         Raises:
             DeployError: They are too few.
@@ -238,12 +231,7 @@ class Signing:
 
 
 def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
-    """Return the ids of a role's keys, and how many of them must sign.
-
-    Args:
-        current: The newest metadata.
-        role: Which.
-    """
+    """Return the ids of a role's keys, and how many of them must sign."""
     if role == BINS:
         delegations = current.targets.signed.delegations
         found = delegations.succinct_roles if delegations else None
@@ -253,12 +241,7 @@ def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
 
 
 def new_metadata[T: Signed](kind: type[T], **fields: Any) -> T:
-    """Return the first version of a role's metadata; it expires when it is written.
-
-    Args:
-        kind: Its class.
-        fields: Further ones.
-    """
+    """Return the first version of a role's metadata; it expires when it is written."""
     return kind(version=1, **fields)
 
 

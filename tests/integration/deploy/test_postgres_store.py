@@ -7,8 +7,8 @@ pytest.importorskip("psycopg", reason="the extra `deploy` is not installed")
 import psycopg
 
 from walle_deploy.store.postgres import PostgresStore
-from walle_deploy.store.suite import ReleaseStoreSuite
-from walle_deploy.store.temporary import TemporaryPostgres, find_postgres
+from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
+from walle_deploy.testing.store_suite import ReleaseStoreSuite
 from walle_stream.errors import ServiceUnreachableError
 
 PROGRAMS = find_postgres()

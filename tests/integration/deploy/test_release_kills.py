@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="the extra `deploy` is not installed")
 
-from walle_deploy.store.temporary import TemporaryPostgres, find_postgres
+from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
 
 SCRIPT = Path(__file__).with_name("release_kills.py")
 

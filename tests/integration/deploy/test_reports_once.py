@@ -22,7 +22,7 @@ from walle_deploy.monitoring.transport import HttpReportSink
 from walle_deploy.monitoring.worker_rows import SILENT_MS
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.opening import open_store
-from walle_deploy.store.temporary import TemporaryPostgres, find_postgres
+from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
 from walle_stream.clock import wall_ms
 from walle_stream.wire.report_batch import encode_batch
 

@@ -74,7 +74,7 @@ def test_a_device_with_its_documented_rights_sends_and_receives(made):
         closing(CONNECTOR.open_device(device, 1 << 20)) as tunnel,
         closing(CONNECTOR.open_cloud(cloud_side)) as cloud,
     ):
-        tunnel.send(0, 1, frame(1))
+        tunnel.send([(0, 1, frame(1))])
         assert list(until(lambda: tunnel.acks(0))) == [1]
         cloud.downlink_sender.send(0, "d", "greeting", b'"hello"')
         [(_, message)] = until(lambda: tunnel.downlink.receive(0, 0, 1 << 20))

@@ -76,7 +76,7 @@ def frame(number):
 
 def send_up(model, number):
     with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
-        tunnel.send(0, number, frame(number))
+        tunnel.send([(0, number, frame(number))])
         assert until(lambda: list(tunnel.acks(0))) == [number]
 
 

@@ -26,7 +26,7 @@ PARTITIONS = 3
 def send(tunnel, numbers):
     for number in numbers:
         for partition in range(PARTITIONS):
-            tunnel.send(partition, number, frame(2 * number - 1, [200, 200], partition))
+            tunnel.send([(partition, number, frame(2 * number - 1, [200, 200], partition))])
 
 
 def wait_for_acks(tunnel, found, last):

@@ -107,7 +107,7 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(address, driver, caplo
         absent = model.model_copy(update={"brokers": (f"127.0.0.1:{forwarder.port}",)})
         tunnel = stack.enter_context(closing(CONNECTOR.open_device(absent, 1 << 20)))
         for number in range(1, 6):
-            tunnel.send(0, number, frame(number))
+            tunnel.send([(0, number, frame(number))])
         assert list(tunnel.acks(0)) == []
         assert f"127.0.0.1:{forwarder.port}: Connection refused" in caplog.text
         forwarder.open(stack)
@@ -122,7 +122,7 @@ def test_records_go_up_over_tls(broker, address, driver):
         with closing(
             CONNECTOR.open_device(KafkaTunnelModel.model_validate(keys), 1 << 20)
         ) as tunnel:
-            tunnel.send(0, 1, frame(1))
+            tunnel.send([(0, 1, frame(1))])
             assert acknowledged(tunnel, 1) == [1]
         assert received(model, 1) == [1]
 
@@ -132,7 +132,7 @@ def test_a_tunnel_without_a_broker_closes_at_once(driver):
     keys = {"topic": "t", "down_topic": "t-down", "driver": driver}
     model = KafkaTunnelModel(brokers=f"127.0.0.1:{forwarder.port}", **keys)
     tunnel = CONNECTOR.open_device(model, 1 << 20)
-    tunnel.send(0, 1, frame(1))
+    tunnel.send([(0, 1, frame(1))])
     assert not tunnel.downlink.receive(0, 0, 100)
     closer = Thread(target=tunnel.close)
     closer.start()
@@ -152,7 +152,7 @@ def test_a_partition_that_the_topic_lacks_ends_the_run(address, driver):
         fresh_model(address, partitions=2, driver=driver) as model,
         closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel,
     ):
-        tunnel.send(2, 1, frame(1, partition=2))
+        tunnel.send([(2, 1, frame(1, partition=2))])
 
         def failed():
             try:
@@ -173,8 +173,8 @@ def test_a_record_that_is_too_large_is_told_and_the_partition_goes_on(
     with fresh_model(address, codec="none", max_bytes=20_000, driver=driver) as model:
         larger = model.model_copy(update={"max_bytes": 1 << 20}) if limit == "topic" else model
         with closing(CONNECTOR.open_device(larger, 1 << 20)) as tunnel:
-            tunnel.send(0, 1, frame(1, [10, 50_000, 10, 10]))
-            tunnel.send(0, 2, frame(5, [10]))
+            tunnel.send([(0, 1, frame(1, [10, 50_000, 10, 10]))])
+            tunnel.send([(0, 2, frame(5, [10]))])
             assert acknowledged(tunnel, 2) == [1, 2]
             assert tunnel.refused_records == 1
         assert received(model, 4) == [1, 3, 4, 5]
@@ -190,7 +190,7 @@ def test_many_frames_of_all_partitions_arrive_once_each_in_order(address, driver
     ):
         for number in range(1, 301):
             for partition in range(5):
-                tunnel.send(partition, number, frame(2 * number - 1, [200, 200], partition))
+                tunnel.send([(partition, number, frame(2 * number - 1, [200, 200], partition))])
         for partition in range(5):
             assert acknowledged(tunnel, 300, partition) == list(range(1, 301))
         found = received(model, 3_000)
@@ -202,7 +202,7 @@ def test_foreign_bytes_in_the_topic_are_counted_and_passed_over(address):
         with closing(raw_producer(model)) as producer:
             producer.send(model.topic, b"\xff", b"k", partition=0).get(30)
             producer.send(model.down_topic, b"\xff", b"k", partition=0).get(30)
-        tunnel.send(0, 1, frame(1))
+        tunnel.send([(0, 1, frame(1))])
         with closing(CONNECTOR.open_cloud(model)) as cloud:
             found = until(lambda: len(got := cloud.receiver.receive({}, 1 << 20)) > 1 and got)
             assert [(position, bool(data)) for _, position, data in found] == [
@@ -227,7 +227,7 @@ def delete_before(model, topic, offset):
 def test_what_retention_deleted_is_told_and_reading_goes_on(address, caplog):
     with fresh_model(address) as model, closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
         for number in range(1, 7):
-            tunnel.send(0, number, frame(number))
+            tunnel.send([(0, number, frame(number))])
         acknowledged(tunnel, 6)
         delete_before(model, model.topic, 4)
         with closing(CONNECTOR.open_cloud(model)) as cloud:
@@ -282,7 +282,7 @@ def test_topics_are_made_once(address):
         needed = [NeededTopic(model.topic, "test", 9)]
         create_topics(model, needed)  # is there: left as it is
         with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
-            tunnel.send(0, 1, frame(1))
+            tunnel.send([(0, 1, frame(1))])
             assert acknowledged(tunnel, 1) == [1]
 
 

@@ -76,6 +76,16 @@ def test_how_long_a_turn_lasts_is_told_by_the_wall():
     assert sizer.events > 100
 
 
+def test_turns_that_others_hold_up_are_stretched():
+    sizer = BatchSizer(60.0, 1_000)
+    assert sizer.stretch == 1.0
+    for _ in range(20):
+        sizer.add(100, 10.0, 40.0)
+    assert sizer.stretch == pytest.approx(4.0)
+    sizer.add(100, 10.0, 10_000.0)
+    assert sizer.stretch == 20.0
+
+
 def test_own_time_is_work_and_waits_for_events():
     clocks = {"worked": 7.0, "wall": 100.0}
     own = OwnTime(lambda: clocks["worked"], lambda: clocks["wall"])

@@ -36,7 +36,7 @@ def test_drain_merges_everything_that_was_sent(tmp_path, tunnel):
     store = CONNECTOR.open_features(tmp_path / "c")
     cloud = start(tunnel, store)
     for number in range(1, 6):
-        tunnel.send(0, number, envelope(number))
+        tunnel.send([(0, number, envelope(number))])
     assert cloud.ask(Drain(), 30).features == 5
     cloud.stop()
     assert cloud.join(30)
@@ -68,10 +68,10 @@ def test_a_cloud_that_fails_closes_the_tunnel(tunnel):
             raise StoreFullError("full")
 
     cloud = start(tunnel, Full())
-    tunnel.send(0, 1, envelope(1))
+    tunnel.send([(0, 1, envelope(1))])
     assert cloud.join(30)
     assert isinstance(cloud.failure, StoreFullError)
     with pytest.raises(TunnelClosedError):
-        tunnel.send(0, 2, envelope(2))
+        tunnel.send([(0, 2, envelope(2))])
     with pytest.raises(ActorDeadError, match="full"):
         cloud.ask(Drain(), 30)

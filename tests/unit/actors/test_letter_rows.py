@@ -1,9 +1,7 @@
 """Rows of dead letters: what is written is read, and the listing shows no record."""
 
 import json
-from hashlib import blake2b
 
-import msgspec
 import pytest
 
 from walle_connectors.dead_letters import record_dead_letter
@@ -15,7 +13,7 @@ from walle_stream.actors.letter_rows import (
     read_letters,
     read_unsent,
 )
-from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, KeptLetter
+from walle_stream.ports import RECORD_MAX_BYTES, KeptLetter
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 
@@ -79,22 +77,3 @@ def test_marks_are_of_those_that_a_sink_has_not(store):
 def test_without_a_sink_there_are_no_marks(store):
     put(store, [made(b"x")], is_to_send=False)
     assert list(read_unsent(store, 0)) == []
-
-
-@pytest.mark.parametrize(("record", "whole"), [(b"short", True), (b"y" * 2_000, False)])
-def test_letters_of_earlier_versions_have_their_record_if_it_is_shown_whole(store, record, whole):
-    digest = blake2b(record, digest_size=16).hexdigest()
-    old = {
-        "route": "decode",
-        "reason": "r",
-        "origin": "o",
-        "device_id": "",
-        "task": "",
-        "error": "",
-        "raw": record.decode()[:1_024],
-        "digest": digest,
-    }
-    store.write_rows({keys.dead_letter_key(1): msgspec.json.encode(old)})
-    [(_, letter)] = read_letters(store)
-    assert letter.record == (record if whole else b"")
-    assert isinstance(letter, DeadLetter)

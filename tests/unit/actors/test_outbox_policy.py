@@ -29,8 +29,8 @@ class Cloud:
         self.is_up, self.sent, self.seen, self.features, self.gaps = False, [], {}, {}, 0
         self.downlink = self
 
-    def send(self, _partition, number, frame):
-        self.sent.append((number, frame))
+    def send(self, frames):
+        self.sent += [(number, frame) for _, number, frame in frames]
 
     def acks(self, _partition):
         if not self.is_up:

@@ -26,8 +26,7 @@ class Link:
             self.passes -= 1
         if self.is_lost:
             raise TunnelClosedError("lost")
-        for frame in frames:
-            self.tunnel.send(*frame)
+        self.tunnel.send(frames)
 
     def let_pass(self, count):
         with self.condition:
@@ -59,7 +58,7 @@ def wait_for_acks(uplink, partition, count):
 def test_frames_arrive_in_order_and_are_acknowledged(tunnel):
     uplink = RemoteUplink(Link(tunnel))
     for number in range(50):
-        uplink.send(number % 2, number, b"%d" % number)
+        uplink.send([(number % 2, number, b"%d" % number)])
     assert wait_for_acks(uplink, 0, 25) == list(range(0, 50, 2))
     assert wait_for_acks(uplink, 1, 25) == list(range(1, 50, 2))
     frames = tunnel.receiver.receive({}, 10**6)
@@ -72,11 +71,11 @@ def test_no_more_frames_are_in_flight_than_allowed(tunnel):
     link.let_pass(0)
     uplink = RemoteUplink(link)
     for number in range(IN_FLIGHT_MAX):
-        uplink.send(0, number, b"x")
+        uplink.send([(0, number, b"x")])
     assert uplink._in_flight == IN_FLIGHT_MAX
     assert list(uplink.acks(0)) == []
     link.let_pass(100)
-    uplink.send(0, IN_FLIGHT_MAX, b"x")  # waits for room
+    uplink.send([(0, IN_FLIGHT_MAX, b"x")])  # waits for room
     assert wait_for_acks(uplink, 0, IN_FLIGHT_MAX + 1) == list(range(IN_FLIGHT_MAX + 1))
     assert max(link.calls) <= IN_FLIGHT_MAX
     uplink.close()
@@ -87,13 +86,13 @@ def test_idle_is_when_all_is_acknowledged_or_lost(tunnel):
     link.let_pass(0)
     uplink = RemoteUplink(link)
     assert uplink.await_idle(0.0)
-    uplink.send(0, 1, b"x")
+    uplink.send([(0, 1, b"x")])
     assert not uplink.await_idle(0.0)
     link.let_pass(1)
     assert uplink.await_idle(30.0)
     assert list(uplink.acks(0)) == [1]
     link.is_lost = True
-    uplink.send(0, 2, b"x")
+    uplink.send([(0, 2, b"x")])
     assert uplink.await_idle(30.0)
     assert list(uplink.acks(0)) == []
 
@@ -105,9 +104,9 @@ def test_a_sender_learns_that_the_link_is_lost(tunnel):
 
     def send_too_many():
         for number in range(IN_FLIGHT_MAX + 1):
-            uplink.send(3, number, b"x")
+            uplink.send([(3, number, b"x")])
 
-    with pytest.raises(TunnelClosedError, match="stays in the outbox"):
+    with pytest.raises(TunnelClosedError, match="in the outbox"):
         send_too_many()
     assert list(uplink.acks(3)) == []
 

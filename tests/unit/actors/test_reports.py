@@ -117,10 +117,11 @@ class Watched(Tunnel):
         super().__init__()
         self.bodies = {}
 
-    def send(self, partition, number, frame):
-        super().send(partition, number, frame)
-        body = decode_uplink(frame).body
-        assert self.bodies.setdefault(number, body) == body  # the same again, never another
+    def send(self, frames):
+        super().send(frames)
+        for _, number, frame in frames:
+            body = decode_uplink(frame).body
+            assert self.bodies.setdefault(number, body) == body  # the same again, never another
 
     @property
     def reports(self):

@@ -40,7 +40,7 @@ def state(commits, frames=1):
     )  # fmt: skip
     return HostState(
         phase="reading", failure=None, progress=0.0, unread=Unread(), is_ended=False, missing_replies=0, read_events=0,
-        mailbox_bytes=0, statuses=[status], vm_counts=VmCounts(), vms=[], cpu_s=0.0, logs=[],
+        mailbox_bytes=0, in_hand_events=0, statuses=[status], vm_counts=VmCounts(), vms=[], cpu_s=0.0, logs=[],
     )  # fmt: skip
 
 

@@ -105,14 +105,16 @@ def test_outputs_of_requests_before_are_given_as_they_are():
     assert found == alone
 
 
-def test_each_request_has_the_bound_of_work_for_itself_and_memory_is_shared():
+def test_each_request_has_the_bound_of_work_for_itself_and_memory_is_shared(monkeypatch):
+    monkeypatch.setattr("walle_stream.engine.expressions.WORK_MAX_ELEMENTS", 1 << 21)
+    monkeypatch.setattr("walle_stream.engine.expressions.CROSSING_MAX_BYTES", 1 << 22)
     nodes = [Node("const", [], {}), Node("const", [], {}), Node("add", [0, 1], {})]
     nodes += [Node("sum", [2], {"axis": None}), Node("exp", [2], {}), Node("sum", [4], {})]
-    tall, wide = np.zeros((5000, 1), np.float32), np.zeros((1, 8000), np.float32)
+    tall, wide = np.zeros((500, 1), np.float32), np.zeros((1, 800), np.float32)
     constants = {n: Constant("float32", x.shape, x.tobytes()) for n, x in enumerate((tall, wide))}
     evaluator = EngineEvaluator(NumpyBackend())
     graph = Graph(nodes[:4], constants, [3])
-    evaluator.evaluate_all([graph] * 4)  # 80 million elements each, of 268 million
+    evaluator.evaluate_all([graph] * 4)  # 800,000 elements each, of 2 million
     with pytest.raises(TensorError, match="what was asked for together is too much"):
         evaluator.evaluate_all([Graph(nodes[:3], constants, [2])] * 4)
 

@@ -48,7 +48,7 @@ DURATION = "expected a duration like 250ms, 10s, 30m, 1.5h"
         ("models: {Rank: {onnx: m.onnx}}", "9:12: spec.models.Rank: bad key: expected lower-case letters, digits and dashes between them, found 'Rank'"),
         ("runtime: [1]", "9:12: spec.runtime: expected a mapping, found a list"),
         ("runtime:", "9:11: spec.runtime: expected a mapping, found nothing"),
-        ("state: {sync: 1}", "9:17: spec.state.sync: expected true or false, found 1"),
+        ("state: {sync: 1}", "9:17: spec.state.sync: expected true or false or 'interval', found 1"),
         ("state: {cacheSize: 1KB}", "9:22: spec.state.cacheSize: expected at least 1048576 bytes, found '1KB'"),
         ("state: {cacheSize: big}", "9:22: spec.state.cacheSize: expected a size like 64MiB, 1MB or 4096, found 'big'"),
         ("sequence: {pageTimeout: 5 parsecs}", f"9:27: spec.sequence.pageTimeout: {DURATION}, 2d or 'never', found '5 parsecs'"),

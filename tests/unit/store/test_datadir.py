@@ -47,7 +47,7 @@ def test_new_directory_is_private_and_says_what_is_fixed(place: Path) -> None:
     assert (place / "meta.json").stat().st_mode & 0o777 == 0o600
     assert (place / "LOCK").stat().st_mode & 0o777 == 0o600
     assert json.loads((place / "meta.json").read_text()) == {
-        "format_version": 1,
+        "format_version": 2,
         "partition_count": 4,
         "incarnation": meta.incarnation,
         "pipeline": "ipv",
@@ -89,17 +89,17 @@ def test_another_pipeline_is_refused(place: Path) -> None:
         open_dir(place, pipeline="otto")
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [1, 3, "2", None])
 def test_another_format_is_refused(place: Path, version: object) -> None:
     open_dir(place).close()
     change_meta(place, format_version=version)
-    with pytest.raises(FormatVersionError, match="this version reads 1"):
+    with pytest.raises(FormatVersionError, match="this version reads 2"):
         open_dir(place)
-    with pytest.raises(FormatVersionError, match="this version reads 1"):
+    with pytest.raises(FormatVersionError, match="this version reads 2"):
         DataDir.open_read_only(place)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version":1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version":2}', b"\xff"])
 def test_damaged_meta_is_corruption(place: Path, content: bytes) -> None:
     open_dir(place).close()
     (place / "meta.json").write_bytes(content)

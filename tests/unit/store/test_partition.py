@@ -1,4 +1,5 @@
 import logging
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -143,6 +144,19 @@ def test_overwritten_table_file_is_corruption(place: Path) -> None:
         file.write_bytes(bytes(file.stat().st_size))
     with pytest.raises(StoreCorruptedError, match="damaged"):
         PartitionStore.open(place)
+
+
+@pytest.mark.parametrize("count", [100, 5_000])  # one part of a scan, and several
+def test_a_scan_over_a_damaged_block_does_not_just_end(place: Path, count: int) -> None:
+    write(place, {b"k%06d" % number: os.urandom(100) for number in range(count)})
+    [file] = place.glob("*.sst")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with PartitionStore.open(place) as store:
+        with pytest.raises(StoreCorruptedError) as caught:
+            list(store.scan(b"k"))
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", ["", "{"])

@@ -32,7 +32,7 @@ def deletes_soon(request, monkeypatch):
 def fill(folder, count):
     tunnel = EmbeddedTunnel(folder, 1 << 20)
     for number in range(1, count + 1):
-        tunnel.send(0, number, frame(number))
+        tunnel.send([(0, number, frame(number))])
     return tunnel
 
 
@@ -45,7 +45,7 @@ def test_rows_that_were_released_go_but_the_last_one_stays(tmp_path):
     tunnel.close()
     assert positions(tmp_path) == [9]
     tunnel = EmbeddedTunnel(tmp_path, 1 << 20)
-    tunnel.send(0, 10, frame(10))
+    tunnel.send([(0, 10, frame(10))])
     assert [position for position, _ in tunnel.receive_up(9, 1 << 20)] == [10]
     tunnel.close()
 
@@ -94,9 +94,9 @@ HOUR_MS = 3_600_000.0
 
 def test_a_frame_is_neither_acknowledged_nor_seen_before_it_is_durable(tmp_path):
     tunnel = EmbeddedTunnel(tmp_path, 1 << 20, HOUR_MS)
-    tunnel.send(0, 1, frame(1))
+    tunnel.send([(0, 1, frame(1))])
     tunnel.settle()
-    tunnel.send(0, 2, frame(2))  # the next flush is in an hour
+    tunnel.send([(0, 2, frame(2))])  # the next flush is in an hour
     assert list(tunnel.acks(0)) == [1]
     assert [position for position, _ in tunnel.receive_up(0, 1 << 20)] == [1]
     tunnel.settle()
@@ -119,7 +119,7 @@ def test_a_message_is_not_seen_before_it_is_durable(tmp_path):
 def test_a_log_that_lost_its_end_gives_no_position_twice(tmp_path):
     tunnel = fill(tmp_path, 3)
     tunnel.release_up(7)  # as the table has merged
-    tunnel.send(0, 8, frame(8))
+    tunnel.send([(0, 8, frame(8))])
     assert [position for position, _ in tunnel.receive_up(7, 1 << 20)] == [8]
     assert tunnel.receive_down(0, 5, 1 << 20) == ()  # as a partition has taken
     tunnel.send_down(0, "d", "k", b"1")

@@ -1,5 +1,3 @@
-import msgspec
-
 from walle_connectors.embedded import CONNECTOR
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
@@ -71,24 +69,12 @@ def test_lanes_have_their_own_positions_also_after_reopening(tmp_path):
     store.close()
 
 
-def test_the_only_position_of_a_table_of_before_is_that_of_lane_0(tmp_path):
-    store = CONNECTOR.open_features(tmp_path / "c")
-    assert store.positions == {}
-    store._database[b"\x00position"] = (41).to_bytes(8)
-    store.close()
-    store = CONNECTOR.open_features(tmp_path / "c")
-    assert store.positions == {0: 41}
-    store.close()
-
-
 def test_a_call_keeps_the_partition_that_it_came_with(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
     [body] = encode_calls([CloudCall("a", 1, "t", "1", "ask", b"{}")], "none")
     store.merge([(5, 1, encode_uplink(UplinkEnvelope(5, 1, "aa" * 8, 1, body)))])
     [(_, call)] = store.open_calls(0, 9)
     assert (call.partition, call.call.device_id) == (5, "a")
-    store._database[b"\x04" + (1).to_bytes(8)] = msgspec.msgpack.encode(["aa" * 8, call.call])
-    assert store.open_calls(0, 9)[0][1].partition == -1
     store.close()
 
 

@@ -6,8 +6,8 @@ class FakeUplink:
     def __init__(self):
         self.sent, self.acknowledged = [], []
 
-    def send(self, partition, number, frame):
-        self.sent.append((partition, number, decode_uplink(frame)))
+    def send(self, frames):
+        self.sent += [(*each[:2], decode_uplink(each[2])) for each in frames]
 
     def acks(self, _partition):
         found, self.acknowledged = self.acknowledged, []
@@ -30,8 +30,8 @@ def test_the_outbox_is_sent_again_with_the_new_epoch():
 
 def test_an_acknowledged_frame_is_collected_once():
     uplink, session = make()
-    session.offer(1, b"one")
-    session.offer(2, b"two")
+    session.send([session.frame(1, b"one")])
+    session.send([session.frame(2, b"two")])
     uplink.acknowledged = [1]
     assert session.collect() == [1]
     assert session.collect() == []
@@ -40,7 +40,7 @@ def test_an_acknowledged_frame_is_collected_once():
 
 def test_flush_says_whether_everything_arrived():
     uplink, session = make()
-    session.offer(1, b"one")
+    session.send([session.frame(1, b"one")])
     assert not session.flush(0.0)
     uplink.acknowledged = [1]
     assert session.flush(0.0)

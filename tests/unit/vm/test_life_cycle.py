@@ -162,16 +162,6 @@ def test_the_watchdog_sweeps(page: Any) -> None:
         assert pool.counts.destroyed == 1
 
 
-def test_a_process_gives_what_a_shared_vm_gives(page: Any) -> None:
-    groups = groups_of(page, "a", "b", "c")
-    with (
-        VmPool({"t": program(isolation="process")}, 1) as apart,
-        VmPool({"t": program()}, 1) as shared,
-    ):
-        for _ in range(2):
-            assert apart.run("t", groups) == shared.run("t", groups)
-
-
 LARGE = """
 def run(ctx, page):
     ctx.emit({"n": 1, "text": "x" * 5_000}, b"e" * 40_000)

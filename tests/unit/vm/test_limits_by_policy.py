@@ -17,8 +17,7 @@ CATCHES = """while True:
                 while True: pass
             except BaseException: pass"""
 LIMITS: Any = {
-    "wall time": ({}, "while True: pass", "RunStopped", "limits.wallTime"),
-    "wall time, caught": ({}, CATCHES, "RunStopped", "limits.wallTime"),
+    "wall time": ({}, CATCHES, "RunStopped", "limits.wallTime"),
     "steps": (
         {"steps": 500, "wall_time_ms": 60_000},
         "while True: pass",

@@ -1,5 +1,3 @@
-import struct
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -129,41 +127,3 @@ def test_a_commit_that_is_too_large_for_a_frame_becomes_several(monkeypatch):
 def test_a_payload_of_something_else_is_refused(payload):
     with pytest.raises(EnvelopeError, match="malformed"):
         decode_body(pack_payload(frame.BODY_VERSION, payload, "none"))
-
-
-def first_layout(records):
-    names, parts = ["ipv", "1"], []
-    before = None
-    for record in records:
-        if record.device_id == before:
-            parts.append(b"\xff\xff")
-        else:
-            before = record.device_id
-            parts.append(struct.pack("<H", len(before)) + before.encode())
-        sizes = len(record.feature), len(record.encoding)
-        parts.append(struct.pack("<HHQIH", 0, 1, record.sequence_number, *sizes))
-        parts += [record.feature, record.encoding]
-    head = [struct.pack("<H", len(name)) + name.encode() for name in names]
-    return b"".join([struct.pack("<H", 2), *head, struct.pack("<I", len(records)), *parts])
-
-
-def test_a_frame_of_the_first_layout_is_read():
-    payload = first_layout(RECORDS)
-    assert decode_body(pack_payload(1, payload, "zstd")) == RECORDS
-    for size in range(len(payload)):
-        with pytest.raises(EnvelopeError, match="malformed"):
-            decode_body(pack_payload(1, payload[:size], "none"))
-
-
-# written by version 3 of the layout, as outboxes may still hold it; must be read for ever
-STORED_3 = {
-    "zstd": "03024f0000006fde732328b52ffd204fb5010074029396a26430a3697076a13100c4077b226e223a307dc4046565656501313102327dc404656565650500200b1807360359dcdb1c03",
-    "none": "03004f000000625b09169396a26430a3697076a13100c4077b226e223a307dc4046565656596a26430a3697076a13101c4077b226e223a317dc4046565656596a26431a3697076a13102c4077b226e223a327dc40465656565",
-}
-
-
-@pytest.mark.parametrize("stored", STORED_3.values(), ids=STORED_3)
-def test_a_stored_frame_of_version_3_is_read_without_event_times(stored):
-    assert decode_body(bytes.fromhex(stored)) == [
-        FeatureRecord(f"d{n // 2}", "ipv", "1", n, b'{"n":%d}' % n, b"eeee", -1) for n in range(3)
-    ]

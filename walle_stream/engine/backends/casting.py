@@ -37,9 +37,6 @@ def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Arr
         dtype: Of the output.
         saturate: Whether a float8 takes its greatest for what is beyond it.
         mode: How float8e8m0 rounds: up, down or nearest.
-
-    Returns:
-        The output.
     """
     if x.dtype == dtype:
         return x.copy()

@@ -52,12 +52,7 @@ class CupyPlan:
     """A program with its memory. Thread-safe: each run at the same time has its own."""
 
     def __init__(self, program: Program, device: Device) -> None:
-        """Place the tensors.
-
-        Args:
-            program: After the passes.
-            device: Where.
-        """
+        """Place the tensors."""
         self.program = program
         self.device = device
         self.elision = elide(program)
@@ -72,9 +67,6 @@ class CupyPlan:
 
         Args:
             tensor: With data.
-
-        Returns:
-            The array.
         """
         with self._lock:
             found = self._constants.get(tensor)

@@ -41,10 +41,6 @@ class Device:
     def download(self, array: Any, dtype: DType) -> Array:
         """Copy an array of the device.
 
-        Args:
-            array: Any strides.
-            dtype: What its elements mean.
-
         Returns:
             The caller's own; waits for what is under way.
         """
@@ -55,9 +51,6 @@ class Device:
 def stored(dtype: DType) -> DType:
     """Give the dtype that elements have on the device.
 
-    Args:
-        dtype: Any but text.
-
     Returns:
         Itself, or unsigned numbers as wide.
     """
@@ -67,9 +60,6 @@ def stored(dtype: DType) -> DType:
 
 def is_narrow(dtype: DType) -> bool:
     """Whether the host computes with a dtype.
-
-    Args:
-        dtype: Any.
 
     Returns:
         True for those of ``ml_dtypes``, and for complex numbers.
@@ -85,12 +75,7 @@ class IndexChecks:
     """
 
     def __init__(self, device: Device, steps: Sequence[Step]) -> None:
-        """Make room for the answers.
-
-        Args:
-            device: Where.
-            steps: Of the program.
-        """
+        """Make room for the answers."""
         self._device = device
         count = sum(step.operator in {Operator.TAKE, Operator.PUT} for step in steps)
         self._wrong = device.xp.zeros(count, np.dtype(np.bool_)) if count else None
@@ -103,9 +88,6 @@ class IndexChecks:
             step: Whose.
             indices: On the device.
             size: Of the axis.
-
-        Returns:
-            The call.
         """
         xp, number = self._device.xp, len(self._bound)
         assert self._wrong is not None  # noqa: S101

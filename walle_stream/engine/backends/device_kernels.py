@@ -27,9 +27,6 @@ def library_of(device: Device, checks: IndexChecks) -> Library:
     Args:
         device: With the module.
         checks: Of the program whose steps are bound.
-
-    Returns:
-        The library.
     """
     xp = device.xp
 

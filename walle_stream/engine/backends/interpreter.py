@@ -31,12 +31,7 @@ class InterpretedPlan:
     """A program that is run as it stands. Thread-safe; blocks."""
 
     def __init__(self, program: Program, kernels: ComputeAll) -> None:
-        """Take over.
-
-        Args:
-            program: Lowered.
-            kernels: Run one step.
-        """
+        """Take over."""
         self.program = program
         self._kernels = kernels
 

@@ -90,9 +90,6 @@ def matmul(x: Array, y: Array) -> Array:
 def lowest(dtype: DType) -> Any:
     """Give the least element of a dtype.
 
-    Args:
-        dtype: Of numbers or bool.
-
     Returns:
         A scalar; minus infinity for floats.
     """
@@ -135,9 +132,6 @@ def check_indices(indices: Array, size: int) -> Array:
     Args:
         indices: Whole numbers.
         size: Of the axis.
-
-    Returns:
-        The indices.
 
     Raises:
         IndexError: One is below 0 or not below ``size``.

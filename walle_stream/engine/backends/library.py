@@ -59,9 +59,6 @@ def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Arr
         shape: Of the view.
         view: In elements.
         xp: Whose array it is.
-
-    Returns:
-        A view.
     """
     item = array.dtype.itemsize
     # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can

@@ -49,11 +49,7 @@ class NumpyPlan:
     """A program with its memory. Thread-safe: each run at the same time has its own."""
 
     def __init__(self, program: Program) -> None:
-        """Place the tensors.
-
-        Args:
-            program: After the passes.
-        """
+        """Place the tensors."""
         self.program = program
         self.elision = elide(program)
         self.loops = loops_of(self.elision)

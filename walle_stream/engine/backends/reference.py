@@ -74,9 +74,6 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     Args:
         inputs: Of one dtype.
         parameters: Of the step.
-
-    Returns:
-        The output.
     """
     shape, dtype = parameters["shape"], parameters["dtype"]
     fill = parameters.get("fill")

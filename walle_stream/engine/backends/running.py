@@ -72,10 +72,6 @@ def run_calls(calls: Sequence[Run], steps: Sequence[Step], watch: Watch | None) 
 def loose_output(loose: Mapping[Tensor, Array], tensor: Tensor) -> Array:
     """Give an output that does not lie in the arena.
 
-    Args:
-        loose: What was made outside of it.
-        tensor: Made there, or constant.
-
     Returns:
         The caller's own.
     """

@@ -66,10 +66,6 @@ def activation(
 def sigmoid(builder: Builder, x: Tensor) -> Tensor:
     """Squash to 0 .. 1.
 
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-
     Returns:
         ``1 / (1 + exp(-x))``: where the exponent is infinite, this is 0, as it should be.
     """
@@ -79,10 +75,6 @@ def sigmoid(builder: Builder, x: Tensor) -> Tensor:
 
 def softplus(builder: Builder, x: Tensor) -> Tensor:
     """Bend to the positive, ``log(exp(x) + 1)``.
-
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
 
     Returns:
         ``max(x, 0) + log1p(exp(-|x|))``, the logarithm by ``2 atanh(z / (2 + z))``, which

@@ -68,18 +68,12 @@ class Builder:
             data: Elements; taken, not to be changed again.
             dtype: Of the tensor; by default of the array.
             name: For messages.
-
-        Returns:
-            The tensor.
         """
         array = np.asarray(data, dtype)
         return Tensor(array.shape, array.dtype, array, name)
 
     def value(self, tensor: Tensor) -> Array:
         """Give the elements of a tensor, now.
-
-        Args:
-            tensor: Any.
 
         Returns:
             Its elements; not to be changed.
@@ -95,11 +89,6 @@ class Builder:
 
     def emit(self, operator: Operator, *inputs: Tensor, **parameters: Any) -> Tensor:
         """Append a step, or compute it where all that it reads is known.
-
-        Args:
-            inputs: As the operator takes them.
-            operator: An atomic one, or the raster.
-            **parameters: Of the operator.
 
         Returns:
             What the step makes.
@@ -155,9 +144,6 @@ class Builder:
             shape: Of the output; None where it depends on values.
             dtype: Of the output.
             **parameters: Of the operation.
-
-        Returns:
-            The output.
         """
         return self.emit(
             Operator.TEXT,
@@ -187,9 +173,6 @@ class Builder:
             regions: What moves; apart from each other, unless they accumulate.
             fill: Value of the elements that no region writes; by default zero, or no text.
             accumulate: Regions add to what is there, beginning with ``fill``.
-
-        Returns:
-            The output.
         """
         kept = tuple(each for each in regions if each.count)
         if fill is None and sum(each.count for each in kept) < prod(shape):
@@ -246,13 +229,6 @@ class Builder:
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Give the same elements in the same order another shape.
 
-        Args:
-            x: Any.
-            shape: Of as many elements.
-
-        Returns:
-            The output.
-
         Raises:
             ShapeError: Of another number of elements.
         """
@@ -270,13 +246,6 @@ class Builder:
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Repeat axes of size 1, and put new ones in front.
-
-        Args:
-            x: Any.
-            shape: That it is spread to.
-
-        Returns:
-            The output.
 
         Raises:
             ShapeError: It cannot be.
@@ -301,9 +270,6 @@ class Builder:
         Args:
             x: A tensor, which is given back, or a number.
             like: Whose dtype the number takes.
-
-        Returns:
-            A tensor.
         """
         if isinstance(x, Tensor):
             return x
@@ -428,9 +394,6 @@ class Builder:
             x: Any.
             axes: From 0, each once; none leaves the tensor as it is.
             keep: Whether the axes stay with size 1.
-
-        Returns:
-            The output.
         """
         made = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
         if keep:
@@ -475,9 +438,6 @@ def common_shape(*shapes: Shape) -> Shape:
 
     Args:
         *shapes: By numpy's rule.
-
-    Returns:
-        The shape.
 
     Raises:
         ShapeError: There is none.

@@ -21,9 +21,6 @@ def channels_last(builder: Builder, x: Tensor) -> Tensor:
     Args:
         builder: Of the program.
         x: At least two axes.
-
-    Returns:
-        The output.
     """
     return moves.transpose(builder, x, (0, *range(2, x.rank), 1))
 

@@ -50,9 +50,6 @@ def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Col
 def overlaps(window: Window) -> bool:
     """Whether two windows share an element.
 
-    Args:
-        window: Any.
-
     Returns:
         False where each element belongs to one tap of one window.
     """

@@ -108,9 +108,6 @@ def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
         x: Channels-last.
         bias: ``(C,)``, or None.
 
-    Returns:
-        The output.
-
     Raises:
         ShapeError: The bias has another shape.
     """

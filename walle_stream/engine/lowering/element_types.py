@@ -49,14 +49,5 @@ def element_type(code: int) -> DType:
 
 
 def attribute_dtype(call: Call, name: str, default: DType) -> DType:
-    """Give the dtype that an attribute names.
-
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
-        default: Where it is left out.
-
-    Returns:
-        The dtype.
-    """
+    """Give the dtype that an attribute names."""
     return default if call.attribute(name) is None else element_type(call.number(name))

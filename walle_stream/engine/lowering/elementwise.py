@@ -46,9 +46,6 @@ def _binary(call: Call) -> Result:
 def legacy_spread(call: Call) -> tuple[Tensor, Tensor]:
     """Give two inputs, the second as opsets before 7 spread it.
 
-    Args:
-        call: Of a node of two inputs.
-
     Returns:
         Both; the second with axes of size 1 behind its own where ``axis`` says so.
     """

@@ -105,10 +105,6 @@ def _one_of(call: Call, what: str) -> Array:
 def reals(call: Call, name: str) -> Array:
     """Give an attribute of numbers.
 
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
-
     Returns:
         float32; none where it is left out.
 

@@ -24,9 +24,6 @@ def numbers(call: Call, number: int = 0) -> Tensor:
         call: Of the rule.
         number: Of the input, from 0.
 
-    Returns:
-        It.
-
     Raises:
         DTypeError: It is of something else.
     """
@@ -38,9 +35,6 @@ def numbers(call: Call, number: int = 0) -> Tensor:
 
 def floats(call: Call) -> Tensor:
     """Give the first input as floats: float64 stays, all others become float32.
-
-    Args:
-        call: Of the rule.
 
     Returns:
         It, converted.

@@ -91,9 +91,6 @@ def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
         node: Any.
         names: New names by old ones; others stay.
         prefix: Put before the node's own name.
-
-    Returns:
-        The node.
     """
     return Node(
         node.operator,

@@ -29,11 +29,6 @@ _INT64: Final = np.dtype(np.int64)
 def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> int:
     """Say how much an operation computes, before it does.
 
-    Args:
-        operator: Of the request.
-        inputs: Of it.
-        parameters: Of it.
-
     Returns:
         In elements, at least 1.
 

@@ -18,9 +18,6 @@ def transpose(builder: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
         x: Any.
         order: For each axis of the output the one of ``x``.
 
-    Returns:
-        The output.
-
     Raises:
         ShapeError: It does not name each axis once.
     """
@@ -45,9 +42,6 @@ def crop(
         starts: First coordinate, one an axis.
         sizes: Of the output, one an axis.
         steps: Between coordinates, negative ones go backwards; 1 by default.
-
-    Returns:
-        The output.
     """
     own = strides_of(x.shape)
     steps = steps or (1,) * x.rank
@@ -70,9 +64,6 @@ def slice_axis(
         start: Inclusive, from 0.
         stop: Exclusive.
         step: Positive.
-
-    Returns:
-        The output.
     """
     sizes, starts, steps = list(x.shape), [0] * x.rank, [1] * x.rank
     sizes[axis], starts[axis], steps[axis] = len(range(start, stop, step)), start, step
@@ -86,9 +77,6 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
         builder: Of the program.
         parts: At least one, of one dtype; shapes differ in ``axis`` alone.
         axis: From 0.
-
-    Returns:
-        The output.
 
     Raises:
         ShapeError: The shapes differ elsewhere.
@@ -123,9 +111,6 @@ def stack(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
         builder: Of the program.
         parts: At least one.
         axis: Of the output, from 0.
-
-    Returns:
-        The output.
     """
     return concat(builder, [expand_axis(builder, each, axis) for each in parts], axis)
 
@@ -137,9 +122,6 @@ def expand_axis(builder: Builder, x: Tensor, axis: int) -> Tensor:
         builder: Of the program.
         x: Any.
         axis: Of the output, from 0.
-
-    Returns:
-        The output.
     """
     return builder.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
@@ -155,9 +137,6 @@ def pad(
         before: Width in front, one an axis.
         after: Width behind.
         fill: Value of the border.
-
-    Returns:
-        The output.
 
     Raises:
         ShapeError: More is cut than there is.
@@ -185,9 +164,6 @@ def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
         builder: Of the program.
         x: Any.
         axes: From 0.
-
-    Returns:
-        The output.
     """
     if not x.size:
         return x

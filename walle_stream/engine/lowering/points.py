@@ -48,9 +48,6 @@ def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
         builder: Of the program.
         x: ``(N, C, *spatial)``.
         border: Zeros that are put around.
-
-    Returns:
-        The rows.
     """
     last = channels_last(builder, x)
     if border:

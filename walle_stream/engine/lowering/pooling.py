@@ -48,9 +48,6 @@ def _max_pool(call: Call) -> Result:
 def lowest(dtype: DType) -> Any:
     """Give what is never a greatest.
 
-    Args:
-        dtype: Of numbers.
-
     Returns:
         A scalar.
 

@@ -40,10 +40,6 @@ def wide_dtype(*dtypes: DType) -> DType:
 def widened(builder: Builder, x: Tensor) -> Tensor:
     """Give a tensor in the dtype to compute in.
 
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-
     Returns:
         ``x`` itself where it is float32 or float64.
     """
@@ -52,10 +48,6 @@ def widened(builder: Builder, x: Tensor) -> Tensor:
 
 def float_dtype(code: int, name: str) -> DType:
     """Give the dtype that an attribute names.
-
-    Args:
-        code: One of ONNX's element types.
-        name: Of the attribute.
 
     Returns:
         Of floating numbers.

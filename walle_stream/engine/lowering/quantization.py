@@ -72,9 +72,6 @@ def quantized(
         zero: What stands for 0; None: 0 itself.
         dtype: Of the output: integers or narrow floats.
         saturate: See ``CAST``.
-
-    Returns:
-        The output.
     """
     # not all zero points are numbers of a narrow float
     wide = builder.cast(x, FLOAT32) if x.dtype.itemsize < FLOAT32.itemsize else x
@@ -99,9 +96,6 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
         zero: What stands for 0, of its dtype; None: 0 itself.
         dtype: Of the output, wide enough for the difference.
 
-    Returns:
-        The output.
-
     Raises:
         DTypeError: The zero point has another dtype.
     """
@@ -116,12 +110,6 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
 
 def numeric(x: Tensor) -> Tensor:
     """Refuse a tensor of anything but numbers.
-
-    Args:
-        x: Any.
-
-    Returns:
-        The tensor.
 
     Raises:
         DTypeError: It has another dtype.

@@ -45,12 +45,6 @@ def _linear_matmul(call: Call) -> Result:
 def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
     """Give the factor from sums of products to an output.
 
-    Args:
-        builder: Of the program.
-        x: Scale of one factor.
-        w: Scale of the other.
-        y: Scale of the output.
-
     Returns:
         float32, of the shape that they spread to.
     """
@@ -60,9 +54,6 @@ def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
 
 def summed_in(count: int) -> DType:
     """Give the dtype in which sums of products of 8-bit numbers are exact.
-
-    Args:
-        count: Products of one sum.
 
     Returns:
         A float where one holds the sums, int32 where these may go beyond 32 bits.

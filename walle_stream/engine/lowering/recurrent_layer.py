@@ -156,9 +156,6 @@ class Layer:
 
         Args:
             x: (..., direction, batch, hidden)
-
-        Returns:
-            The output.
         """
         made = self.builder.cast(x, self.dtype)
         if not self.is_batch_first:
@@ -169,11 +166,6 @@ class Layer:
 
 def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     """Check the inputs of a recurrent operator.
-
-    Args:
-        call: Of the rule.
-        gates: Of a cell.
-        states: Of a cell.
 
     Returns:
         The layer.
@@ -245,11 +237,6 @@ def _lengths(call: Call, batch: int) -> Tensor | None:
 
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
     """Give the activation functions of each direction.
-
-    Args:
-        call: Of the rule.
-        defaults: Of one direction.
-        directions: How many.
 
     Returns:
         As many as ``defaults``, one list a direction.

@@ -73,9 +73,6 @@ class Call:
     def has(self, number: int) -> bool:
         """Whether an input is given.
 
-        Args:
-            number: Of the input, from 0.
-
         Returns:
             True where it is.
         """
@@ -95,9 +92,6 @@ class Call:
     def inner_name(self, name: str) -> str:
         """Name a value between the stages of the node.
 
-        Args:
-            name: Of no other value of this node.
-
         Returns:
             A name of no other value of the graph.
         """
@@ -105,12 +99,6 @@ class Call:
 
     def tensor(self, number: int) -> Tensor:
         """Give an input that must be a tensor.
-
-        Args:
-            number: Of the input, from 0.
-
-        Returns:
-            It.
 
         Raises:
             LoweringError: It is left out, or a sequence.
@@ -123,9 +111,6 @@ class Call:
 
     def optional(self, number: int) -> Tensor | None:
         """Give an input that may be left out.
-
-        Args:
-            number: Of the input, from 0.
 
         Returns:
             It, or None.
@@ -148,9 +133,6 @@ class Call:
     def sequence(self, number: int) -> list[Value]:
         """Give an input that must be a sequence.
 
-        Args:
-            number: Of the input, from 0.
-
         Returns:
             Its elements.
 
@@ -165,9 +147,6 @@ class Call:
     def values(self, number: int) -> Array:
         """Give the elements of an input, which a shape depends on.
 
-        Args:
-            number: Of the input, from 0.
-
         Returns:
             Its elements.
         """
@@ -175,9 +154,6 @@ class Call:
 
     def numbers(self, number: int) -> tuple[int, ...] | None:
         """Give the elements of an input of whole numbers that may be left out.
-
-        Args:
-            number: Of the input, from 0.
 
         Returns:
             They, or None.
@@ -195,15 +171,7 @@ class Call:
     # attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Give an attribute as it is.
-
-        Args:
-            name: Of it.
-            default: Where it is left out.
-
-        Returns:
-            Its value.
-        """
+        """Give an attribute as it is."""
         return self.node.attributes.get(name, default)
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -212,9 +180,6 @@ class Call:
         Args:
             name: Of the attribute.
             default: Where it is left out; None: it must be given.
-
-        Returns:
-            Its value.
 
         Raises:
             LoweringError: It is missing, or something else.
@@ -315,11 +280,6 @@ def lowers(
     *operators: str, kind: Kind = Kind.COMPOSITE, domain: str = ""
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register a rule.
-
-    Args:
-        *operators: Names of those that it lowers.
-        kind: Of the operators.
-        domain: Of the operators.
 
     Returns:
         A decorator that gives the function back.

@@ -48,10 +48,6 @@ def _top_k(call: Call) -> Result:
 def sort_key(builder: Builder, x: Tensor) -> Tensor:
     """Give what ARGSORT puts in the order of a tensor.
 
-    Args:
-        builder: Of the program.
-        x: Any.
-
     Returns:
         Narrow floats in float32: not every backend orders their NaN.
     """

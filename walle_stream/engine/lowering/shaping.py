@@ -202,9 +202,6 @@ def tile(call: Call, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
         call: Of the rule.
         x: Any.
         repeats: One an axis.
-
-    Returns:
-        The output.
     """
     builder = call.builder
     paired = [each for size in x.shape for each in (1, size)]

@@ -14,13 +14,6 @@ TABLE_MAX: Final = 1 << 28
 def check_table(shape: Shape, what: str) -> Shape:
     """Refuse a constant that is too large to be made, before it is.
 
-    Args:
-        shape: Of it.
-        what: For the message.
-
-    Returns:
-        The shape.
-
     Raises:
         ShapeError: It is negative, or beyond ``TABLE_MAX``.
     """

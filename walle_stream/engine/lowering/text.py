@@ -21,9 +21,6 @@ def strings(call: Call, number: int) -> Tensor:
         call: Of the rule.
         number: Of the input, from 0.
 
-    Returns:
-        It.
-
     Raises:
         DTypeError: It is of something else.
     """
@@ -35,10 +32,6 @@ def strings(call: Call, number: int) -> Tensor:
 
 def texts(call: Call, name: str) -> tuple[str, ...] | None:
     """Give an attribute of strings.
-
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
 
     Returns:
         Its elements, or None where it is left out.

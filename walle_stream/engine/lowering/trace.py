@@ -110,9 +110,6 @@ def trace(
 def needed_names(node: Node) -> set[str]:
     """Give the names that a node reads, those of its graphs included.
 
-    Args:
-        node: Any.
-
     Returns:
         Names of values.
     """
@@ -161,9 +158,6 @@ def _asked_names(node: Node, traced: Traced, asked: Tensor, count: int) -> set[s
 
 def tensors_of(value: Value) -> list[Tensor]:
     """Give the tensors of a value.
-
-    Args:
-        value: Any.
 
     Returns:
         Itself, those of a sequence in order, or none.

@@ -14,13 +14,6 @@ _FLOAT64 = np.dtype(np.float64)
 def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
     """Refuse a tensor of anything but floating numbers.
 
-    Args:
-        x: Any.
-        what: For the message.
-
-    Returns:
-        The tensor.
-
     Raises:
         DTypeError: It has another dtype.
     """
@@ -31,10 +24,6 @@ def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
 
 def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
     """Choose what elements are multiplied with weights in.
-
-    Args:
-        x: Of the elements.
-        weights: As they are given.
 
     Returns:
         float32 or, where it would lose something, float64; complex numbers keep theirs.
@@ -58,9 +47,6 @@ def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
         builder: Of the program.
         x: Floating or complex.
         dtype: Whole numbers are cut towards zero, after they are moved into its range.
-
-    Returns:
-        The output.
     """
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
@@ -79,8 +65,5 @@ def clipped(builder: Builder, x: Tensor, low: float, high: float) -> Tensor:
         x: Any.
         low: Least.
         high: Greatest.
-
-    Returns:
-        The output.
     """
     return builder.minimum(builder.maximum(x, low), high)

@@ -59,9 +59,6 @@ def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
         sizes: Of the spatial axes.
         kernel: As many.
 
-    Returns:
-        The window.
-
     Raises:
         LoweringError: ``auto_pad`` is unknown.
         ShapeError: An attribute does not fit.
@@ -95,9 +92,6 @@ def placed(
         dilations: Positive.
         pads: Of the begins, then of the ends.
         ceil: Whether a last window may reach beyond the padding.
-
-    Returns:
-        The window.
 
     Raises:
         ShapeError: The numbers do not fit each other.
@@ -153,9 +147,6 @@ def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> S
         count: How many there must be.
         default: Each, where it is left out.
         least: That one may be.
-
-    Returns:
-        The numbers.
 
     Raises:
         ShapeError: They are of another count, or too small.

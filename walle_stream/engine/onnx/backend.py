@@ -21,13 +21,7 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
     def __init__(self, model: Model, backend: EngineBackend, limits: Limits | None = None) -> None:
-        """Take over.
-
-        Args:
-            model: As imported.
-            backend: That runs it.
-            limits: Of each run.
-        """
+        """Take over."""
         self._model = model
         self._runner = GraphRunner(model.graph, model.functions, backend, limits)
 
@@ -142,15 +136,11 @@ def supports_device(device: str) -> bool:
     return EngineBackendApi.supports_device(device)
 
 
-def prepare_with(model: bytes, backend: EngineBackend, limits: Limits | None = None) -> EngineRep:
+def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
     """Make a model ready for one of the engine's backends.
 
     Args:
         model: Of a ``ModelProto``.
         backend: Any.
-        limits: Of each run.
-
-    Returns:
-        The model.
     """
-    return EngineRep(parse_model(model), backend, limits)
+    return EngineRep(parse_model(model), backend)

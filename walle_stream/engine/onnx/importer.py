@@ -64,9 +64,6 @@ def load_model(path: str | Path) -> Model:
     Args:
         path: Of an ONNX file; tensors beside it are read from its folder alone.
 
-    Returns:
-        The model.
-
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
     """
@@ -88,9 +85,6 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
         data: Of a ``ModelProto``.
         folder: Where its tensors outside of the file are; None: it may have none.
         name: For messages.
-
-    Returns:
-        The model.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -114,9 +108,6 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
         proto: As ``onnx.load`` gives it.
         folder: Where its tensors outside of the file are; None: it may have none.
         name: For messages.
-
-    Returns:
-        The model.
 
     Raises:
         ModelError: It is not a model that can be run.

@@ -68,10 +68,6 @@ def _sorted_numbers(needs: Sequence[set[int]]) -> list[int]:
 def check_names(names: Sequence[str], what: str) -> None:
     """Refuse names that stand for two things.
 
-    Args:
-        names: Of one kind.
-        what: For the message.
-
     Raises:
         ModelError: One is there twice.
     """
@@ -82,9 +78,6 @@ def check_names(names: Sequence[str], what: str) -> None:
 
 def check_calls(functions: Mapping[Key, Function]) -> None:
     """Refuse functions that call themselves, by whatever way round, and endless chains.
-
-    Args:
-        functions: Of a model.
 
     Raises:
         ModelError: One calls itself, or a chain of calls is longer than ``CALLS_MAX``; the

@@ -66,10 +66,6 @@ class _Radix:
 def compose(outer: Region, inner: Region) -> list[Region] | None:
     """Read the inner region's source in place of the tensor that it wrote.
 
-    Args:
-        outer: Reads the tensor.
-        inner: Wrote a part of it.
-
     Returns:
         Regions that move what of the outer one the inner one wrote, with the inner
         one's ``input``; none where they do not meet; None where it is no few boxes.

@@ -27,9 +27,6 @@ _PIECE_COST: Final = 128
 def merge_vertically(program: Program) -> Program:
     """Let rasters read through rasters.
 
-    Args:
-        program: Lowered.
-
     Returns:
         The same program with fewer tensors between.
     """
@@ -116,9 +113,6 @@ def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) 
         inputs: That the regions count.
         regions: Any.
         fill: Of the raster.
-
-    Returns:
-        The step.
     """
     used = sorted({region.input for region in regions}) or [0]
     order = {old: new for new, old in enumerate(used)}
@@ -158,9 +152,6 @@ def _run_of(region: Region) -> int:
 
 def merge_horizontally(program: Program) -> Program:
     """Do once what several steps do.
-
-    Args:
-        program: Lowered.
 
     Returns:
         The same program without repetitions.

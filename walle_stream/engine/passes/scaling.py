@@ -19,9 +19,6 @@ from walle_stream.engine.region import View, whole
 def fold_scales(program: Program) -> Program:
     """Fold constants by column into products and into each other.
 
-    Args:
-        program: After merging and sinking.
-
     Returns:
         A program that gives the same to rounding.
     """
@@ -58,10 +55,6 @@ def _folded(
 
 def row_of(tensor: Tensor, made: Mapping[Tensor, Step]) -> Array | None:
     """Give the constant of each column of a matrix, where all rows are the same.
-
-    Args:
-        tensor: Any.
-        made: The step that makes each tensor.
 
     Returns:
         ``(columns,)``, or None.

@@ -20,9 +20,6 @@ from walle_stream.engine.region import Region, View, simplified, strides_of
 def sink_permutations(program: Program) -> Program:
     """Let elementwise steps run in the order of memory that their inputs lie in.
 
-    Args:
-        program: Lowered.
-
     Returns:
         The same program; permutations stand behind the steps.
     """
@@ -84,9 +81,6 @@ def _permutation_of(
 
 def is_permutation(step: Step) -> bool:
     """Whether a raster moves every element of its one input to a place of its own.
-
-    Args:
-        step: Any.
 
     Returns:
         True for a raster of one region that covers input and output.

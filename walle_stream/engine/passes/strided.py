@@ -8,9 +8,6 @@ from walle_stream.engine.region import Shape, View
 def view_of(step: Step) -> View | None:
     """Say how a raster's output can be read in place.
 
-    Args:
-        step: Any.
-
     Returns:
         Strides by axis of the output in its one input, which lies row-major; None
         where elements have to be moved.

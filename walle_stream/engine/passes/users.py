@@ -10,9 +10,6 @@ from walle_stream.engine.program import Program, Step, Tensor
 def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
     """Give the step that makes each tensor.
 
-    Args:
-        steps: Of a program.
-
     Returns:
         By tensor; inputs and constants have none.
     """
@@ -21,9 +18,6 @@ def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
 
 def readers(program: Program) -> dict[Tensor, int]:
     """Count how often each tensor is read.
-
-    Args:
-        program: Any.
 
     Returns:
         By tensor; an output of the program counts as read once more.
@@ -39,9 +33,6 @@ def readers(program: Program) -> dict[Tensor, int]:
 
 def without_dead(program: Program) -> Program:
     """Drop steps whose outputs nobody reads.
-
-    Args:
-        program: Any.
 
     Returns:
         The same program without them.

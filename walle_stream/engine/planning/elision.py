@@ -39,9 +39,6 @@ class Elision:
 def is_loose(tensor: Tensor) -> bool:
     """Whether a tensor cannot lie in an arena.
 
-    Args:
-        tensor: Any.
-
     Returns:
         True for strings, and for shapes that depend on values.
     """
@@ -67,9 +64,6 @@ def is_plain(view: View, shape: Shape) -> bool:
 
 def elide(program: Program) -> Elision:
     """Find the rasters whose readers take a view.
-
-    Args:
-        program: After the passes.
 
     Returns:
         How each tensor is read, and the steps that remain.

@@ -46,9 +46,6 @@ class Loop:
 def loops_of(elision: Elision) -> list[Loop]:
     """Put steps that may share tiles together.
 
-    Args:
-        elision: Of a program.
-
     Returns:
         All its steps, in order.
     """

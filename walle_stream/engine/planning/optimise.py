@@ -56,10 +56,6 @@ def optimised(
 def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], Array]) -> Program:
     """Compute at once what depends on nothing; constants that are spread stay as they are.
 
-    Args:
-        program: Any.
-        compute: Runs a step.
-
     Returns:
         A program without such steps.
     """

@@ -44,11 +44,6 @@ class Placement:
 def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placement:
     """Decide where the tensors of a program lie.
 
-    Args:
-        program: After the passes.
-        elision: Of it.
-        loops: Of it.
-
     Returns:
         A buffer for each root.
     """

@@ -34,9 +34,6 @@ class Statistics:
 def program_statistics(program: Program) -> Statistics:
     """Count a program as it stands: each tensor has memory of its own, until its last reader.
 
-    Args:
-        program: Lowered, or after the passes.
-
     Returns:
         The counts; tensors whose shapes depend on values are not among the bytes.
     """
@@ -49,18 +46,12 @@ def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
     Args:
         elision: Of the program.
         placement: Of the program; its arena is the peak.
-
-    Returns:
-        The counts.
     """
     return _counted(elision.steps, placement.arena_bytes)
 
 
 def traffic_bytes(step: Step) -> int:
     """Say how much a step reads and writes.
-
-    Args:
-        step: Any.
 
     Returns:
         Bytes of its inputs and outputs, of a raster twice what it moves; an element

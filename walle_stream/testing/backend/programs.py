@@ -46,9 +46,6 @@ def flipped(x: Tensor) -> Step:
 
     Args:
         x: Of any shape that has elements.
-
-    Returns:
-        A raster.
     """
     size = prod(x.shape)
     region = Region((size,), View(size - 1, (-1,)), View(0, (1,)))

@@ -21,14 +21,7 @@ ULPS_MAX: Final = 8
 
 
 def dtype_of(name: str) -> DType:
-    """Give a dtype of numpy's or of ``ml_dtypes``.
-
-    Args:
-        name: Of it.
-
-    Returns:
-        The dtype.
-    """
+    """Give a dtype of numpy's or of ``ml_dtypes``."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -45,9 +38,6 @@ def step_of(operator: Operator, shapes: Sequence[tuple[Shape, DType]], **paramet
         operator: Any.
         shapes: And dtypes of the inputs.
         **parameters: Of the operator.
-
-    Returns:
-        The step.
     """
     inputs = tuple(Tensor(shape, dtype) for shape, dtype in shapes)
     output = Tensor(*infer(operator, inputs, parameters))
@@ -57,17 +47,7 @@ def step_of(operator: Operator, shapes: Sequence[tuple[Shape, DType]], **paramet
 def run_step(
     backend: Backend, operator: Operator, inputs: Sequence[Array], **parameters: Any
 ) -> Array:
-    """Plan and run a program of one step.
-
-    Args:
-        backend: That does it.
-        operator: Any.
-        inputs: Of the step.
-        **parameters: Of the operator.
-
-    Returns:
-        The output.
-    """
+    """Plan and run a program of one step."""
     step = step_of(operator, [(each.shape, each.dtype) for each in inputs], **parameters)
     program = Program([*step.inputs], [step.output], [step])
     verify_program(program)
@@ -83,9 +63,6 @@ def elements(dtype: DType, shape: Shape, seed: int, *, special: bool = True) -> 
         shape: Of the array.
         seed: Another one gives others.
         special: Whether infinities, nan and the ends of the range are among them.
-
-    Returns:
-        The array.
     """
     draw = np.random.default_rng([seed, prod(shape), dtype.num])
     count = prod(shape)

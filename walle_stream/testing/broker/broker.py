@@ -47,9 +47,6 @@ class Broker:
     def address(self, listener: Listener = "plain") -> str:
         """Return ``host:port``, of several brokers that were given with commas between.
 
-        Args:
-            listener: Which.
-
         Raises:
             BrokerMissingError: A broker that was given has none of that kind.
         """

@@ -76,9 +76,6 @@ class Certificates:
     def stranger(self, name: str) -> ClientFiles:
         """Return files that are no one's here: another CA, and a client that it signed.
 
-        Args:
-            name: Common name of both.
-
         Raises:
             BrokerError: ``openssl`` failed.
         """
@@ -89,9 +86,6 @@ class Certificates:
 
     def expired(self, name: str) -> ClientFiles:
         """Return files of a client whose certificate ended yesterday.
-
-        Args:
-            name: Its common name.
 
         Raises:
             BrokerError: ``openssl`` failed.

@@ -28,10 +28,6 @@ class Cluster:
     def __init__(self, folder: Path, provider: Provider) -> None:
         """Start them, and wait until a record has its copies; blocks for some 10 s.
 
-        Args:
-            folder: For data and logs.
-            provider: Who makes the servers.
-
         Raises:
             BrokerError: They did not come up.
         """
@@ -90,9 +86,6 @@ class Cluster:
     def make_topic(self, name: str) -> None:
         """Make a topic of one partition with 3 copies, and wait until it has a leader.
 
-        Args:
-            name: Its name.
-
         Raises:
             BrokerError: It has none in time.
         """
@@ -101,9 +94,6 @@ class Cluster:
 
     def leader_of(self, topic: str) -> int:
         """Return the number of the broker that leads a topic's only partition.
-
-        Args:
-            topic: Its name.
 
         Returns:
             What the first broker that answers knows; 0 or less when that is nothing.
@@ -132,9 +122,6 @@ class Cluster:
 
     def await_copies(self, topic: str) -> None:
         """Wait until all copies of a topic's partition are in sync.
-
-        Args:
-            topic: Its name.
 
         Raises:
             BrokerError: They are not in time.
@@ -185,37 +172,21 @@ class Cluster:
         self._nodes[number].kill()
 
     def start(self, number: int) -> None:
-        """Start it again on the same data; returns before it listens.
-
-        Args:
-            number: Which.
-        """
+        """Start it again on the same data; returns before it listens."""
         self._nodes[number].start()
 
     def pause(self, number: int) -> None:
-        """Stop it in the middle.
-
-        Args:
-            number: Which.
-        """
+        """Stop it in the middle."""
         self._nodes[number].pause()
         self._paused.add(number)
 
     def resume(self, number: int) -> None:
-        """Let it go on.
-
-        Args:
-            number: Which.
-        """
+        """Let it go on."""
         self._nodes[number].resume()
         self._paused.discard(number)
 
     def cut(self, number: int) -> None:
-        """Cut a broker off from the others, both ways; clients still reach it.
-
-        Args:
-            number: Which.
-        """
+        """Cut a broker off from the others, both ways; clients still reach it."""
         for ends, links in self._links.items():
             if number in ends:
                 for link in links:
@@ -279,9 +250,6 @@ def open_cluster(folder: Path) -> Cluster:
     """Return three brokers that are ready; blocks for some 10 s.
 
     They are always the tests' own: ``WALLE_KAFKA`` is not asked.
-
-    Args:
-        folder: For data and logs.
 
     Raises:
         BrokerError: They did not come up.

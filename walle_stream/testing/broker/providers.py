@@ -28,11 +28,7 @@ class Provider(Protocol):
     """The address that a server listens at so that 127.0.0.1 reaches it."""
 
     def secrets(self, given: Path) -> str:
-        """Return where a server finds the files in a folder of ours.
-
-        Args:
-            given: The folder.
-        """
+        """Return where a server finds the files in a folder of ours."""
 
     def node(self, folder: Path, given: Path, environment: Mapping[str, str], *ports: int) -> Node:
         """Return a server that is not started.
@@ -60,11 +56,7 @@ class ContainerProvider:
         self.bind = "127.0.0.1" if has_host_network() else "0.0.0.0"  # noqa: S104 - in a container
 
     def secrets(self, given: Path) -> str:  # noqa: ARG002 - mounted at the same place always
-        """Return the place in the container.
-
-        Args:
-            given: The folder.
-        """
+        """Return the place in the container."""
         return SECRETS
 
     def node(
@@ -106,11 +98,7 @@ class JdkProvider:
             raise BrokerMissingError(last.removeprefix("broker: "))
 
     def secrets(self, given: Path) -> str:
-        """Return the folder itself.
-
-        Args:
-            given: The folder.
-        """
+        """Return the folder itself."""
         return str(given)
 
     def node(

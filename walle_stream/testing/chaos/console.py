@@ -16,11 +16,7 @@ class KillProgress:
     """A line about kills: rewritten in a terminal, some twenty of them elsewhere. One thread."""
 
     def __init__(self, wanted: int) -> None:
-        """Begin.
-
-        Args:
-            wanted: Kills in all.
-        """
+        """Begin."""
         self._wanted = wanted
         self._step = max(1, wanted // _LINES)
         self._shown = -1
@@ -49,9 +45,6 @@ class KillProgress:
 
 def positive(text: str) -> int:
     """Return a number from 1; a type for argparse.
-
-    Args:
-        text: As given.
 
     Raises:
         argparse.ArgumentTypeError: It is none.

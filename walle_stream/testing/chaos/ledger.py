@@ -43,19 +43,12 @@ class Ledger(msgspec.Struct, kw_only=True):
     """Kills in a row that hit a life before its first commit, which do not count."""
 
     def write(self, folder: Path) -> None:
-        """Replace the file.
-
-        Args:
-            folder: The campaign's.
-        """
+        """Replace the file."""
         put_file(folder / _FILE, msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
 
 def read_ledger(folder: Path) -> Ledger | None:
     """Read the file; None when no campaign was begun in the folder.
-
-    Args:
-        folder: The campaign's.
 
     Raises:
         CampaignError: It is damaged, or of another version.
@@ -78,11 +71,7 @@ def read_ledger(folder: Path) -> Ledger | None:
 
 
 def forget_ledger(folder: Path) -> None:
-    """Remove the file: the campaign is over.
-
-    Args:
-        folder: The campaign's.
-    """
+    """Remove the file: the campaign is over."""
     (folder / _FILE).unlink(missing_ok=True)
 
 

@@ -60,11 +60,7 @@ class LocalTarget:
         self._file = self.definition(find_definition(plan.pipeline))
 
     def definition(self, file: Path) -> Path:
-        """Return the definition to run.
-
-        Args:
-            file: What the plan names.
-        """
+        """Return the definition to run."""
         return file
 
     @property
@@ -136,22 +132,14 @@ class LocalTarget:
         return process, said
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return how far the runs came; None before the data directory is complete.
-
-        Args:
-            data_dir: May be in use.
-        """
+        """Return how far the runs came; None before the data directory is complete."""
         try:
             return run_state(data_dir)
         except StoreError:
             return None
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-        """Return features and canonical state.
-
-        Args:
-            data_dir: Of a run that ended.
-        """
+        """Return features and canonical state."""
         return {
             "features": list(features_lines(data_dir)),
             "state": list(canonical_state(data_dir)),
@@ -165,9 +153,6 @@ class IsolatedTarget(LocalTarget):
 
     def definition(self, file: Path) -> Path:
         """Write the changed definition, its neighbours linked beside it.
-
-        Args:
-            file: What the plan names.
 
         Raises:
             CampaignError: It holds no task.
@@ -217,21 +202,13 @@ class LocalRunning:
         self._parts_killed = 0
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until the first crash point was passed; see ``Running``.
-
-        Args:
-            timeout_s: At most so long.
-        """
+        """Block until the first crash point was passed; see ``Running``."""
         left = int(timeout_s / _LOOK_S)
         while left > 0 and not self.phase() and self.await_end(_LOOK_S) is None:
             left -= 1
 
     def await_end(self, timeout_s: float) -> RunEnd | None:
-        """Block until the run has ended; see ``Running``.
-
-        Args:
-            timeout_s: At most so long.
-        """
+        """Block until the run has ended; see ``Running``."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -285,9 +262,6 @@ class LocalRunning:
 
 def documents(file: Path) -> list[dict[str, Any]]:
     """Return the YAML documents of a definition, unchecked.
-
-    Args:
-        file: Checked by the run itself.
 
     Raises:
         CampaignError: It cannot be read at all.

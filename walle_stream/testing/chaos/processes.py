@@ -25,21 +25,13 @@ class ProcessId(msgspec.Struct, frozen=True):
 
 
 def look_at(pid: int) -> ProcessId | None:
-    """Return a process's identity; None when it is not there, or dead and not reaped.
-
-    Args:
-        pid: Its number.
-    """
+    """Return a process's identity; None when it is not there, or dead and not reaped."""
     fields = _stat(pid)
     return ProcessId(pid, int(fields[19])) if fields and fields[0] not in "ZX" else None
 
 
 def children_of(pid: int) -> list[ProcessId]:
-    """Return the living children of a process, whatever thread started them, by number.
-
-    Args:
-        pid: Its number.
-    """
+    """Return the living children of a process, whatever thread started them, by number."""
     found = []
     for each in _pids():
         fields = _stat(each)
@@ -68,11 +60,7 @@ def with_environment(name: str, value: str) -> list[ProcessId]:
 
 
 def command_line(process: ProcessId) -> str:
-    """Return its arguments, or the title it gave itself; empty when it is gone.
-
-    Args:
-        process: Which.
-    """
+    """Return its arguments, or the title it gave itself; empty when it is gone."""
     try:
         line = (_PROC / str(process.pid) / "cmdline").read_bytes()
     except OSError:
@@ -82,9 +70,6 @@ def command_line(process: ProcessId) -> str:
 
 def kill(process: ProcessId) -> bool:
     """Send SIGKILL.
-
-    Args:
-        process: Whom.
 
     Returns:
         Whether it was alive.

@@ -79,11 +79,6 @@ class RayTarget(LocalTarget):
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> "RayRunning":  # noqa: ARG002 - nobody is armed
         """Start the driver, and before the first one the cluster; see ``Target.start``.
 
-        Args:
-            data_dir: For ``--data-dir``.
-            role: Empty; no role has crash points.
-            crash: Empty.
-
         Raises:
             ChaosError: The cluster does not start, or has ended.
         """
@@ -147,12 +142,7 @@ class RayRunning(LocalRunning):
             left -= 1
 
     def kill(self, role: str, pick: int) -> bool:
-        """Send SIGKILL to the driver or to one of the cluster's processes; see ``Running``.
-
-        Args:
-            role: One of the target's.
-            pick: Chooses among several.
-        """
+        """Send SIGKILL to the driver or to one of the cluster's processes; see ``Running``."""
         if self._process.poll() is not None:
             return False
         found = self._find()

@@ -51,12 +51,7 @@ class PartReport(msgspec.Struct, kw_only=True):
     wall_s: float = 0.0
 
     def count(self, role: str, phase: str) -> None:
-        """Count a kill.
-
-        Args:
-            role: Of the process.
-            phase: What it was doing.
-        """
+        """Count a kill."""
         self.kills += 1
         self.by_role[role] = self.by_role.get(role, 0) + 1
         self.by_phase[phase] = self.by_phase.get(phase, 0) + 1
@@ -110,11 +105,7 @@ def these_versions() -> dict[str, str]:
 
 
 def render(report: FaultReport) -> str:
-    """Return the report for a person: totals, and a histogram per part.
-
-    Args:
-        report: Of a campaign, finished or not.
-    """
+    """Return the report for a person: totals, and a histogram per part."""
     lines = []
     for part in report.parts:
         lines.append(

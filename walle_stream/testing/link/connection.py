@@ -132,13 +132,7 @@ class Connection:
     """Both directions, from a client to the target."""
 
     def __init__(self, up: Pipe, down: Pipe, writers: tuple[asyncio.StreamWriter, ...]) -> None:
-        """Take the ends over; in the task that is going to run it.
-
-        Args:
-            up: From the client.
-            down: To it.
-            writers: Both ends, to close them.
-        """
+        """Take the ends over; in the task that is going to run it."""
         self._pipes = (up, down)
         self._writers = writers
         self._task = asyncio.current_task()
@@ -175,11 +169,7 @@ class Connection:
 
 
 def reset_writer(writer: asyncio.StreamWriter) -> None:
-    """Close one end with RST in place of FIN.
-
-    Args:
-        writer: The end's.
-    """
+    """Close one end with RST in place of FIN."""
     with suppress(OSError):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     writer.transport.abort()

@@ -116,19 +116,11 @@ class Link:
         return self._accepted
 
     def delivered_bytes(self, direction: Direction) -> int:
-        """Return bytes handed to the receiving end so far.
-
-        Args:
-            direction: Which way.
-        """
+        """Return bytes handed to the receiving end so far."""
         return self._lanes[direction].delivered_bytes
 
     def lost_bytes(self, direction: Direction) -> int:
-        """Return bytes lost in cuts so far.
-
-        Args:
-            direction: Which way.
-        """
+        """Return bytes lost in cuts so far."""
         return self._lanes[direction].lost_bytes
 
     # Life

@@ -45,11 +45,7 @@ class Pacer:
     """When the pieces of one direction of one connection are due. One thread."""
 
     def __init__(self, seed: str) -> None:
-        """Begin.
-
-        Args:
-            seed: The jitter follows from it.
-        """
+        """Begin."""
         # seeded for repeatability, not for secrecy
         self._random = random.Random(seed)  # noqa: S311
         self._last_due_s = 0.0

@@ -28,11 +28,6 @@ class NoOtherEngine:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Look for a module.
 
-        Args:
-            name: Of it.
-            path: Not looked at.
-            target: Not looked at.
-
         Raises:
             ModuleNotFoundError: It is one of ``FORBIDDEN``.
         """
@@ -125,9 +120,6 @@ def _backend(name: str) -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    Args:
-        arguments: Of the command line.
-
     Returns:
         0 where every bar is met.
     """
@@ -180,9 +172,6 @@ composes."""
 def bars_of(backend: str) -> Mapping[str, tuple[int, int]]:
     """Give what a backend must pass.
 
-    Args:
-        backend: Name of it.
-
     Returns:
         By subset: how many of how many cases at least.
     """
@@ -191,10 +180,6 @@ def bars_of(backend: str) -> Mapping[str, tuple[int, int]]:
 
 def is_met(tally: Tally, backend: str) -> bool:
     """Whether every bar is met.
-
-    Args:
-        tally: Of all cases.
-        backend: Name of what ran them.
 
     Returns:
         True where all subsets are as large as they were, and as many pass.

@@ -80,15 +80,7 @@ class Child:
     """One process of ``fuzz_worker``."""
 
     def __init__(self, cases: Path, folder: Path, seed: str, first: int, count: int) -> None:
-        """Start it.
-
-        Args:
-            cases: File of cases.
-            folder: Empty, for what it needs.
-            seed: Of the run.
-            first: Number of the first mutation.
-            count: Number after the last one.
-        """
+        """Start it."""
         self.noise = folder / "noise"
         beside = folder / "outer" / "model"
         beside.mkdir(parents=True)
@@ -203,12 +195,7 @@ def _tell(report: Report, count: int, path: Path | None) -> None:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write a report, whole or not at all.
-
-    Args:
-        report: Any.
-        path: Of the file.
-    """
+    """Write a report, whole or not at all."""
     findings = {
         key: {
             "count": each.count, "numbers": each.numbers, "case": each.case,
@@ -233,9 +220,6 @@ def read_report(path: Path, seed: str) -> Report:
         path: Of the file; none: a new report.
         seed: Of the run.
 
-    Returns:
-        The report.
-
     Raises:
         ValueError: It is of another seed or format.
     """
@@ -250,9 +234,6 @@ def read_report(path: Path, seed: str) -> Report:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
-
-    Args:
-        arguments: Of the command line.
 
     Returns:
         0 where nothing was found.

@@ -70,15 +70,7 @@ class Corpus:
         self.small = small_cases()
 
     def mutation(self, seed: str, number: int) -> Mutation:
-        """Make one; the same each time.
-
-        Args:
-            seed: Of the run.
-            number: Of the mutation.
-
-        Returns:
-            It.
-        """
+        """Make one; the same each time."""
         rng = Random(f"{seed}-{number}")  # noqa: S311  # no secret
         case, other = self._case(rng), self._case(rng)
         backend = "reference" if happens(rng, 20) else "numpy"
@@ -138,10 +130,6 @@ def _structure(rng: Random, proto: ModelProto, other: ModelProto) -> str:
 
 def run_mutation(mutation: Mutation, folder: Path) -> dict[str, str]:
     """Read, prepare and run one.
-
-    Args:
-        mutation: Any.
-        folder: Of the data beside models.
 
     Returns:
         ``outcome``: ran, refused or finding; ``key`` and ``text`` say why.

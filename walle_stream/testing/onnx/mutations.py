@@ -55,10 +55,6 @@ DOMAINS: Final = (
 def happens(rng: Random, percent: int) -> bool:
     """Draw lots.
 
-    Args:
-        rng: Random.
-        percent: Of all draws that give true.
-
     Returns:
         Whether it is one of them.
     """
@@ -67,11 +63,6 @@ def happens(rng: Random, percent: int) -> bool:
 
 def mutate_bytes(rng: Random, data: bytes, other: bytes) -> bytes:
     """Change the file of a model.
-
-    Args:
-        rng: Random.
-        data: Of the model.
-        other: Of another one.
 
     Returns:
         Bytes that may be no model.
@@ -104,9 +95,6 @@ def mutate_bytes(rng: Random, data: bytes, other: bytes) -> bytes:
 
 def graphs_of(model: ModelProto) -> list[GraphProto]:
     """Give all graphs of a model.
-
-    Args:
-        model: Any.
 
     Returns:
         The outermost first.

@@ -20,9 +20,6 @@ REPORT_FORMAT: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    Args:
-        arguments: Of the command line.
-
     Returns:
         0 where every backend meets its bars.
     """

@@ -25,11 +25,7 @@ class ScriptedConnector:
     model: Final = ScriptedModel
 
     def open(self, model: ScriptedModel) -> ScriptedSource:
-        """Return the source of a definition; the script is read later.
-
-        Args:
-            model: Validated keys.
-        """
+        """Return the source of a definition; the script is read later."""
         return ScriptedSource(model)
 
 

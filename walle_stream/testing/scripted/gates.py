@@ -31,19 +31,11 @@ class Gates:
     # The test's side
 
     def release(self, name: str) -> None:
-        """Let every process pass a pause.
-
-        Args:
-            name: The pause's.
-        """
+        """Let every process pass a pause."""
         self._put(f"{name}.open", exclusive=False)
 
     def is_reached(self, name: str) -> bool:
-        """Return whether a process stands, or stood, at a pause.
-
-        Args:
-            name: The pause's.
-        """
+        """Return whether a process stands, or stood, at a pause."""
         return (self._folder / f"{name}.reached").exists()
 
     def await_reached(self, name: str, timeout_s: float) -> bool:
@@ -64,21 +56,13 @@ class Gates:
         return True
 
     def is_aborted(self, name: str) -> bool:
-        """Return whether an abort was done.
-
-        Args:
-            name: The abort's.
-        """
+        """Return whether an abort was done."""
         return (self._folder / f"{name}.aborted").exists()
 
     # The source's side
 
     def reach(self, name: str) -> bool:
-        """Say that a pause is reached, and return whether it may be passed; never blocks.
-
-        Args:
-            name: The pause's.
-        """
+        """Say that a pause is reached, and return whether it may be passed; never blocks."""
         self._put(f"{name}.reached", exclusive=False)
         return (self._folder / f"{name}.open").exists()
 
@@ -86,9 +70,6 @@ class Gates:
         """Kill this process with SIGKILL, unless one was killed here before.
 
         Of several processes that come here at once exactly one dies.
-
-        Args:
-            name: The abort's.
         """
         if self._put(f"{name}.aborted", exclusive=True):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -82,12 +82,7 @@ def abort(name: str) -> dict[str, str]:
 
 
 def broken(text: str, device_id: str) -> dict[str, str]:
-    """Return the step of a row that cannot be decoded.
-
-    Args:
-        text: The row.
-        device_id: Decides about the partition.
-    """
+    """Return the step of a row that cannot be decoded."""
     return {"broken": text, "device_id": device_id}
 
 
@@ -104,9 +99,6 @@ def write_script(path: Path, steps: Iterable[Mapping[str, Any]]) -> None:
 
 def read_script(path: Path) -> list[Step]:
     """Read a script whole.
-
-    Args:
-        path: The file.
 
     Returns:
         Its steps, the last one an end.

@@ -14,11 +14,7 @@ class ScriptedSource:
     """Steps of one file."""
 
     def __init__(self, model: ScriptedModel) -> None:
-        """Keep the definition; the file is not touched.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; the file is not touched."""
         self._path = model.script
         self._gates = Gates(model.gates or model.script.with_name(f"{model.script.name}.gates"))
 
@@ -43,9 +39,6 @@ class ScriptedSource:
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another script.
 
-        Args:
-            stored: A fingerprint from before.
-
         Raises:
             SourceChangedError: The script differs.
         """
@@ -63,12 +56,6 @@ class ScriptedSource:
         limit: int | None = None,
     ) -> ScriptedReader:
         """Read the script and begin at the partitions' offsets; see ``ports.Source.open``.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most rows to read in this run; None for no limit.
 
         Raises:
             SourceError: The script is wrong, or an offset is not of it.

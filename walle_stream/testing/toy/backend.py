@@ -69,9 +69,6 @@ class ToyPlan:
     def __init__(self, program: Program) -> None:
         """Take over.
 
-        Args:
-            program: Lowered.
-
         Raises:
             EngineError: It is more work than anybody waits for.
         """

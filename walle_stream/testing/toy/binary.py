@@ -19,9 +19,6 @@ def binary(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Va
 
     Args:
         which: One of ``BINARY``.
-
-    Returns:
-        The kernel.
     """
 
     def kernel(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:

@@ -36,9 +36,6 @@ def cast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
     Args:
         inputs: One.
         parameters: ``dtype``, and how it is rounded.
-
-    Returns:
-        The output.
     """
     (x,) = inputs
     dtype = parameters["dtype"]

@@ -19,9 +19,6 @@ def draw(_inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
     Args:
         parameters: ``shape``, ``dtype`` and ``seed``.
 
-    Returns:
-        The output.
-
     Raises:
         ValueError: The seed has more than 32 bits.
     """

@@ -40,9 +40,6 @@ def read(array: Array) -> Value:
 
     Args:
         array: Of any dtype.
-
-    Returns:
-        A value.
     """
     if array.size > 1 and not any(array.strides):
         # one element that is spread: not looked at again and again
@@ -59,9 +56,6 @@ def written(value: Value) -> Array:
 
     Args:
         value: Of any dtype.
-
-    Returns:
-        A new array.
     """
     made = np.empty(len(value.elements), value.dtype)
     if not is_foreign(value.dtype):
@@ -78,9 +72,6 @@ def fitted(elements: Iterable[Any], dtype: DType) -> Elements:
     Args:
         elements: Floats for a floating dtype, ints or bools for another.
         dtype: That they become elements of.
-
-    Returns:
-        New elements.
     """
     return _fit(dtype)(list(elements))
 
@@ -101,9 +92,6 @@ def bits_of(dtype: DType) -> tuple[int, bool]:
 
 def range_of(dtype: DType) -> tuple[Any, Any]:
     """Give the least and the greatest element.
-
-    Args:
-        dtype: Of numbers or bool.
 
     Returns:
         Both; of floats infinities.

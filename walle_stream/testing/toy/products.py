@@ -9,14 +9,7 @@ from walle_stream.testing.toy.elements import Elements, Value, fitted
 
 
 def matmul(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
-    """Multiply; see ``Operator.MATMUL``.
-
-    Args:
-        inputs: Two.
-
-    Returns:
-        The output.
-    """
+    """Multiply; see ``Operator.MATMUL``."""
     x, y = inputs
     rows, depth, columns = *x.shape[-2:], y.shape[-1]
     made: Elements = []

@@ -11,15 +11,7 @@ from walle_stream.testing.toy.elements import Elements, Value, fitted
 
 
 def raster(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
-    """Move elements; see ``engine.region``.
-
-    Args:
-        inputs: Of one dtype.
-        parameters: Of the step.
-
-    Returns:
-        The output.
-    """
+    """Move elements; see ``engine.region``."""
     shape, dtype = parameters["shape"], parameters["dtype"]
     output = [_fill(parameters.get("fill"), dtype)] * prod(shape)
     for region in parameters["regions"]:
@@ -67,9 +59,6 @@ def addresses(size: Sequence[int], strides: Sequence[int], offset: int = 0) -> l
 
 def zero(dtype: DType) -> Any:
     """Give the element that stands for nothing.
-
-    Args:
-        dtype: Any.
 
     Returns:
         A scalar; no text where it is of strings.

@@ -19,9 +19,6 @@ def reduction(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]],
 
     Args:
         which: One of ``REDUCTION``.
-
-    Returns:
-        The kernel.
     """
     function = _FUNCTIONS[which]
 
@@ -39,9 +36,6 @@ def arg(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Value
 
     Args:
         which: One of ``ARG_REDUCTION``.
-
-    Returns:
-        The kernel.
     """
     best_of = max if which is Operator.ARG_MAX else min
 

@@ -21,9 +21,6 @@ def unary(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Val
 
     Args:
         which: One of ``UNARY``, but the conversions.
-
-    Returns:
-        The kernel.
     """
     floating, whole = _FLOATING.get(which), _WHOLE.get(which)
 

@@ -20,8 +20,7 @@ type Importer = Callable[..., ModuleType]
 _LEAKING_TYPES: Final = (ModuleType, dict, list, set, bytearray)
 _CAPSULE: Final = "PyCapsule"
 # What builtins written in C import when they need it, through the importer of
-# the script that called them: formats of dates and of Decimal, long division, generic
-# classes.
+# the script that called them: date and number formats, long division, generic classes.
 # A script that names one gets an empty module.
 _INTERNAL_MODULES: Final = frozenset(
     {

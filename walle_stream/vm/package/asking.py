@@ -28,7 +28,7 @@ PYTHON_MIN: Final = (3, 13)
 # what the C code of any script may import, whatever the script names
 _ALWAYS: Final = ("_pylong", "annotationlib", "copyreg", "time", "typing", "warnings")
 # what allowed modules import when they are used, not when they are imported
-_LATER: Final = {"datetime": ("_strptime",)}
+_LATER: Final = {"datetime": ("_strptime",), "decimal": ("_pydecimal",)}
 _OWN: Final = ("__main__", "walle_stream")
 
 

@@ -99,9 +99,6 @@ def ask_interpreter(python: str, request: Mapping[str, object]) -> dict[str, Any
         python: A path, a name on PATH, or a version.
         request: What; where walle_stream lies is added.
 
-    Returns:
-        Its answer.
-
     Raises:
         PackageError: It is not there, or cannot take part.
     """

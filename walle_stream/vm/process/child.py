@@ -99,6 +99,8 @@ def main(
             with suppress(ImportError):
                 import_module(name)
                 seal()  # before another module uses it
+        if "decimal" in sys.modules:
+            import_module("_pydecimal")  # writes what its C code cannot
         measures = lock_down(guard, fds)
         _write_measures(control, measures)
         if set(required) <= set(measures):
@@ -122,8 +124,7 @@ def _serve(session: Session, packed: bytes, control: memoryview, fds: Sequence[i
 
 def _imports(packed: bytes) -> list[str]:
     names: list[str] = marshal.loads(packed)[4]  # noqa: S302 - made by the host
-    # what C code of decimal imports when a format is none of its own
-    return [*names, "_pydecimal"] if "decimal" in names else names
+    return names
 
 
 def _write_measures(control: memoryview, measures: Iterable[str]) -> None:

@@ -18,19 +18,6 @@ from typing import Final, NamedTuple
 DIES_WITH_HOST: Final = "dies_with_host"
 """The kernel kills the child when the host's process ends."""
 
-MEASURES: Final = (
-    DIES_WITH_HOST,
-    "memory_limit",
-    "file_limits",
-    "own_network",
-    "own_user",
-    "no_processes",
-    "not_dumpable",
-    "no_new_privileges",
-    "syscall_filter",
-)
-"""All measures, in the order in which they are taken."""
-
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_SECCOMP: Final = 22
@@ -96,9 +83,6 @@ class GuardSettings(NamedTuple):
 def tie_to_host(host_pid: int) -> bool:
     """Die when the host dies; ends the process when the host is gone already.
 
-    Args:
-        host_pid: The parent, as it named itself.
-
     Returns:
         Whether the kernel sees to it.
     """
@@ -118,20 +102,9 @@ def lock_down(settings: GuardSettings, fds: Collection[int]) -> tuple[str, ...]:
     Returns:
         The measures in force.
     """
-    # a change of user makes the kernel forget whom the child dies with: tied again after it
-    steps: dict[str, Callable[[], bool]] = {
-        "memory_limit": lambda: _limit_memory(settings),
-        "file_limits": lambda: _limit_files(fds),
-        "own_network": _leave_network,
-        "own_user": lambda: _become(settings.uid),
-        "no_processes": lambda: _limit((resource.RLIMIT_NPROC, 0)) and os.getuid() != 0,
-        "not_dumpable": lambda: _prctl(_PR_SET_DUMPABLE, 0),
-        DIES_WITH_HOST: lambda: tie_to_host(settings.host_pid),
-        "no_new_privileges": lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1),
-        "syscall_filter": _filter_calls,
-    }
-    taken = {name for name, take in steps.items() if name not in settings.off and take()}
-    return tuple(name for name in MEASURES if name in taken)
+    return tuple(
+        name for name, take in _STEPS.items() if name not in settings.off and take(settings, fds)
+    )
 
 
 def filter_program(architecture: str, pid: int) -> bytes:
@@ -242,3 +215,19 @@ def _become(uid: int) -> bool:
     except OSError:
         return False
     return True
+
+
+_STEPS: Final[dict[str, Callable[[GuardSettings, Collection[int]], bool]]] = {
+    "memory_limit": lambda settings, _: _limit_memory(settings),
+    "file_limits": lambda _, fds: _limit_files(fds),
+    "own_network": lambda *_: _leave_network(),
+    "own_user": lambda settings, _: _become(settings.uid),
+    "no_processes": lambda *_: _limit((resource.RLIMIT_NPROC, 0)) and os.getuid() != 0,
+    "not_dumpable": lambda *_: _prctl(_PR_SET_DUMPABLE, 0),
+    # a change of user makes the kernel forget whom the child dies with: tied again after it
+    DIES_WITH_HOST: lambda settings, _: tie_to_host(settings.host_pid),
+    "no_new_privileges": lambda *_: _prctl(_PR_SET_NO_NEW_PRIVS, 1),
+    "syscall_filter": lambda *_: _filter_calls(),
+}
+MEASURES: Final = tuple(_STEPS)
+"""All measures, in the order in which they are taken."""

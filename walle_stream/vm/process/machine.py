@@ -112,10 +112,6 @@ class ProcessMachine(Machine):
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done, or the child dead.
 
-        Args:
-            groups: The batch.
-            packed: The same, by ``encode_groups``.
-
         Returns:
             One result per group, in order.
 
@@ -130,11 +126,7 @@ class ProcessMachine(Machine):
             return super().call(groups, packed)
 
     def kill(self, reason: str = "it was killed") -> None:
-        """Kill the child at once: the call at hand raises ``VmCrashedError``; any thread.
-
-        Args:
-            reason: For that error's message.
-        """
+        """Kill the child at once: the call at hand raises ``VmCrashedError``; any thread."""
         with self._lock:
             child = self._child
             if child is None or self._is_ending or self._killed is not None:

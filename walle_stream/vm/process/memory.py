@@ -11,11 +11,7 @@ class SharedMemory:
     """Memory of the host that a child sees through an inherited descriptor."""
 
     def __init__(self, size_bytes: int) -> None:
-        """Make it, filled with zeros.
-
-        Args:
-            size_bytes: Its size.
-        """
+        """Make it, filled with zeros."""
         if hasattr(os, "memfd_create"):
             self.fd = os.memfd_create("walle", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             # a child that cut it would make the host's next access a fatal signal
@@ -27,11 +23,7 @@ class SharedMemory:
         self._map(size_bytes)
 
     def grow(self, size_bytes: int) -> None:
-        """Make it larger, contents kept; the child's view stays as it was.
-
-        Args:
-            size_bytes: The new size.
-        """
+        """Make it larger, contents kept; the child's view stays as it was."""
         self._close_view()
         self._map(size_bytes)
 

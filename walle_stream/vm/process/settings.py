@@ -27,11 +27,7 @@ class ProcessSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, confinement: Confinement) -> "ProcessSettings":
-        """Return those of a task.
-
-        Args:
-            confinement: The task's.
-        """
+        """Return those of a task."""
         return cls(confinement.memory_bytes, required=confinement.required)
 
 

@@ -19,10 +19,6 @@ _numbers: Final = count(os.getpid() * 64)
 def take_uid(first: int, amount: int) -> int:
     """Choose a user for a child.
 
-    Args:
-        first: First id of the range.
-        amount: Ids in it.
-
     Returns:
         An id that no other child of this process has; ``STAYS`` when this
         process may not change users, or all ids are taken.

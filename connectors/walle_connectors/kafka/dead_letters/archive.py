@@ -30,9 +30,6 @@ class KafkaDeadLetterArchive:
     def __init__(self, model: KafkaDeadLetterModel) -> None:
         """Connect; blocks.
 
-        Args:
-            model: Topic and connection.
-
         Raises:
             BrokerUnreachableError: No broker answers, or TLS is refused.
             SourceError: The topic is not there.

@@ -20,9 +20,6 @@ class KafkaRecordReturn:
     def __init__(self, model: KafkaSourceModel) -> None:
         """Connect; blocks.
 
-        Args:
-            model: The source's.
-
         Raises:
             BrokerUnreachableError: No broker answers, or TLS is refused.
             TopicError: The topic is not there.

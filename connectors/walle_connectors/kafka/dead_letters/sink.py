@@ -60,9 +60,6 @@ class KafkaDeadLetterSink(SendingThread[Any]):
     def __init__(self, model: KafkaDeadLetterModel) -> None:
         """Check the topic and begin to connect; blocks for some seconds at most.
 
-        Args:
-            model: Topic and connection.
-
         Raises:
             TopicError: A broker answers, but the topic is missing, or compacted.
             BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.

@@ -37,9 +37,6 @@ class TopicIdentity(msgspec.Struct, frozen=True):
 def source_errors(name: str) -> Iterator[None]:
     """Turn kafka-python's errors into ours.
 
-    Args:
-        name: The topic, for messages.
-
     Raises:
         SourceError: For every error of a broker or of the library.
         BrokerUnreachableError: No broker answered.
@@ -76,11 +73,7 @@ def source_errors(name: str) -> Iterator[None]:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Return whether brokers say that a topic is not there, or not the one that was meant.
-
-    Args:
-        error: Any.
-    """
+    """Return whether brokers say that a topic is not there, or not the one that was meant."""
     return isinstance(error, _gone_errors())
 
 
@@ -139,11 +132,7 @@ class TopicClient:
             raise
 
     def place(self, partition: int) -> Any:
-        """Return what kafka-python calls a partition.
-
-        Args:
-            partition: Its number.
-        """
+        """Return what kafka-python calls a partition."""
         return self._place(self.topic, partition)
 
     def resume(self, places: Iterable[Any]) -> None:
@@ -163,9 +152,6 @@ class TopicClient:
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
         """Ask what partitions have now; blocks.
-
-        Args:
-            partitions: Which.
 
         Raises:
             SourceError: They cannot be asked.

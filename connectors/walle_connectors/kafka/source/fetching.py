@@ -40,11 +40,7 @@ class Records(NamedTuple):
     values: Sequence[bytes | None]
 
     def before(self, offset: int) -> "Records":
-        """Return those below an offset.
-
-        Args:
-            offset: Of the first that is left out.
-        """
+        """Return those below an offset."""
         count = bisect_left(self.offsets, offset)
         return Records(
             self.offsets[:count], self.timestamps[:count], self.keys[:count], self.values[:count]
@@ -123,11 +119,7 @@ class PythonFetcher:
     """kafka-python's consumer as a ``Fetcher``; closing is its client's business."""
 
     def __init__(self, client: TopicClient) -> None:
-        """Use a client's consumer.
-
-        Args:
-            client: Of the topic.
-        """
+        """Use a client's consumer."""
         self._client, self._consumer = client, client.consumer
         self._tell_wait_ms = 0.0
         self._gone_since_ms = 0.0

@@ -212,9 +212,6 @@ class GroupReader(KafkaReader):
     def hold(self, places: Sequence[Any]) -> None:
         """Let nothing be fetched of new partitions yet; run by the consumer's I/O thread.
 
-        Args:
-            places: Just assigned.
-
         Raises:
             InterruptedError: See ``let_go``.
         """

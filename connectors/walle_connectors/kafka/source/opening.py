@@ -18,11 +18,7 @@ class KafkaSource:
     """
 
     def __init__(self, model: KafkaSourceModel) -> None:
-        """Keep the definition; no broker is asked.
-
-        Args:
-            model: The source's definition.
-        """
+        """Keep the definition; no broker is asked."""
         self._model = model
         self._identity: TopicIdentity | None = None
 
@@ -64,9 +60,6 @@ class KafkaSource:
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse another topic, or one of another cluster.
 
-        Args:
-            stored: A fingerprint from before.
-
         Raises:
             SourceChangedError: It differs.
             SourceError: The topic is not there.
@@ -90,13 +83,7 @@ class KafkaSource:
         batch_events: int,
         limit: int | None = None,
     ) -> KafkaReader:
-        """Open all partitions of the topic at their offsets, without a group.
-
-        Args:
-            offsets: The last committed offset of each partition that has one.
-            partition_count: Number of partitions of the data directory.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most records to read in this run; None for no limit.
+        """Open all partitions of the topic, without a group; see ``ports.Source.open``.
 
         Raises:
             SourceError: The topic cannot be opened, or an offset is not of it.
@@ -120,11 +107,6 @@ class KafkaSource:
         self, placement: Placement, batch_events: int, limit: int | None = None
     ) -> GroupReader:
         """Become a member of the group; see ``ports.PlacingSource.join``.
-
-        Args:
-            placement: Opens and closes partitions.
-            batch_events: Most events in one batch at first, ≥ 1.
-            limit: Most records that this member reads in this run.
 
         Raises:
             SourceError: The topic is not there.

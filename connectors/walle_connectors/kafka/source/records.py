@@ -44,12 +44,7 @@ class BatchMaker:
     """Makes a topic's batches. One thread; pure but for what it remembers of devices."""
 
     def __init__(self, topic: str, max_record_bytes: int) -> None:
-        """Begin.
-
-        Args:
-            topic: Named in dead letters.
-            max_record_bytes: A longer value is one.
-        """
+        """Begin."""
         self._topic = topic
         self._max_bytes = max_record_bytes
         self._devices: dict[bytes | None, str] = {}

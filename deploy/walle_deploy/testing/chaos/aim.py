@@ -56,12 +56,7 @@ class Shot(msgspec.Struct, frozen=True):
 
 
 def next_shot(plan: WorldPlan, number: int) -> Shot:
-    """Draw a shot.
-
-    Args:
-        plan: The campaign's.
-        number: How many were drawn before.
-    """
+    """Draw a shot."""
     # seeded for repeatability, not for secrecy
     chance = random.Random(f"{plan.seed}/{number}")  # noqa: S311
     role = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from walle_deploy.store.temporary import TemporaryPostgres, find_postgres
 from walle_deploy.testing.chaos.devices import event_lines
 from walle_deploy.testing.chaos.life import Life
 from walle_deploy.testing.chaos.plan import WorldPlan
 from walle_deploy.testing.chaos.world import MARK, World, source_settings
+from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ChaosError
 from walle_stream.testing.chaos import processes
@@ -67,9 +67,6 @@ class ReleaseCampaign:
 
     def run(self, kills: int) -> FaultReport:
         """Live lives until so many kills are done, or something is wrong; blocks.
-
-        Args:
-            kills: In all lives.
 
         Returns:
             What was killed, and what is wrong.

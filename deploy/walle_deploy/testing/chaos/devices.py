@@ -35,12 +35,7 @@ _COUNTERS = (
 
 
 def wanted_versions(table: ReleaseTable, profiles: Sequence[DeviceProfile]) -> dict[str, str]:
-    """Return which version of the task each device should have; empty for none.
-
-    Args:
-        table: Of the releases.
-        profiles: Without tasks.
-    """
+    """Return which version of the task each device should have; empty for none."""
     index, found = ReleaseIndex(table, Sources()), {}
     for profile in profiles:
         versions = [each.version for each in index.decide(profile) if each.task == TASK]
@@ -50,11 +45,6 @@ def wanted_versions(table: ReleaseTable, profiles: Sequence[DeviceProfile]) -> d
 
 def wrong_devices(data_dir: Path, table: ReleaseTable, wanted: Mapping[str, str]) -> Iterator[str]:
     """Look at the devices of a host that has ended.
-
-    Args:
-        data_dir: The host's.
-        table: With the files of all versions.
-        wanted: Version by device.
 
     Yields:
         What is wrong, a line each.
@@ -132,9 +122,6 @@ def event_lines(data_dir: Path) -> dict[str, Sequence[bytes]]:
 
 def wrong_features(data_dir: Path) -> Iterator[str]:
     """Look whether a device's features are whole: numbers without gaps, visits one by one.
-
-    Args:
-        data_dir: Of a host that has ended.
 
     Yields:
         What is wrong, a line each.

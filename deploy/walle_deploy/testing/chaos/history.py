@@ -21,9 +21,6 @@ _ENDS = {
 def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
     """Check the log against itself, the store, and what a release may do.
 
-    Args:
-        transaction: One state of everything.
-
     Yields:
         What is wrong, a line each.
     """

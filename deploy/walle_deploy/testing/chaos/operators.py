@@ -64,9 +64,6 @@ class Operators:
     def kill(self, pick: int) -> bool:
         """Send SIGKILL to a command that runs.
 
-        Args:
-            pick: Chooses it.
-
         Returns:
             Whether there was one.
         """
@@ -77,9 +74,6 @@ class Operators:
 
     def turn(self, *, is_working: bool = True) -> tuple[list[Ended], str]:
         """Look how commands ended, and begin others where they are due.
-
-        Args:
-            is_working: Whether others are begun.
 
         Returns:
             The kills, and what went wrong; empty for nothing.

@@ -46,11 +46,7 @@ def version_name(number: int) -> str:
 
 
 def version_number(name: str) -> int:
-    """Return the number of a version.
-
-    Args:
-        name: Of it.
-    """
+    """Return the number of a version."""
     return int(name[1:])
 
 

@@ -97,19 +97,11 @@ class World:
         ]
 
     def data_dir(self, host: int) -> Path:
-        """Return a host's data directory.
-
-        Args:
-            host: Number of it.
-        """
+        """Return a host's data directory."""
         return self.folder / f"data-{host}"
 
     def service_port(self, number: int) -> int:
-        """Return where a release service listens.
-
-        Args:
-            number: Of it.
-        """
+        """Return where a release service listens."""
         return self._service_ports[number]
 
     @property
@@ -146,11 +138,7 @@ class World:
         return (*command, "--set", "spec.reports.every=300ms")
 
     def publish_command(self, number: int) -> tuple[str, ...]:
-        """Return the command line that publishes a version.
-
-        Args:
-            number: Of the version.
-        """
+        """Return the command line that publishes a version."""
         ref = f"{TASK}@{version_name(number)}"
         folders = ("--group", str(self.group), "--repository", str(self.repository))
         return ("release", "publish", ref, *folders)

@@ -7,7 +7,6 @@ import os
 import threading
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from walle_deploy.device import files_metadata
@@ -41,14 +40,6 @@ def test_publishing_again_changes_nothing(world, packages):
 
 def test_a_version_names_the_interpreters_that_it_has_code_for(world):
     assert world.files["v1"].interpreters == (CURRENT_TAG,)
-
-
-def test_a_version_from_before_interpreters_were_named_stays_as_it_is(world):
-    path = world.repository.folder / layout.VERSIONS / "shop" / "ipv" / "v1.json"
-    old = msgspec.structs.replace(world.files["v1"], interpreters=())
-    path.write_bytes(msgspec.json.encode(old, order="deterministic"))
-    world.publish("v1")  # a release store would take other files for a conflict
-    assert world.files["v1"] == old == published_files(world.repository, REF)
 
 
 def test_a_version_never_changes(world, packages):

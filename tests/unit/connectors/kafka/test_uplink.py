@@ -176,7 +176,7 @@ def without_repeats(log):
 def test_a_frame_is_acknowledged_when_its_last_record_is(opened, broker):
     tunnel = opened()
     broker.may_answer.clear()
-    tunnel.send(1, 7, frame(1, 1, 2, 3))
+    tunnel.send([(1, 7, frame(1, 1, 2, 3))])
     assert list(tunnel.acks(1)) == []
     broker.may_answer.set()
     assert acks(tunnel, 1, 1) == [7]
@@ -191,8 +191,8 @@ def test_after_a_failure_nothing_is_missing_and_nothing_out_of_order(opened, bro
     tunnel = opened()
     for number in range(3):
         first = 3 * number + 1
-        tunnel.send(0, number, frame(0, first, first + 1, first + 2))
-        tunnel.send(1, number, frame(1, first, first + 1, first + 2))
+        tunnel.send([(0, number, frame(0, first, first + 1, first + 2))])
+        tunnel.send([(1, number, frame(1, first, first + 1, first + 2))])
     assert acks(tunnel, 0, 3) == [0, 1, 2]
     assert acks(tunnel, 1, 3) == [0, 1, 2]
     for partition in (0, 1):
@@ -219,7 +219,7 @@ def test_a_producer_that_does_nothing_is_replaced_if_a_broker_answers(
     broker.lost.add((0, 3))
     tunnel = opened(driver=driver)
     for number in range(1, 6):
-        tunnel.send(0, number, frame(0, number))
+        tunnel.send([(0, number, frame(0, number))])
     assert acks(tunnel, 0, 5) == [1, 2, 3, 4, 5]
     assert without_repeats(broker.log[0]) == [1, 2, 3, 4, 5]
     assert broker.producers == 2
@@ -232,7 +232,7 @@ def test_a_producer_with_nothing_in_hand_is_left_alone(opened, broker, monkeypat
     monkeypatch.setattr(sending, "STALL_S", 0.001)
     monkeypatch.setattr(sending, "probe_brokers", lambda _: looked.set())
     tunnel = opened()
-    tunnel.send(0, 1, frame(0, 1))
+    tunnel.send([(0, 1, frame(0, 1))])
     assert acks(tunnel, 0, 1) == [1]
     looked.clear()
     assert not looked.wait(0.1)
@@ -243,7 +243,7 @@ def test_acknowledgements_are_contiguous(opened, broker):
     broker.errors[0, 1] = OutOfOrderSequenceNumberError("gone")
     tunnel = opened()
     for number in (1, 2, 3):
-        tunnel.send(0, number, frame(0, number))
+        tunnel.send([(0, number, frame(0, number))])
     assert acks(tunnel, 0, 3) == [1, 2, 3]
     assert broker.log[0][0] == 1
 
@@ -255,8 +255,8 @@ def test_a_record_that_is_too_large_is_told_and_left_out(opened, broker, caplog,
     else:
         broker.errors[0, 2] = MessageSizeTooLargeError("too large")
     tunnel = opened()
-    tunnel.send(0, 1, frame(0, 1, 2, 3))
-    tunnel.send(1, 1, frame(1, 7, 8))
+    tunnel.send([(0, 1, frame(0, 1, 2, 3))])
+    tunnel.send([(1, 1, frame(1, 7, 8))])
     assert acks(tunnel, 0, 1) == [1]
     assert acks(tunnel, 1, 1) == [1]
     assert without_repeats(broker.log[0]) == [1, 3]
@@ -270,7 +270,7 @@ def test_a_record_that_is_too_large_is_told_and_left_out(opened, broker, caplog,
 def test_a_batch_that_is_too_large_is_sent_one_by_one_until_the_record_is_found(opened, broker):
     broker.errors[0, 2] = MessageSizeTooLargeError("too large")
     tunnel = opened(driver="confluent")
-    tunnel.send(0, 1, frame(0, 1, 2, 3))
+    tunnel.send([(0, 1, frame(0, 1, 2, 3))])
     assert acks(tunnel, 0, 1) == [1]
     assert broker.careful == [False, True, False]
     assert without_repeats(broker.log[0]) == [1, 3]
@@ -279,13 +279,13 @@ def test_a_batch_that_is_too_large_is_sent_one_by_one_until_the_record_is_found(
 
 def test_a_partition_that_the_topic_lacks_ends_the_tunnel(opened):
     tunnel = opened()
-    tunnel.send(PARTITIONS, 1, frame(PARTITIONS, 1))
+    tunnel.send([(PARTITIONS, 1, frame(PARTITIONS, 1))])
     with tunnel._condition:
         assert tunnel._condition.wait_for(lambda: tunnel._failure is not None, WAIT_S)
     with pytest.raises(TopicError, match=f"'t' has no partition {PARTITIONS}"):
         tunnel.acks(0)
     with pytest.raises(TopicError):
-        tunnel.send(0, 1, frame(0, 1))
+        tunnel.send([(0, 1, frame(0, 1))])
 
 
 def test_whatever_ends_the_thread_is_told_to_senders(opened, monkeypatch):
@@ -296,18 +296,18 @@ def test_whatever_ends_the_thread_is_told_to_senders(opened, monkeypatch):
     tunnel = opened()
     tunnel._thread.join(WAIT_S)
     with pytest.raises(TunnelError, match="a bug"):
-        tunnel.send(0, 1, frame(0, 1))
+        tunnel.send([(0, 1, frame(0, 1))])
 
 
 def test_a_sender_waits_for_room_until_the_tunnel_closes(opened, broker):
     tunnel = opened(max_bytes=10)
     broker.may_answer.clear()
-    tunnel.send(0, 1, frame(0, 1))
+    tunnel.send([(0, 1, frame(0, 1))])
     refused = []
 
     def send():
         try:
-            tunnel.send(0, 2, frame(0, 2))
+            tunnel.send([(0, 2, frame(0, 2))])
         except TunnelClosedError as error:
             refused.append(error)
 
@@ -325,16 +325,16 @@ def test_a_sender_waits_for_room_until_the_tunnel_closes(opened, broker):
 def test_a_run_that_ends_waits_for_no_room_and_leaves_no_hole(opened, broker):
     tunnel = opened(max_bytes=10)
     broker.may_answer.clear()
-    tunnel.send(0, 1, frame(0, 1))
-    sender = Thread(target=tunnel.send, args=(0, 2, frame(0, 2)))
+    tunnel.send([(0, 1, frame(0, 1))])
+    sender = Thread(target=tunnel.send, args=([(0, 2, frame(0, 2))],))
     sender.start()
     tunnel.relax()
     sender.join(WAIT_S)
     assert not sender.is_alive()
     broker.may_answer.set()
     assert acks(tunnel, 0, 1) == [1]
-    tunnel.send(0, 3, frame(0, 3))  # there would be room
-    tunnel.send(1, 1, frame(1, 1))
+    tunnel.send([(0, 3, frame(0, 3))])  # there would be room
+    tunnel.send([(1, 1, frame(1, 1))])
     assert acks(tunnel, 1, 1) == [1]
     assert broker.log[0] == [1]
 
@@ -347,7 +347,7 @@ def test_the_producer_has_few_frames_at_once(opened, broker, monkeypatch, failin
     tunnel = opened()
     broker.may_answer.clear()
     for number in range(1, 8):
-        tunnel.send(0, number, frame(0, 2 * number - 1, 2 * number))
+        tunnel.send([(0, number, frame(0, 2 * number - 1, 2 * number))])
     with tunnel._condition:
         assert tunnel._condition.wait_for(lambda: len(tunnel._unsent) == 5, WAIT_S)
         assert sum(each.pending is not None for each in tunnel._lanes[0]) <= 2
@@ -360,7 +360,7 @@ def test_the_producer_has_few_frames_at_once(opened, broker, monkeypatch, failin
 
 def test_what_is_no_frame_is_said_to_its_sender(opened):
     with pytest.raises(EnvelopeError):
-        opened().send(0, 1, b"no frame")
+        opened().send([(0, 1, b"no frame")])
 
 
 @pytest.mark.parametrize(
@@ -388,8 +388,8 @@ def test_a_refusal_that_lasts_is_told_seldom_asked_seldom_and_says_what_to_do(
     monkeypatch.setattr(sending, "_AGAIN_S", 0.5)
     broker.errors = Refusing({(0, 1): error})
     up = opened()
-    up.send(0, 1, frame(0, 1))
-    up.send(0, 2, frame(0, 2))
+    up.send([(0, 1, frame(0, 1))])
+    up.send([(0, 2, frame(0, 2))])
     assert is_enough.wait(WAIT_S)
     assert acks(up, 0, 2) == [1, 2]
     up.close()

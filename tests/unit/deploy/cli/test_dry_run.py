@@ -8,12 +8,12 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.index import ReleaseIndex
-from walle_deploy.policy.loading import load_definition
 from walle_deploy.release.desk import ReleaseDesk
-from walle_deploy.release.loading import load_release
+from walle_deploy.release.model import Release
 from walle_deploy.service.settings import ServiceDefinition
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import RefNotFoundError, ServiceUnreachableError, SpecFileError
+from walle_stream.spec.single import load_single
 
 RELEASE = """\
 apiVersion: walle/v1
@@ -100,7 +100,7 @@ def store(folder):
     desk.publish("read/x", "v7", VersionFiles(()))
     desk.adopt("shop/ipv", "v1")
     desk.adopt("read/x", "v7")
-    desk.create(load_release(folder / "other.yaml"))
+    desk.create(load_single(folder / "other.yaml", Release))
     while desk.advance("first").is_open:
         pass
     yield store
@@ -168,12 +168,12 @@ def test_what_it_says_is_what_the_index_gives_once_the_release_is_there(
     given = (folder / "release.yaml", "--store", folder / "releases.db")
     said = [json.loads(line) for line in dry_run(*given, *stage, "--list", "--json").splitlines()]
     desk = ReleaseDesk(store, "ann")
-    desk.create(load_release(folder / "release.yaml"))
+    desk.create(load_single(folder / "release.yaml", Release))
     for _ in range({(): 3, ("--beta",): 1}.get(stage, 2)):
         desk.advance("r1")
     with store.reading() as reading:
         table = reading.table()
-    sources = Sources(load_definition(folder / "service.yaml", ServiceDefinition).spec.attributes)
+    sources = Sources(load_single(folder / "service.yaml", ServiceDefinition).spec.attributes)
     sources.refresh()
     index = ReleaseIndex(table, sources)
     for each in said:
@@ -188,7 +188,7 @@ def test_what_it_says_is_what_the_index_gives_once_the_release_is_there(
 def test_one_in_progress_is_taken_as_superseded_and_that_is_said(dry_run, folder, store):
     (folder / "third.yaml").write_text(OTHER.replace("first", "third").replace("d-1", "d-2"))
     desk = ReleaseDesk(store, "ann")
-    desk.create(load_release(folder / "third.yaml"))
+    desk.create(load_single(folder / "third.yaml", Release))
     desk.advance("third")
     release = folder / "release.yaml"
     release.write_text(RELEASE.replace("v2", "v8"))

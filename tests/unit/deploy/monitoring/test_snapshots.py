@@ -1,4 +1,4 @@
-"""What every store of rows owes to monitors; that of releases on PostgreSQL: ``store.suite``."""
+"""What every store of rows owes to monitors; that of releases on PostgreSQL: ``testing.store_suite``."""
 
 import sqlite3
 

@@ -1,8 +1,9 @@
 import pytest
 
-from walle_deploy.policy.loading import PolicyDefinition, load_definition
+from walle_deploy.policy.loading import PolicyDefinition
 from walle_deploy.policy.model import Policy
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.single import load_single
 
 GOOD = """\
 apiVersion: walle/v1
@@ -23,7 +24,7 @@ spec:
 def test_a_policy_is_loaded_and_comes_back_from_its_plain_form(tmp_path):
     file = tmp_path / "policy.yaml"
     file.write_text(GOOD)
-    policy = load_definition(file, PolicyDefinition).spec
+    policy = load_single(file, PolicyDefinition).spec
     assert Policy.of(policy.plain) == policy
     assert policy.plain["any"][1] == {"devices": {"file": str(tmp_path / "ids.txt")}}
     assert Policy.of({}) == Policy()
@@ -57,7 +58,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, right, wrong, message):
     file = tmp_path / "policy.yaml"
     file.write_text(GOOD.replace(right, wrong))
     with pytest.raises(SpecFileError) as caught:
-        load_definition(file, PolicyDefinition)
+        load_single(file, PolicyDefinition)
     assert f"{file}:" in str(caught.value)
     assert message in str(caught.value)
 
@@ -70,7 +71,7 @@ def test_several_definitions_and_lists_are_refused(tmp_path):
     ):
         file.write_text(text)
         with pytest.raises(SpecFileError, match=message):
-            load_definition(file, PolicyDefinition)
+            load_single(file, PolicyDefinition)
 
 
 def test_a_stored_policy_that_is_none_or_too_deep_is_refused():

@@ -1,10 +1,11 @@
 import pytest
 
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.loading import load_release
+from walle_deploy.release.model import Release
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.release.steps import Hours, Step
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.single import load_single
 
 HEAD = "apiVersion: walle/v1\nkind: Release\nmetadata: {name: ipv-v2}\nspec:\n"
 TASK = HEAD + "  task: shop/ipv\n  version: v2\n"
@@ -13,7 +14,7 @@ TASK = HEAD + "  task: shop/ipv\n  version: v2\n"
 def load(tmp_path, text):
     file = tmp_path / "release.yaml"
     file.write_text(text)
-    return load_release(file, {})
+    return load_single(file, Release, {})
 
 
 def test_a_short_release_has_the_usual_steps(tmp_path):

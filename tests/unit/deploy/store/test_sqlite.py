@@ -8,7 +8,7 @@ import pytest
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.schema import SCHEMA_VERSION
 from walle_deploy.store.sqlite import SqliteStore
-from walle_deploy.store.suite import ReleaseStoreSuite
+from walle_deploy.testing.store_suite import ReleaseStoreSuite
 from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreFullError
 
 
@@ -34,7 +34,7 @@ def test_tables_of_a_later_version_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "r.db") as connection:
         connection.execute("UPDATE walle_head SET schema_version = ?", (SCHEMA_VERSION + 1,))
     connection.close()
-    with pytest.raises(IntegrityError, match="version 2, this walle knows up to 1"):
+    with pytest.raises(IntegrityError, match="version 2, this walle knows 1"):
         SqliteStore(tmp_path / "r.db")
 
 

@@ -158,11 +158,6 @@ def _behind(lines: Sequence[Line], written: Sequence[int]) -> list[Line]:
 def expect_lines(client: Mapping[str, Any], topic: str, lines: Sequence[Line]) -> int:
     """Check that a topic has the input, in order; blocks.
 
-    Args:
-        client: How to connect.
-        topic: Fed and done.
-        lines: The input.
-
     Returns:
         How many records are there once more than in the input: a broker that is killed between
         a write and its answer has been seen to take the batch again, idempotent or not. They

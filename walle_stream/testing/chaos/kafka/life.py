@@ -112,11 +112,7 @@ class KafkaLife:
     # What a campaign asks
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until features have come up; see ``Running``.
-
-        Args:
-            timeout_s: At most so long.
-        """
+        """Block until features have come up; see ``Running``."""
         until_ms = monotonic_ms() + timeout_s * 1000.0
         while not self.has_begun and self._look() is None and monotonic_ms() < until_ms:
             sleep(_LOOK_S)
@@ -141,21 +137,12 @@ class KafkaLife:
         return self._end
 
     def await_crash(self, timeout_s: float) -> bool:
-        """Return that nothing dies at a crash point: nothing is armed.
-
-        Args:
-            timeout_s: Not used.
-        """
+        """Return that nothing dies at a crash point: nothing is armed."""
         del timeout_s
         return False
 
     def kill(self, role: str, pick: int) -> bool:
-        """Do a fault; see ``Running``.
-
-        Args:
-            role: One of the target's.
-            pick: Chooses whom, and for how long.
-        """
+        """Do a fault; see ``Running``."""
         if self._look() is not None or not self.is_live:
             return False
         # seeded for repeatability, not for secrecy

@@ -78,9 +78,6 @@ class Member:
     def kill(self, again_ms: float = 0.0) -> bool:
         """Send SIGKILL; it is started again if it was wanted.
 
-        Args:
-            again_ms: How long it is away.
-
         Returns:
             Whether it was alive.
         """

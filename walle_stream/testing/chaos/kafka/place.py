@@ -127,19 +127,11 @@ class Place:
         self._own.resume()
 
     def cut(self, host: int) -> None:
-        """Lose every byte between a host and the broker.
-
-        Args:
-            host: Its index.
-        """
+        """Lose every byte between a host and the broker."""
         self._links[host].cut()
 
     def heal(self, host: int) -> None:
-        """End a host's cut.
-
-        Args:
-            host: Its index.
-        """
+        """End a host's cut."""
         self._links[host].heal()
 
     @property
@@ -163,10 +155,6 @@ class Place:
     def ends(self, topic: str, partitions: int) -> list[int] | None:
         """Return how many records each partition has; blocks for seconds at most.
 
-        Args:
-            topic: Of unbroken history.
-            partitions: How many it has.
-
         Returns:
             None when the broker gives no answer.
         """
@@ -186,11 +174,6 @@ class Place:
 
     def committed(self, group: str, topic: str, partitions: int) -> list[int] | None:
         """Return how far a group has committed; blocks for seconds at most.
-
-        Args:
-            group: Its name.
-            topic: Which.
-            partitions: How many it has.
 
         Returns:
             0 where nothing was; None when the broker gives no answer.
@@ -214,11 +197,7 @@ class Place:
         return None
 
     def delete_topics(self, having: str) -> None:
-        """Delete topics; blocks.
-
-        Args:
-            having: A text in their names.
-        """
+        """Delete topics; blocks."""
         from kafka import KafkaAdminClient  # noqa: PLC0415 - an extra
 
         admin = KafkaAdminClient(**self.client)

@@ -91,11 +91,7 @@ def table_lines(address: str, devices: Iterable[str]) -> dict[str, list[bytes]] 
 
 
 def reference_lines(data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-    """Return the same of a run without a broker.
-
-    Args:
-        data_dir: Of a run that ended.
-    """
+    """Return the same of a run without a broker."""
     features: list[bytes] = []
     numbers: dict[str, list[int]] = {}
     store = load_connector("embedded").open_features(data_dir / "cloud", read_only=True)

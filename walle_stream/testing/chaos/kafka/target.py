@@ -124,11 +124,6 @@ class KafkaTarget(LocalTarget):
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> Any:
         """Start a life, or the run that nobody kills; see ``Target.start``.
 
-        Args:
-            data_dir: Folder of the life.
-            role: Empty; no role has crash points.
-            crash: Empty.
-
         Raises:
             ChaosError: The broker has lost the life's topics.
             BrokerError: It does not come up.
@@ -145,11 +140,7 @@ class KafkaTarget(LocalTarget):
         return self._life
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return whether features have come up, and whether the life is over.
-
-        Args:
-            data_dir: Of the life at hand.
-        """
+        """Return whether features have come up, and whether the life is over."""
         del data_dir
         life = self._life
         if life is None or not life.has_begun:
