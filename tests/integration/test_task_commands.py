@@ -191,6 +191,7 @@ def test_a_package_that_is_cut_altered_or_not_there_is_refused(walle, refused, f
 def test_where_it_cannot_be_written_is_said(refused):
     assert "cannot be written: " in refused("build", "visit.yaml", "-o", "no/such/folder.walle")
     assert "cannot be written: " in refused("build", "visit.yaml", "-o", "data")
+    assert "cannot be written: " in refused("build", "visit.yaml", "-o", ".")
 
 
 def test_an_interpreter_that_is_not_there_is_named(refused):

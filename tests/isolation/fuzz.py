@@ -61,8 +61,8 @@ class Player:
         known = self.used.ask("remember()")
         self.atoms = [each for each in known["nodes"] if is_tried(each)]
         self.names = [each for each in known["names"] if is_tried(each)]
-        lasting = [each for each in known["lasting"] if is_tried(each)]
-        self.probe = compiled(probe(lasting[:: len(lasting) // _PROBED]))
+        self.lasting = [each for each in known["lasting"] if is_tried(each)]
+        self.probe = compiled(probe(self.lasting[:: len(self.lasting) // _PROBED]))
         assert self.probe is not None
         self.clean = self.opened()
         self.expected = self.played(self.clean, (self.probe, "b"))[0]

@@ -45,6 +45,13 @@ class Plain:
         values.append(other)
         return True
     def __hash__(self): return 1
+    def __and__(self, other):
+        values.append(other)
+        return 0
+    def __or__(self, other):
+        values.append(other)
+        return 32
+    __rand__, __ror__ = __and__, __or__
     def __iter__(self): return iter((1, "a"))
     def __len__(self): return 2
     def get(self, key, default=None):
@@ -103,6 +110,10 @@ _CALLS: Final = (
         "operator.call({one}, {two})",
         "super({one}, {two})",
     ),
+    *("functools.wraps({one})(Plain()).__init__({two}, {three})", "struct.calcsize({one})"),
+    *("super(type({one}), {one}).__init__({two}, {three})", "type({one})({two}, ({three},))"),
+    *("super(make({one}), make({one})).__init__({two}, {three})", "re.compile('a', {one})"),
+    *("make(type({one}))({two}, {three}).secret", "re.sub('(a)', {one}, 'a')"),
     *("(lambda C: C())(make({one}))", "make({one})({two})", "getattr({one}, {text}, {two})"),
 )
 _MAKE: Final = """

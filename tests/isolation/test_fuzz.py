@@ -11,6 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 COUNT = 2_000
+CHUNK = 500
 
 
 def load() -> Any:
@@ -45,11 +46,50 @@ HOLES = {
         "import re; re.RegexFlag._value2member_map_ = dict(re.RegexFlag._value2member_map_)",
         "re.RegexFlag(own(Int, 1 << 40))",
     ),
+    "an attribute": (
+        "import json\ndef default(self, o): json.dumps.kept = o\njson.JSONEncoder.default = default",
+        "json.JSONEncoder().default(own(Text, 'a'))",
+    ),
     "code": (
         "import walle_guest.sealing as s, typing; s.TEXT_WINDOW[0] = 1",
         "values.append(1)",
     ),
 }
+
+# each writes to an object of the library, where nothing holds it back
+WRITERS = (
+    "functools.wraps({one})(Plain()).__init__(json.dumps, 1)",
+    "super(make({one}), make({one})).__init__(json.dumps, 1)",
+    "super(type({one}), {one}).__init__(int, 2)",
+    "setattr(rooted(type({one}))(json.dumps, (int,)), 'secret', 1)",
+    "{one}.__init__(json.dumps, 1)",
+)
+ROOTED = """
+def rooted(base):
+    class Made(base, _root=True): pass
+    return Made
+"""
+
+
+@pytest.mark.vm
+def test_nothing_that_takes_any_object_writes_to_one_of_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    fuzz = load()
+    player = fuzz.Player()
+    steps = [form.format(one=f"({each})") for each in player.lasting for form in WRITERS]
+    try:
+        for at in range(0, len(steps), CHUNK):
+            code = fuzz.compiled(ROOTED + fuzz.source(steps[at : at + CHUNK]))
+            assert code is not None
+            player.played(player.used, (code, "a"))
+        assert player.kept() == []
+    finally:
+        player.close()
+
+
+KEEPERS = {"a flag": "RegexFlag._value2member_map_", "an attribute": "json.dumps"}
 
 
 @pytest.mark.vm
@@ -68,8 +108,8 @@ def test_a_hole_is_found_and_its_program_shrunk(hole: str, monkeypatch: pytest.M
         failure, kept = player.look(1), player.kept()
     finally:
         player.close()
-    if hole == "a flag":  # what it leaves is met by a number of the same class alone
-        assert any("RegexFlag._value2member_map_" in each for each in kept)
+    if hole in KEEPERS:  # the probe does not meet what they leave
+        assert any(KEEPERS[hole] in each for each in kept)
     else:
         assert failure is not None
         assert len(failure.steps) == 1 or hole == "code"

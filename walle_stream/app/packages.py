@@ -153,7 +153,7 @@ def write_package(data: bytes, path: Path) -> None:
         PackageError: It cannot be written there.
     """
     try:
-        put_file(path, data)
+        put_file(path.absolute(), data)  # "." has no name
     except OSError as error:
         if error.errno in _FULL:
             raise

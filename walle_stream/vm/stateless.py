@@ -12,6 +12,8 @@ import ast
 from typing import Final
 
 _STORING_NAMES: Final = frozenset({"setattr", "delattr", "type", "print"})
+# what they have writes to the functions that it is given
+_STORING_MODULES: Final = frozenset({"abc", "dataclasses", "functools"})
 
 
 def is_stateless(tree: ast.Module) -> bool:
@@ -30,13 +32,15 @@ def _is_fixed(node: ast.stmt) -> bool:
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass():
             return True
-        case ast.FunctionDef(decorator_list=[], args=arguments):
+        case ast.FunctionDef(decorator_list=[], args=arguments, returns=returns):
+            if any(map(_binds, (arguments, returns))):
+                return False
             defaults = [*arguments.defaults, *arguments.kw_defaults]
             return all(default is None or _is_immutable(default) for default in defaults)
         case ast.Assign(targets=[ast.Name()], value=value):
             return _is_immutable(value)
-        case ast.AnnAssign(target=ast.Name(), value=value) if value is not None:
-            return _is_immutable(value)
+        case ast.AnnAssign(target=ast.Name(), annotation=annotation, value=value) if value:
+            return _is_immutable(value) and not _binds(annotation)
     return False
 
 
@@ -53,6 +57,11 @@ def _is_immutable(node: ast.expr) -> bool:
     return False
 
 
+def _binds(node: ast.AST | None) -> bool:
+    # an annotation is evaluated where its function is, before Python 3.14
+    return node is not None and any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
+
+
 def _stores(node: ast.AST) -> bool:
     match node:
         case ast.Global() | ast.ClassDef():
@@ -61,4 +70,8 @@ def _stores(node: ast.AST) -> bool:
             return True
         case ast.Name(id=name):
             return name in _STORING_NAMES
+        case ast.Import(names=names):
+            return any(each.name in _STORING_MODULES for each in names)
+        case ast.ImportFrom(module=module):
+            return module in _STORING_MODULES
     return False

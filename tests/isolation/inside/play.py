@@ -4,6 +4,7 @@ import builtins
 import marshal
 import struct
 import sys
+import types
 
 
 def play(packed):
@@ -47,11 +48,27 @@ def remember():
     for place, value in hidden([(n.expression, n.value) for n in lasting]):
         if type(value) in (dict, list, set, bytearray):
             _remembered.append((kind_name(value), place, value, contents(value)))
+        elif (own := attributes(value)) is not None:
+            _remembered.append((f"attributes of {kind_name(value)}", place, value, contents(own)))
     return {
         "nodes": [n.expression for n in nodes],
         "lasting": [n.expression for n in lasting],
         "names": sorted({name for n in lasting for name in names_of(n.value)}),
     }
+
+
+def attributes(value):
+    # what library code that is given this object could set
+    own = None if isinstance(value, types.ModuleType) else getattr(value, "__dict__", None)
+    if isinstance(own, types.MappingProxyType):
+        own = dict(own) if value.__flags__ & 1 << 9 else None  # a class that can be written to
+    if type(own) is dict:
+        return {name: each for name, each in own.items() if name not in ON_DEMAND}
+    return None
+
+
+ON_DEMAND = {"__slotnames__", "__annotations__", "__annotations_cache__", "__annotate_func__"}
+"""Names of attributes that the interpreter and ``copyreg`` set when they first need them."""
 
 
 def contents(value):
@@ -72,9 +89,13 @@ def changed():
     """Return (kind, place, whether an object of a script is in it) of what is not as it was."""
     found = []
     for kind, place, value, before in _remembered:
-        if contents(value) != before:
-            inside = list(value.items()) if type(value) is dict else list(value)
-            found.append((kind, place, any(is_of_script(each) for each in inside)))
+        held = attributes(value) if kind.startswith("attributes") else value
+        if contents(held) != before:
+            where, inside = place, list(held.items()) if type(held) is dict else list(held)
+            if kind.startswith("attributes"):
+                names = {each[0] for each in set(contents(held)) ^ set(before)}
+                where = f"{place}: {', '.join(sorted(map(str, names)))}"
+            found.append((kind, where, any(is_of_script(each) for each in inside)))
     return found
 
 

@@ -28,6 +28,12 @@ pytestmark = pytest.mark.vm
             "super(S, S).format('{0.gi_frame}', (i for i in ()))",
             "may not use",
         ),
+        ("", "type(list[int])('{0.gi_frame}', (int,)).format((i for i in ()))", "positional"),
+        (
+            "from typing import TypedDict\nfrom dataclasses import dataclass",
+            "dataclass(init=False)(TypedDict('T', {'_\uff3fglobals_\uff3f': int}))",
+            "is no name of a field",
+        ),
     ],
 )
 def test_a_way_around_a_guard_is_closed(run_script: Any, head: str, line: str, words: str) -> None:

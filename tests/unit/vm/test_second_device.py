@@ -56,29 +56,128 @@ def find():
     use("")
     return [each for each in MET if each]
 """,
-    "the default of deepcopy": """
-import copy
+    "what a memo of deepcopy stands in for": """
+import copy, json
+from abc import ABC
 class Memo:
-    def __init__(self): self.found = []
+    def __init__(self, number, part): self.number, self.part, self.seen = number, part, 0
     def get(self, key, default=None):
-        self.found.append(default)
-        return default
-    def __getitem__(self, key): raise KeyError(key)
+        self.seen += 1
+        return self.part if self.seen == self.number else default
+    def __getitem__(self, key): return []
     def __setitem__(self, key, value): pass
-def taken():
-    memo = Memo()
-    copy.deepcopy([1], memo)
-    return [each for each in memo.found if hasattr(each, "append")]
+class Own(ABC):
+    def __init__(self): self.a = 1
+class Maker:
+    def __init__(self, number, made): self.number, self.made = number, made
 def hide(secret):
-    for each in taken(): each.append(secret)
-def find(): return [item for each in taken() for item in each]
+    for state in (3, 4):
+        own = copy.deepcopy(Own(), Memo(state, (None, {"__new__": lambda *_: json.dumps})))
+        for part in (2, 3):
+            copy.deepcopy(Own(), Memo(part, own))
+            memo = Memo(part, own)
+            memo.get = lambda key, default=None, seen=[]: (seen.append(1), {
+                part: own, state: (None, {"secret": secret})}.get(len(seen), default))[1]
+            copy.deepcopy(Own(), memo)
+def find(): return [json.dumps.secret] if hasattr(json.dumps, "secret") else []
+""",
+    "what an alias stands for": """
+import json, typing
+def hide(secret):
+    class Mine(type(typing.Callable[[int], int]), _root=True): pass
+    mine = Mine(json.dumps, (int,))
+    mine.secret = secret
+def find(): return [json.dumps.secret] if hasattr(json.dumps, "secret") else []
+""",
+    "a library's object made anew": """
+import typing
+def hide(secret):
+    class Kept: pass
+    Kept.secret = secret
+    super(type(typing.Callable), typing.Callable).__init__(Kept, 2)
+def find(): return [typing.Callable.secret] if hasattr(typing.Callable, "secret") else []
+""",
+    "a library's function by super": """
+import json
+from string import Template
+class Own(Template): pass
+def hide(secret): super(Own, Own).__init__(json.dumps, secret)
+def find(): return [json.dumps.template] if hasattr(json.dumps, "template") else []
+""",
+    "functions of a class by wraps": """
+import json
+from functools import wraps
+from string import Template
+class Own: pass
+def hide(secret):
+    own = Own()
+    wraps(Template)(own)
+    own.__init__(json.dumps, secret)
+def find(): return [json.dumps.template] if hasattr(json.dumps, "template") else []
+""",
+    "a helper's own text": """
+from functools import wraps
+def helper(): pass
+def hide(secret): wraps(property(None, None, None, secret))(helper)
+def find(): return [helper.__doc__] if helper.__doc__ else []
+""",
+    "flags of patterns that are none": """
+import re
+class Flags:
+    def __init__(self, secret): self.secret = secret
+    def __hash__(self): return 0
+    def __eq__(self, other): raise LookupError(self.secret)
+    def __and__(self, other): return 0
+    def __or__(self, other): return 32 | other
+    __rand__, __ror__ = __and__, __or__
+def hide(secret): re.compile("zebra", Flags(secret))
+def find():
+    try: re.compile("zebra")
+    except LookupError as error: return list(error.args)
+    return []
+""",
+    "templates of patterns that are no text": """
+import re
+from array import array
+class Own(array):
+    def __hash__(self): return "<\\\\1>".__hash__()
+    def __eq__(self, other): raise LookupError("met")
+def hide(secret): re.compile("(q)").sub(Own("B", b"<\\\\1>"), "q")
+def find():
+    try: re.compile("(q)").sub("<\\\\1>", "q")
+    except LookupError as error: return list(error.args)
+    return []
+""",
+    "formats that another packed": """
+import struct
+class Own(bytearray):
+    met = []
+    def __hash__(self): return "77s".__hash__()
+    def __eq__(self, other): self.met.append(other)
+def hide(secret): struct.calcsize("77s")
+def find():
+    try: struct.calcsize(Own(b"77s"))
+    except TypeError: pass
+    return Own.met
+""",
+    "flags that another combined": """
+import re
+class Own(int):
+    met = []
+    def __hash__(self): return int(self)
+    def __eq__(self, other): self.met.append(int(other))
+def hide(secret): re.RegexFlag(2049)
+def find():
+    re.RegexFlag(Own(2049))
+    return Own.met
 """,
 }
 RUN = """
 def run(ctx, page):
-    ctx.emit({"found": [str(each) for each in find()]})
+    found = [] if ctx.device_id == "a" else find()  # it may use what is hidden in
+    ctx.emit({"found": [str(each) for each in found]})
     try: hide("secret of " + ctx.device_id)
-    except (AttributeError, TypeError): pass
+    except (AttributeError, LookupError, TypeError): pass
 """
 
 
@@ -106,3 +205,15 @@ def test_numbers_by_chance_are_seeded_ones(run_script: Any, call: str, seeded: s
     (run,) = run_script(source + call).runs
     assert (run.error, "seed" in run.message) == ("TypeError", True)
     assert run_script(source + seeded).runs[0].ok
+
+
+@pytest.mark.parametrize("isolation", ["shared", "process"])
+def test_what_c_code_imports_when_it_needs_it_is_there(page: Any, isolation: str) -> None:
+    source = """
+from decimal import Decimal
+def run(ctx, page): ctx.emit({"text": f"{Decimal('-0.04'):z.1f}"})
+"""
+    program = TaskProgram("t", "v", source, "t.py", isolation=isolation)
+    with VmPool({"t": program}, 1) as pool:
+        ((run,),) = [group.runs for group in pool.run("t", [("a", {}, [(1, 0, page())])])]
+    assert (run.message, run.emits[0][0]) == ("", b'{"text":"0.0"}')

@@ -37,6 +37,11 @@ def test_functions_modules_and_constants_keep_nothing(body):
         "LIMIT = 1\nfor n in (1, 2): LIMIT = n\n",
         "LIMIT, other = 1, 2\n",
         "LIMIT = lambda seen=[]: seen\n",
+        "LIMIT = 1\ndef f() -> (SEEN := []): pass\n",
+        "LIMIT = 1\ndef f(x: (SEEN := [])): pass\n",
+        "LIMIT: (SEEN := []) = 1\n",
+        "LIMIT = 1\nimport functools\n",
+        "LIMIT = 1\nfrom abc import abstractmethod as mark\n",
     ],
 )
 def test_whatever_might_keep_something_counts_as_state(body):

@@ -48,26 +48,6 @@ def _plain_bytes(encoding: object) -> bytes:
     return b"".join((encoding,))  # a script's own kind of bytes could lie
 
 
-class SeededRandom(Random):  # noqa: S311 - repeatable on purpose
-    """Random numbers that follow from a seed alone."""
-
-    def seed(  # type: ignore[override] # its stub leaves the version out
-        self, a: float | str | bytes | bytearray | None = None, version: int = 2
-    ) -> None:
-        """Begin anew.
-
-        Args:
-            a: The seed.
-            version: As in ``random.Random``.
-
-        Raises:
-            TypeError: No seed: the system's would be another one in every run.
-        """
-        if a is None:
-            raise TypeError("seed: give a number or a text, or the numbers cannot be repeated")
-        super().seed(a, version)
-
-
 class Clock:
     """Event time."""
 
@@ -259,7 +239,7 @@ class Context:
         except AttributeError:  # the run's first look
             seed = f"{self.device_id}\0{self.task}\0{self._position_}".encode()
             digest = blake2b(seed, digest_size=16).digest()
-            made = self._random_ = SeededRandom(int.from_bytes(digest, "big"))
+            made = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
             return made
 
     def resource(self, name: str) -> bytes:

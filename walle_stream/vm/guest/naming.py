@@ -8,13 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any, Final
+from unicodedata import normalize
 
-from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, SCRIPT_MODULE, store_target
+from walle_stream.vm.guest.reading import (
+    FORMAT_ATTRIBUTES,
+    READ_ATTRIBUTES,
+    SCRIPT_MODULE,
+    store_target,
+)
 from walle_stream.vm.guest.rules import is_refused_name, is_reserved_name
 
 NAME_MAX_CHARACTERS: Final = 200
 """Longest name of a field that is made at run time."""
 
+_GUARDED: Final = FORMAT_ATTRIBUTES | READ_ATTRIBUTES
 _LAMBDA: Final = "lambda _cls, "
 _TUPLE: Final = ": _tuple_new(_cls, ("
 
@@ -36,7 +43,10 @@ def check_names(
     for name in names:
         if type(name) is not str:
             raise TypeError(f"a field's name is text, not {type(name).__name__}")
-        if not name.isidentifier() or iskeyword(name) or len(name) > NAME_MAX_CHARACTERS:
+        # code has names as NFKC normalises them: what was checked must be what is read
+        is_normal = name.isascii() or normalize("NFKC", name) == name
+        is_name = name.isidentifier() and not iskeyword(name) and is_normal
+        if not is_name or len(name) > NAME_MAX_CHARACTERS:
             raise ValueError(
                 f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
                 f"most {NAME_MAX_CHARACTERS} characters"
@@ -74,10 +84,20 @@ def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
         return lambda given: dataclass(given, **options)
     check_names(_annotations(store_target(class_)))
     made = import_module("dataclasses").dataclass(class_, **options)
-    if FORMAT_ATTRIBUTES.intersection(vars(made)["__dataclass_fields__"]):
-        _refuse_text(made)
-        made.__init_subclass__ = classmethod(_refuse_text)
+    if _GUARDED.intersection(vars(made)["__dataclass_fields__"]):
+        _refuse_hiding(made)
+        made.__init_subclass__ = classmethod(_refuse_hiding)
     return made
+
+
+def _refuse_hiding(class_: type[Any]) -> None:
+    # patterns and asdict read a field by its name: they would find the library's method
+    bodies = [vars(each) for each in class_.__mro__]
+    fields = {name for body in bodies for name in body.get("__dataclass_fields__", ())}
+    for base, body in zip(class_.__mro__, bodies, strict=True):
+        for name in fields & _GUARDED:
+            if name in body and base.__module__ != SCRIPT_MODULE:
+                raise TypeError(f"a {base.__name__!r} class may not have the field {name!r}")
 
 
 def _annotations(class_: type[Any]) -> Mapping[str, object]:
@@ -90,12 +110,6 @@ def _annotations(class_: type[Any]) -> Mapping[str, object]:
     else:
         found = library.get_annotations(class_, format=library.Format.FORWARDREF)
     return found  # type: ignore[no-any-return]
-
-
-def _refuse_text(class_: type[Any]) -> None:
-    # patterns and asdict read a field by its name: in a text they would find its method
-    if issubclass(class_, str):
-        raise TypeError("a text's class may not have the field 'format' or 'format_map'")
 
 
 class TypedDictForm:

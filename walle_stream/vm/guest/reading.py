@@ -9,7 +9,8 @@
 """
 
 from collections.abc import Callable
-from types import FunctionType, MappingProxyType
+from importlib import import_module
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodDescriptorType
 from typing import Any, Final
 
 SCRIPT_MODULE: Final = "task"
@@ -21,6 +22,9 @@ FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
 _WRITERS: Final = frozenset({"__init__", "seed", "setstate"})
 _VIEWS: Final = frozenset({"groupindex", "metadata"})
 _ZONED: Final = frozenset({"astimezone", "fromtimestamp", "timestamp"})
+
+# a script's own method of such a name is none of these
+_IN_C: Final = (BuiltinMethodType, MethodDescriptorType)
 
 READ_ATTRIBUTES: Final = _WRITERS | _VIEWS | _ZONED
 """Attributes that ``read`` reads."""
@@ -68,33 +72,34 @@ def read(value: Any, name: str) -> Any:
     if name in _VIEWS:
         return found.copy() if type(found) is MappingProxyType else found
     if name in _ZONED:
-        return _zoned(value, name, found)
-    if isinstance(value, type):
-        return _of_class(value, name, found)
-    # what super() found is bound to the script's own object
-    if type(value) is super or is_of_script(value) or name != "__init__":
+        return _zoned(name, found)
+    # what super() found is bound to anything, or to nothing
+    owner = getattr(found, "__self__", None) if type(value) is super else value
+    if owner is None or isinstance(owner, type):
+        return _unbound(name, found)
+    if name == "seed" and isinstance(found, _IN_C):
+        raise AttributeError("seed: that of ctx.random's own class alone repeats its numbers")
+    if is_of_script(owner) or name != "__init__":
         return found
-    kind = type(value).__name__
+    kind = type(owner).__name__
     raise AttributeError(f"a {kind!r} object is made once: a task's script may not do it again")
 
 
-def _of_class(class_: type[Any], name: str, method: Any) -> Callable[..., Any]:
+def _unbound(name: str, method: Any) -> Callable[..., Any]:
     def checked(self: Any, /, *values: Any, **named: Any) -> Any:
-        kind = type(self)
-        # not isinstance(): a class may be registered as another
-        if kind.__module__ != SCRIPT_MODULE or not any(each is class_ for each in kind.__mro__):
+        if type(self).__module__ != SCRIPT_MODULE:
             raise TypeError(
-                f"{class_.__name__}.{name} is for objects of a script's own classes, "
-                f"not for a {kind.__name__!r} object"
+                f"{name} is for objects of a script's own classes, "
+                f"not for a {type(self).__name__!r} object"
             )
         return method(self, *values, **named)
 
     return checked
 
 
-def _zoned(value: Any, name: str, method: Any) -> Any:
-    kind = value if isinstance(value, type) else type(value)
-    if getattr(kind, "__module__", "") != "datetime":
+def _zoned(name: str, method: Any) -> Any:
+    # wherever it was found: in a class, in a script's own subclass, behind super()
+    if not isinstance(method, _IN_C):
         return method
     if name == "fromtimestamp":
 
@@ -102,20 +107,16 @@ def _zoned(value: Any, name: str, method: Any) -> Any:
             return method(moment, tz=_zone(tz, name))
 
         return from_timestamp
-    if isinstance(value, type):
 
-        def unbound(self: Any, *values: Any) -> Any:
-            return _zoned(self, name, getattr(self, name))(*values)
-
-        return unbound
-    _zone(value.tzinfo, name)
-
-    def zoned(*values: Any) -> Any:
-        for each in values:
-            _zone(each, name)
-        if name == "astimezone" and not values:
-            _zone(None, name)
-        return method(*values)
+    def zoned(*values: Any, **named: Any) -> Any:
+        owner = getattr(method, "__self__", None)
+        moment, *zones = values if owner is None else (owner, *values)
+        # that of the library: a script's own could say anything
+        _zone(import_module("datetime").datetime.utcoffset(moment), name)
+        zones += named.values()
+        if name == "astimezone":
+            _zone(zones[0] if zones else None, name)
+        return method(*values, **named)
 
     return zoned
 

@@ -11,6 +11,7 @@ names the guards by words that no script can spell.
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import GenericAlias
 from typing import Any, Final
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD, merge, yield_source
@@ -52,18 +53,12 @@ def _guarded_attribute(value: Any, name: str) -> Any:
 
 def _format_attribute(value: Any, name: str) -> Any:
     method = getattr(value, name)
-    owner = getattr(method, "__self__", None)  # what super() found is bound to it
-    if type(value) is super and isinstance(owner, str):
-
-        def format_own(*args: Any, **fields: Any) -> str:
-            _check_template(owner)
-            return str(method(*args, **fields))
-
-        return format_own
-    if isinstance(value, str):
+    owner = getattr(method, "__self__", None)  # behind super() and aliases, too
+    text = owner if isinstance(owner, str) else value
+    if isinstance(text, str):
 
         def format_this(*args: Any, **fields: Any) -> str:
-            _check_template(value)
+            _check_template(text)
             return str(method(*args, **fields))
 
         return format_this
@@ -130,8 +125,10 @@ class _Type(metaclass=_IsType):
 
     def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
         found = type(value)
-        # the class of a class is a ``type`` again: it, too, makes any class at all
-        return _Type if issubclass(found, type) else found
+        # the class of a class is a ``type`` again: it, too, makes any class at all; that of an
+        # alias, such as list[int], makes one of anything, and sets attributes of it
+        is_maker = issubclass(found, (type, GenericAlias)) or found.__module__ == "typing"
+        return _Type if is_maker else found
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls  # for annotations; ``type[item]`` could be called as the real one
@@ -145,12 +142,22 @@ def _abstractmethod(function: Any) -> Any:
     return import_module("abc").abstractmethod(store_target(function))
 
 
+def deepcopy(value: Any) -> Any:
+    """Copy as ``copy.deepcopy`` does.
+
+    Args:
+        value: What. There is no memo: a script's own would stand in for any part.
+    """
+    return import_module("copy").deepcopy(value)
+
+
 def _wraps(wrapped: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda wrapper: functools.update_wrapper(store_target(wrapper), wrapped)
 
 
 REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "abc": {"abstractmethod": _abstractmethod},
+    "copy": {"deepcopy": deepcopy},
     "dataclasses": {"dataclass": dataclass},
     "functools": {"total_ordering": _total_ordering, "wraps": _wraps},
     "heapq": {"merge": merge},

@@ -181,6 +181,8 @@ _REFUSED_ATTRIBUTES: Final = frozenset(
         *("f_back", "f_builtins", "f_code", "f_generator", "f_globals", "f_locals", "f_trace"),
         # abstract base classes and dispatchers of the library outlive a run
         *("register", "_abc_registry_clear", "_abc_caches_clear", "_dump_registry"),
+        # classes behind those that a script is given
+        "mro",
         # the wall clock
         *("now", "today", "utcnow"),
     }

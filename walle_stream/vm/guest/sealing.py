@@ -24,8 +24,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from random import Random
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.auditing import TEXT_WINDOW
@@ -78,6 +77,9 @@ class _Fixed(tuple[Any, ...]):
 class _Members(dict[Any, Any]):
     # of a library's flags, by value: what has no name is made anew when it is asked for,
     # but for plain numbers of few bits
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(plain_key(key))
+
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int and 0 <= key < 1 << _FLAG_BITS:
             super().__setitem__(key, value)
@@ -92,16 +94,19 @@ def plain_key(value: Any) -> Any:
     """Return a text, bytes or whole number as one of the builtin class.
 
     Args:
-        value: Anything; what is neither is returned as it is.
+        value: Of any class that is one of these, or has bytes.
+
+    Raises:
+        TypeError: It is nothing of the kind.
     """
-    kind = type(value)
-    if kind is str or kind is int or kind is bytes:
-        return value
     if isinstance(value, str):
         return "".join((value,))  # noqa: FLY002 - an f-string asks the text for its format
-    if isinstance(value, bytes):
+    if isinstance(value, int):
+        return int.__add__(value, 0)
+    try:
         return b"".join((value,))
-    return int.__add__(value, 0) if isinstance(value, int) else value
+    except TypeError:
+        raise TypeError(f"expected text or bytes, not {type(value).__name__}") from None
 
 
 def seal() -> None:
@@ -213,13 +218,60 @@ def _seal_dataclasses(module: Any) -> None:
     module.exec = _through_window(exec)  # the names in it were checked by ``naming.dataclass``
 
 
+def _seal_functools(module: Any) -> None:
+    update = module.update_wrapper
+
+    def update_wrapper(
+        wrapper: Any,
+        wrapped: Any,
+        assigned: Any = module.WRAPPER_ASSIGNMENTS,
+        updated: Any = module.WRAPPER_UPDATES,
+    ) -> Any:
+        # what a class has of its own are functions that no guard has read
+        has_own = type(getattr(wrapped, "__dict__", None)) is dict
+        return update(wrapper, wrapped, assigned, updated if has_own else ())
+
+    module.update_wrapper = update_wrapper
+
+
+def _seal_random(module: Any) -> None:
+    seed = module.Random.seed
+
+    def seeded(self: Any, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            raise TypeError("seed: give a number or a text, or the numbers cannot be repeated")
+        seed(self, a, version)
+
+    def refused() -> Never:
+        raise TypeError("give a seed, such as ctx.random.random()")
+
+    module.Random.seed = seeded
+    module.random = refused  # the process's own numbers: another run would go on with them
+
+
 def _seal_re(module: Any) -> None:
-    _give_plain_keys(module, "_compile")
-    _give_plain_keys(module, "_compile_template")
+    _give_plain_keys(module, "_compile", module.Pattern)
+    _give_plain_keys(module, "_compile_template", module.Pattern)
 
 
 def _seal_dates(module: Any) -> None:
     _give_plain_keys(module, "_strptime")
+
+
+def _seal_time(module: Any) -> None:
+    # the machine's zone: results would differ by machine
+    strftime = module.strftime
+
+    def zoneless(text: str, *moment: Any) -> Any:
+        for part in text.replace("%%", "").split("%")[1:]:
+            if part.lstrip("-_0^#+EO123456789").startswith("s"):
+                raise ValueError("%s is of the machine's time zone: use timestamp()")
+        return strftime(text, *moment)
+
+    module.strftime = zoneless
+    module.tzname, module.daylight = ("UTC", "UTC"), 0
+    if hasattr(module, "tzset"):
+        del module.tzset  # it would read them again
 
 
 def _seal_annotations(module: Any) -> None:
@@ -242,18 +294,6 @@ def _seal_typing(module: Any) -> None:
         _seal_annotations(module)
 
 
-def _seal_statistics(module: Any) -> None:
-    # the module's own numbers are the process's: another run would go on with them
-    def seeded(seed: Any = None) -> Random:
-        if seed is None:
-            raise TypeError("give a seed, such as ctx.random.random()")
-        return Random(seed)  # noqa: S311 - repeatable on purpose
-
-    numbers = SimpleNamespace(Random=seeded, random=seeded)
-    for name in {"random", "_random"}.intersection(vars(module)):
-        setattr(module, name, numbers)
-
-
 def _seal_textwrap(module: Any) -> None:
     wrapper = module.TextWrapper
     spaces = wrapper.unicode_whitespace_trans
@@ -263,15 +303,13 @@ def _seal_textwrap(module: Any) -> None:
     )
 
 
-def _give_plain_keys(module: Any, name: str) -> None:
-    setattr(module, name, _with_plain_keys(getattr(module, name)))
+def _give_plain_keys(module: Any, name: str, *kept: type[Any]) -> None:
+    function = getattr(module, name)
 
+    def call(*given: Any) -> Any:
+        return function(*(each if type(each) in kept else plain_key(each) for each in given))
 
-def _with_plain_keys(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(first: Any, *others: Any) -> Any:
-        return function(plain_key(first), *map(plain_key, others))
-
-    return call
+    setattr(module, name, call)
 
 
 def _with_plain_format(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -295,8 +333,10 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "collections": _seal_collections,
     "dataclasses": _seal_dataclasses,
     "enum": guard_enumerations,
+    "functools": _seal_functools,
+    "random": _seal_random,
     "re": _seal_re,
-    "statistics": _seal_statistics,
     "textwrap": _seal_textwrap,
+    "time": _seal_time,
     "typing": _seal_typing,
 }
