@@ -135,7 +135,7 @@ def test_what_is_given_has_no_hole_also_to_a_copy_that_is_behind(tmp_path, merge
     tunnel.close()
     tunnel = EmbeddedTunnel(tmp_path, 1 << 20)
     first = [position for position, _ in tunnel.receive_up(merged, 1 << 20)]
-    tunnel.send(0, 10, frame(10))
+    tunnel.send([(0, 10, frame(10))])
     last = first[-1] if first else merged
     assert first + [position for position, _ in tunnel.receive_up(last, 1 << 20)] == given
     tunnel.release_up(10)
