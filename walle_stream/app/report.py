@@ -90,7 +90,7 @@ class RunReport(msgspec.Struct, frozen=True):
             problems=task_problems(
                 task_figures(assembly.task_names, before),
                 tasks,
-                counters.events,
+                counters,
                 is_whole=assembly.is_whole and stopped_by == "end",
             ),
             untold_losses=sum(status.untold_losses for status in statuses),

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from walle_stream.wire.ledger import Ledger, TaskBytes
-from walle_stream.wire.rows import TaskCounts, add_tasks
+from walle_stream.wire.rows import Counters, TaskCounts, add_tasks
 
 
 class Counted(Protocol):
@@ -70,7 +70,11 @@ def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFig
 
 
 def task_problems(
-    before: Sequence[TaskFigures], after: Sequence[TaskFigures], events: int, *, is_whole: bool
+    before: Sequence[TaskFigures],
+    after: Sequence[TaskFigures],
+    counters: Counters,
+    *,
+    is_whole: bool,
 ) -> list[str]:
     """Say which of the definition's tasks did nothing at all, a line each.
 
@@ -80,7 +84,7 @@ def task_problems(
     Args:
         before: Figures of the definition's tasks as the run began, in their order.
         after: As it ended, in the same order; more may follow.
-        events: All events of the data directory.
+        counters: Of the data directory.
         is_whole: Whether it has seen its source to the end: else a task may fire yet.
     """
     problems = []
@@ -91,8 +95,14 @@ def task_problems(
         if runs and failures == runs:
             first = f", first {new.first_failure}" if new.first_failure else ""
             problems.append(f"every run of task {new.task!r} failed ({runs:,}){first}")
-        elif not runs and events and is_whole:
+        elif not runs and is_whole and counters.events:
             problems.append(
-                f"task {new.task!r} never fired: none of {events:,} events matched its triggers"
+                f"task {new.task!r} never fired: none of {counters.events:,} events matched its "
+                "triggers"
+            )
+        elif not runs and is_whole and counters.source_rows:
+            problems.append(
+                f"task {new.task!r} never fired: none of {counters.source_rows:,} rows gave an "
+                "event"
             )
     return problems

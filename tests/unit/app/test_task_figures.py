@@ -6,7 +6,7 @@ import pytest
 
 from walle_stream.app.task_figures import TaskFigures, task_figures, task_problems
 from walle_stream.wire.ledger import Ledger, TaskBytes
-from walle_stream.wire.rows import TaskCounts
+from walle_stream.wire.rows import Counters, TaskCounts
 
 
 def part(tasks, features=None):
@@ -36,7 +36,7 @@ def test_counts_of_all_partitions_add_up_and_a_task_that_never_ran_is_there():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "events", "is_whole", "expected"),
+    ("before", "after", "rows", "is_whole", "expected"),
     [
         (NONE, task(runs=2, failures=1), 9, True, 0),
         (NONE, task(runs=2, failures=2), 9, True, 1),
@@ -44,6 +44,7 @@ def test_counts_of_all_partitions_add_up_and_a_task_that_never_ran_is_there():
         (NONE, NONE, 9, True, 1),
         (NONE, NONE, 9, False, 0),  # it may fire yet
         (NONE, NONE, 0, True, 0),  # nothing was there to fire at
+        (NONE, NONE, -9, True, 1),  # all rows were refused
         # the same command again: nothing new, the same answer
         (task(runs=2), task(runs=2), 9, True, 0),
         (task(runs=2, failures=2), task(runs=2, failures=2), 9, True, 1),
@@ -55,10 +56,14 @@ def test_counts_of_all_partitions_add_up_and_a_task_that_never_ran_is_there():
         (NONE, task(runs=7, failures=7, refused=4), 9, True, 1),
     ],
 )
-def test_a_task_is_blamed_for_runs_that_did_nothing(before, after, events, is_whole, expected):
-    assert len(task_problems([before], [after], events, is_whole=is_whole)) == expected
+def test_a_task_is_blamed_for_runs_that_did_nothing(before, after, rows, is_whole, expected):
+    counters = Counters(
+        source_rows=abs(rows), events=max(rows, 0)
+    )  # below 0: no event came of them
+    assert len(task_problems([before], [after], counters, is_whole=is_whole)) == expected
 
 
 def test_what_devices_have_installed_is_not_blamed():
     installed = TaskFigures(task="installed", runs=1, failures=1)
-    assert task_problems([task(runs=1)], [task(runs=1), installed], 9, is_whole=True) == []
+    counters = Counters(events=9)
+    assert task_problems([task(runs=1)], [task(runs=1), installed], counters, is_whole=True) == []
