@@ -30,7 +30,7 @@ class NaiveTriggers:
     def __init__(self) -> None:
         """Start without tasks and without events."""
         self._installed: list[tuple[str, tuple[str, ...]]] = []
-        self._past: list[tuple[set[str], list[tuple[str, ...]], list[list[tuple[str, ...]]]]] = []
+        self._past: list[tuple[set[str], list[tuple[str, ...]]]] = []
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
         """Add a condition of a task."""
@@ -40,35 +40,24 @@ class NaiveTriggers:
         """Remove all conditions of a task."""
         self._installed = [item for item in self._installed if item[0] != task]
 
-    def rest(self) -> None:
-        """Store the device and bring it back: paths that are gone are dropped."""
-        if self._past:
-            self._past[-1][2].append(self._conditions())
-
     def advance(self, event_id: str, page_id: str) -> tuple[str, ...]:
         """Take the next event and return the tasks it wakes: sorted, each once."""
-        self._past.append(({event_id, page_id}, self._conditions(), []))
+        self._past.append(({event_id, page_id}, [condition for _, condition in self._installed]))
         fired = {task for task, condition in self._installed if self._is_matched(condition)}
         return tuple(sorted(fired))
-
-    def _conditions(self) -> list[tuple[str, ...]]:
-        return [condition for _, condition in self._installed]
 
     def _is_matched(self, condition: tuple[str, ...]) -> bool:
         if len(self._past) < len(condition):
             return False
         window = self._past[-len(condition) :]
         for matched, trigger_id in enumerate(condition, start=1):
-            ids, then_installed, rests = window[matched - 1]
+            ids, then_installed = window[matched - 1]
             if trigger_id not in ids:
                 return False
             if matched < len(condition):
                 begun = condition[:matched]
                 if not any(c[:matched] == begun and len(c) > matched for c in then_installed):
                     return False
-                for installed in rests:
-                    if not any(c[:matched] == begun for c in installed):
-                        return False
         return True
 
 
