@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from walle_stream.actors.calling import Calling
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.clock import monotonic_ms, process_cpu_s
@@ -28,7 +29,7 @@ class Commits:
     def __init__(self) -> None:
         """Stand around the commit of every partition."""
         self.made: list[Commit] = []
-        send, put_features = PartitionHost.send, PartitionRows.put_features
+        committing, put_features = PartitionHost.committing, PartitionRows.put_features
         pending: dict[int, list[bytes]] = {}  # by the object that the partition writes to
         known: dict[int, int] = {}
 
@@ -36,15 +37,15 @@ class Commits:
             pending[id(rows)] = [record.feature for record in records]
             put_features(rows, records)
 
-        def watched_send(host: PartitionHost) -> None:
+        def watched_committing(host: PartitionHost) -> Calling[None]:
+            yield from committing(host)
             # behind the write batch, and before anything waits for the tunnel
-            now_ms, now_cpu_ms = monotonic_ms(), process_cpu_s() * 1e3
-            send(host)
             number, events = host.number, host.run_events
             if events != known.get(number, 0):
                 known[number] = events
                 features = pending.pop(id(host._opened()), [])  # noqa: SLF001 - as its rows are known
+                now_ms, now_cpu_ms = monotonic_ms(), process_cpu_s() * 1e3
                 self.made.append(Commit(number, now_ms, now_cpu_ms, events, features))
 
         PartitionRows.put_features = watched_put  # type: ignore[method-assign]
-        PartitionHost.send = watched_send  # type: ignore[method-assign]
+        PartitionHost.committing = watched_committing  # type: ignore[method-assign]
