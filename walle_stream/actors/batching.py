@@ -26,7 +26,7 @@ FIXED_SHARE: Final = 1 / 3
 """Most of a turn's work that may be the same for any batch: where it would be more,
 waiting for events is cheaper than committing."""
 
-_SHARED_BY: Final = 4
+_SHARED_BY: Final = 8
 _MOST_STRETCH: Final = 20.0
 _MOST_FIXED: Final = 0.9
 _GROWTH: Final = 2.0
@@ -45,7 +45,7 @@ def shared_by(partitions: int) -> int:
     """Return how many times the events of one partition's a read and a turn of some have.
 
     Args:
-        partitions: That have a part in it; 16 are worth as much as four.
+        partitions: That have a part in it; 16 are worth as much as eight.
     """
     return max(min(partitions, _SHARED_BY), 1)
 
