@@ -12,7 +12,7 @@ from neighbours import busy_neighbours
 
 from pipeline_parts import shop
 
-NEIGHBOURS: Final = (0, 2, 12)
+NEIGHBOURS: Final = (2, 12)
 BUSY_MAX: Final = 1.5
 PARTITIONS: Final = 16
 PARTITIONS_MAX: Final = 1.1
@@ -20,12 +20,15 @@ PARTITIONS_MAX: Final = 1.1
 
 def measure(source: Path, rounds: int) -> dict[str, Any]:
     """Run the job beside neighbours, and with one partition; the rounds take turns."""
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for _ in range(rounds):
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ("0", "one partition")}
+    for number in range(rounds):
+        # one behind the other, as the machine's speed drifts; who comes first changes
+        pair = [("0", PARTITIONS), ("one partition", 1)]
+        for name, partitions in pair if number % 2 else reversed(pair):
+            runs[name].append(_run(source, partitions))
         for count in NEIGHBOURS:
             with busy_neighbours(count):
                 runs.setdefault(f"{count}", []).append(_run(source, PARTITIONS))
-        runs.setdefault("one partition", []).append(_run(source, 1))
     found = {name: _middle(each) for name, each in runs.items()}
     quiet_s = found["0"]["cpu_s"]
     return {
@@ -33,16 +36,23 @@ def measure(source: Path, rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "runs": found,
         "busy_to_quiet": {
-            f"{count}": round(found[f"{count}"]["cpu_s"] / quiet_s, 3) for count in NEIGHBOURS[1:]
+            f"{count}": round(found[f"{count}"]["cpu_s"] / quiet_s, 3) for count in NEIGHBOURS
         },
-        "partitions_to_one": round(quiet_s / found["one partition"]["cpu_s"], 3),
+        "partitions_to_one": round(
+            statistics.median(
+                many["cpu_s"] / one["cpu_s"]
+                for many, one in zip(runs["0"], runs["one partition"], strict=True)
+            ),
+            3,
+        ),
     }
 
 
 def lines(found: dict[str, Any]) -> list[str]:
     """Return a Markdown table of what ``measure`` found."""
     title = {
-        f"{count}": f"{PARTITIONS} partitions, {count or 'no'} neighbours" for count in NEIGHBOURS
+        f"{count}": f"{PARTITIONS} partitions, {count or 'no'} neighbours"
+        for count in (0, *NEIGHBOURS)
     }
     ratios = ", ".join(f"{each} ({count})" for count, each in found["busy_to_quiet"].items())
     return [
