@@ -115,10 +115,11 @@ def test_what_is_shipped_warns_of_nothing(walle, name):
     assert json.loads(walle("validate", name, "--json").stdout)["warnings"] == []
 
 
-def test_rows_of_which_none_gave_an_event_are_named(start, project):
+def test_rows_of_which_none_gave_an_event_are_named(start, project, walle, tmp_path):
     rows = project / "visits.csv"
     rows.write_text(rows.read_text().replace(",17", ",99917"))  # beyond all times: all refused
     done = start("--json")
     assert done.returncode == 22
     (problem,) = told(done)["problems"]
     assert problem.startswith("task 'visit' never fired: none of 9 rows")
+    assert "9 dead letters: walle dead-letters list" in walle("status", tmp_path / "d").stdout

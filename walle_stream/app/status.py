@@ -24,7 +24,7 @@ type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
 
 _COUNTED: Final = (
-    *("events", "features", "commits", "losses"),
+    *("events", "features", "commits", "losses", "dead_letters"),
     *("dropped_features", "resent_features", "resent_calls"),
 )
 
@@ -85,6 +85,8 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Sent again, because the cloud side had forgotten them."""
     resent_calls: int = 0
     """Asked again, because the cloud side had forgotten them or their replies."""
+    dead_letters: int = 0
+    """Refused records and failed runs, kept for a look."""
     losses: int = 0
     """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     watermark_ms: int = -1

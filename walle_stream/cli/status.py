@@ -1,6 +1,7 @@
 """``walle status``: how a run goes, or how the last one went."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 
 import msgspec
@@ -31,6 +32,10 @@ def status(options: argparse.Namespace) -> int:
             f"{each.number:>9}  {owner:>4} {each.events:>11,} {each.features:>11,} "
             f"{each.commits:>9,} {behind:>8} {each.outbox_bytes:>7,}"
         )
+    letters = sum(each.dead_letters for each in found.partitions)
+    if letters:
+        where = shlex.quote(str(options.data_dir))
+        print(f"{letters:,} dead letters: walle dead-letters list --data-dir {where}")
     dropped = sum(each.dropped_features for each in found.partitions)
     if dropped:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
