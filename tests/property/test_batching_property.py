@@ -69,6 +69,9 @@ class Partition:
     def idle(self):
         pass
 
+    def settle(self):
+        pass
+
     def close(self, _deadline_ms):
         pass
 

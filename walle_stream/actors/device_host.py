@@ -329,6 +329,8 @@ class DeviceHost(Actor):
         if self._joined is not None:
             self._joined.close()  # by leaving the group, which revokes
         for partition in self._partitions.values():
+            partition.settle()  # before one waits: where flushes have an interval, all wait for one
+        for partition in self._partitions.values():
             partition.close(deadline_ms)
         own = {number: each.status() for number, each in self._partitions.items()}
         self._partitions = {}

@@ -434,6 +434,12 @@ class PartitionHost:
         counters = self._head.counters
         return counters.calls - counters.replies
 
+    def settle(self) -> None:
+        """Let out all that it made, a last report as well; blocks for disk and tunnel."""
+        if self.reports is not None and self._turn is None and self.reports.is_due(0, is_last=True):
+            run_alone(self.pool, self._complete(self._begin(), Inbound([], []), is_last=True))
+        self._session.send(self.outgoing.settle())
+
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.
 
@@ -442,11 +448,7 @@ class PartitionHost:
                 acknowledgement stay in the outbox and are sent again.
         """
         rows = self._opened()
-        if self.reports is not None and self._turn is None and self.reports.is_due(0, is_last=True):
-            last = self._complete(self._begin(), Inbound([], []), is_last=True)
-            run_alone(self.pool, last)
-            self.send()
-        self._session.send(self.outgoing.settle())
+        self.settle()
         self._session.flush(deadline_ms)
         arrived = []
         if self._letters is not None:
