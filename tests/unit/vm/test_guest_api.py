@@ -273,7 +273,7 @@ def run(ctx, page):
         "counter": Counter("aab").most_common(1), "mapping": isinstance({}, abc.Mapping),
         "sha": hashlib.sha256(b"x").hexdigest()[:4], "re": re.sub(r"\\d", "#", "a1"),
         "median": statistics.median([1, 5, 2]), "decimal": str(decimal.Decimal(1) / 3),
-        "grouped": f"{decimal.Decimal(1234567):_}",
+        "unsigned": f"{decimal.Decimal("-0.01"):z.1f}",
         "copy": copy.deepcopy({"a": [1]}), "types": [type(1) is int, isinstance(int, type)],
         "sum": functools.reduce(operator.add, [1, 2]), "zlib": zlib.crc32(b"x"),
         "get": getattr(point, "nothing", "default"), "has": hasattr(point, "x"),
@@ -286,7 +286,7 @@ def run(ctx, page):
     assert feature["square"] == [9, "Square", 1, True]
     assert feature["format"] == "  a 71.50"
     assert (feature["matched"], feature["twice"], feature["point"]) == (3, 8, 5)
-    assert (feature["strptime"], feature["grouped"]) == ("25.04", "1_234_567")
+    assert (feature["strptime"], feature["unsigned"]) == ("25.04", "0.0")
     assert feature["long"] == 10**30000 // 7**9000 % 10
     assert feature["pair"] == [1, "b"]
 

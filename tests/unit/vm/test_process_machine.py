@@ -79,7 +79,7 @@ def run(ctx, page):
     day = datetime.datetime.strptime("2024-02-03", "%Y-%m-%d")
     ctx.emit({
         "day": day.strftime("%a %d %b"), "sha": hashlib.sha256(b"x").hexdigest(),
-        "big": str(decimal.Decimal(1) / 7), "group": f"{decimal.Decimal(10**6):_}", "long": len(str(7 ** 5000)), "re": re.sub("a+", "b", "caat"),
+        "big": str(decimal.Decimal(1) / 7), "group": f"{decimal.Decimal('-0.01'):z.1f}", "long": len(str(7 ** 5000)), "re": re.sub("a+", "b", "caat"),
         "f": str(fractions.Fraction(1, 3)), "mean": statistics.fmean([1, 2]),
         "t": string.Template("$a").substitute(a=1), "z": zlib.crc32(b"abc"),
         "codecs": ["ä".encode(c).hex() for c in ("utf-16", "latin-1", "cp1252", "utf-32-le")],
