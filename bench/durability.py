@@ -129,6 +129,7 @@ def main() -> int:
     found = bars(medians)
     show([table(medians, found)])
     result: dict[str, Any] = {
+        "seed": 1,
         **surroundings(load_before),
         "events": made["events"],
         "rounds": options.rounds,

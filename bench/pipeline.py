@@ -211,7 +211,8 @@ def main() -> int:
             "python": platform.python_version(),
             **{name: version(name) for name in ("walle-stream", "rocksdict", "msgspec")},
         },
-        "date": time.strftime("%Y-%m-%d"),
+        # of the main job; the busy rounds have their own
+        "date": time.strftime("%Y-%m-%d") if "feed" in jobs else known.get("date", ""),
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2) + "\n")

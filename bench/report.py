@@ -8,6 +8,8 @@ import msgspec
 from conformance_parts.tables import beside as beside_peers
 from conformance_parts.tables import known as known_peers
 from core import tables as core_tables
+from durability import bars as durability_bars
+from durability import table as durability_table
 from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
 from growth_parts.tables import figure as growth_figure
@@ -107,7 +109,8 @@ def chaos_lines(result: dict, title: str = "Chaos", name: str = "chaos") -> list
     report = msgspec.convert(result, FaultReport)
     kills, lives = report.kills, sum(part.lives for part in report.parts)
     resumable = "; the campaign itself is resumable" if name != "chaos-release" else ""
-    head = f"{kills} times `kill -9` in {lives} lives{resumable}."
+    what = "power cuts" if name == "chaos-power" else "times `kill -9`"
+    head = f"{kills} {what} in {lives} lives{resumable}."
     return [f"## {title}", "", head, "", "```", *render(report).splitlines(), "```"]
 
 
@@ -162,6 +165,14 @@ def fleet_lines(result: dict) -> list[str]:
     """Return the tables of the fleet."""
     title = f"Fleet of {result['settings']['devices']:,} devices"
     return _section(title, f"{_where(result)}.{_trial(result)}", fleet_tables(result))
+
+
+def durability_lines(result: dict) -> list[str]:
+    """Return what a power cut may take, and what that costs."""
+    medians = result["medians"]
+    where = f"{result['events']:,} events, rounds: {result['rounds']}. {_where(result)}."
+    table = durability_table(medians, durability_bars(medians))
+    return _section("What spec.state.sync costs", where, [table])
 
 
 def core_lines(result: dict) -> list[str]:
@@ -320,6 +331,7 @@ RENDERERS = {
     "pipeline.json": pipeline_lines,
     "latency.json": latency_lines,
     "core.json": core_lines,
+    "durability.json": durability_lines,
     "install.json": install_lines,
     "growth.json": growth_lines,
     "peers.json": peers_lines,
@@ -331,6 +343,7 @@ RENDERERS = {
     "release.json": release_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
+    "chaos-power.json": lambda result: chaos_lines(result, "Power cuts", "chaos-power"),
     "chaos-release.json": lambda result: chaos_lines(
         result, "Chaos of the release platform", "chaos-release"
     ),

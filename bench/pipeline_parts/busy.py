@@ -5,6 +5,7 @@ Time that passes is the neighbours', so CPU-seconds of the whole process are com
 """
 
 import statistics
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ def measure(source: Path, rounds: int) -> dict[str, Any]:
     return {
         "events": runs["0"][0]["events"],
         "rounds": rounds,
+        "date": time.strftime("%Y-%m-%d"),
         "runs": found,
         "busy_to_quiet": {
             f"{count}": round(found[f"{count}"]["cpu_s"] / quiet_s, 3) for count in NEIGHBOURS
@@ -67,7 +69,7 @@ def lines(found: dict[str, Any]) -> list[str]:
             for name, each in found["runs"].items()
         ),
         "",
-        f"{found['events']:,} events, median of {found['rounds']}.",
+        f"{found['events']:,} events, median of {found['rounds']}, {found['date']}.",
         f"CPU beside neighbours to CPU without: {ratios} (bar: {BUSY_MAX}).",
         f"{PARTITIONS} partitions to one: {found['partitions_to_one']} (bar: {PARTITIONS_MAX}).",
     ]
