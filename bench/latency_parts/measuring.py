@@ -71,9 +71,13 @@ def measure_rate(source: Path, data_dir: Path, events_per_s: float, events: int)
 def _figures(schedule: Schedule, commits: list[Commit], report: RunReport) -> dict[str, Any]:
     total = report.run_events
     counted = [each for each in commits if each.events >= total * _WARM_UP_SHARE]
-    first, last = counted[0], counted[-1]
-    waited = _waited(schedule, counted, first.at_ms)
-    if not waited.wall_ms or last is first:
+    last = counted[-1]
+    # beside neighbours a short run may have one large commit: then its start is counted, too
+    since_ms, before = schedule.start_ms, 0
+    if len(counted) > 1:
+        since_ms, before = counted[0].at_ms, counted[0].events
+    waited = _waited(schedule, counted, since_ms)
+    if not waited.wall_ms:
         raise RuntimeError(f"no exit was committed in {total} events: give more")
     rate = schedule.events_per_s
     last_arrival_ms = schedule.arrival_ms(total - 1) if rate else last.at_ms
@@ -86,7 +90,7 @@ def _figures(schedule: Schedule, commits: list[Commit], report: RunReport) -> di
         "events": total,
         "features": report.counters.features,
         "asked_events_per_s": round(rate, 1),
-        "events_per_s": round((last.events - first.events) * 1e3 / (last.at_ms - first.at_ms), 1),
+        "events_per_s": round((last.events - before) * 1e3 / (last.at_ms - since_ms), 1),
         "wall_ms": _shown(waited.wall_ms),
         "cpu_ms": _shown(waited.cpu_ms),
         "commit_gap_ms": _shown(gaps or [0.0]),

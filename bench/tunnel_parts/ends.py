@@ -87,7 +87,7 @@ class OursUp:
         marks: dict[str, float] = {}
         data = b""
         begin_s = time.perf_counter()
-        self._uplink.send(0, self._number, made)
+        self._uplink.send([(0, self._number, made)])
 
         def look() -> bool:
             nonlocal data
