@@ -84,7 +84,7 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     options.devices = options.devices or (100 if options.quick else 1_000)
-    options.sessions = options.sessions or (2 if options.quick else 8)
+    options.sessions = options.sessions or (5 if options.quick else 8)
     options.seconds = options.seconds or (2.0 if options.quick else 15.0)
     if min(options.rounds, options.devices, options.sessions, options.seconds) <= 0:
         parser.error("--rounds, --devices, --sessions and --seconds must be above 0")
