@@ -62,7 +62,7 @@ class Watcher:
         self._consumer.close()
 
     def wait(self, count: int, silence_s: float) -> None:
-        """Wait until so many views have features, or none came for some time."""
+        """Wait until a number of views have features, or until none comes for a while."""
         began_ms = monotonic_ms()
         pause = threading.Event()
         while len(self.seen) < count:

@@ -82,7 +82,7 @@ class Holdings(Protocol):
     def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
         """Return a partition's highest epoch and the number of its last frame; 0 for none.
 
-        Frames of a lower epoch are refused. What is counted is here for good.
+        Frames of a lower epoch are refused. The frames up to that number are here for good.
 
         Args:
             incarnation: Of the sender's data directory.

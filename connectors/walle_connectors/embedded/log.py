@@ -89,12 +89,12 @@ class EmbeddedTunnel:
         left = deque(frames)
         with self._condition:
             while left:
-                self._condition.wait_for(lambda: self._is_closed or self._with_room(left))
+                room = self._condition.wait_for(lambda: self._is_closed or self._with_room(left))
                 if self._is_closed:
                     raise TunnelClosedError(
                         f"the tunnel {self._path} is closed: {len(left)} frames stay in the outbox"
                     )
-                self._append([left.popleft() for _ in range(self._with_room(left))])
+                self._append([left.popleft() for _ in range(room)])
 
     def _with_room(self, frames: Iterable[UplinkFrame]) -> int:
         # how many of them may be appended now; one at least, where nothing waits

@@ -83,7 +83,7 @@ def read_entry(sealed: SealedEntry) -> AuditEntry:
 
 
 def broken(number: int, problem: str) -> str:
-    """Return what is said of an entry that cannot be trusted."""
+    """Return the message about an entry that cannot be trusted."""
     return (
         f"audit log: entry {number}: {problem}; nothing from here on can be trusted, compare it "
         "with a backup"

@@ -175,7 +175,7 @@ class SqlReader:
 
 
 def marks(values: Sequence[object]) -> str:
-    """Return the places of so many values in a statement."""
+    """Return the placeholders of values in a statement."""
     return ", ".join("?" * len(values))
 
 

@@ -37,7 +37,8 @@ def decode_image(stream: Array, pixel_format: str) -> Array:
         with Image.open(BytesIO(stream.tobytes()), formats=FORMATS) as image:
             pixels = np.array(image.convert(mode), np.uint8)
     except (
-        # all that Pillow's decoders raise of a broken file, or of a kind that they do not know
+        # Pillow's decoders raise these for a broken file. NotImplementedError is theirs, too: for a
+        # kind of compression that they do not know
         OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, KeyError,
         NotImplementedError, OverflowError, struct.error, Image.DecompressionBombError,
     ):  # fmt: skip
