@@ -86,7 +86,7 @@ class Life:
             self.plan,
             self.pool,
             lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-            lambda rows: UplinkSession(
+            lambda rows, _: UplinkSession(
                 self.tunnel, number, rows.next_epoch(), "ab" * 16, rows.outbox()
             ),
             self.tunnel,

@@ -113,7 +113,7 @@ class Machine:
             rows.close()
         keeper.fetch(self.path, epoch)
 
-        def open_session(rows: PartitionRows) -> UplinkSession:
+        def open_session(rows: PartitionRows, _: int) -> UplinkSession:
             epoch = rows.next_epoch(generation << 32)
             keeper.own(epoch)
             return UplinkSession(self.life.tunnel, 0, epoch, "ab" * 8, rows.outbox())

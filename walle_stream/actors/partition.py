@@ -65,7 +65,7 @@ class PartitionHost:
         plan: PartitionPlan,
         pool: VmPool,
         open_rows: Callable[[], PartitionRows],
-        open_session: Callable[[PartitionRows], UplinkSession],
+        open_session: Callable[[PartitionRows, int], UplinkSession],
         downlink: Downlink,
         keeper: SnapshotKeeper | None = None,
     ) -> None:
@@ -76,8 +76,8 @@ class PartitionHost:
             plan: What all partitions share.
             pool: Where task scripts run.
             open_rows: Opens the partition's database; also after a failure.
-            open_session: Opens the way up for an opened database: re-sends
-                what the outbox holds.
+            open_session: Opens the way up for an opened database, given the highest
+                epoch that the cloud side has seen; sends what the outbox holds.
             downlink: Where messages for the partition's devices come from.
             keeper: Makes snapshots for other machines; None for none.
         """
@@ -108,7 +108,7 @@ class PartitionHost:
         recover(rows, JournalDefinition(self._plan.triggers, self._plan.policy))
         self._journal = JournalWindow(self._plan.journal_events)
         incarnation = rows.incarnation(self._plan.incarnation)
-        self._head = resumed_head(rows, self._plan, self.number, incarnation)
+        self._head, seen_epoch = resumed_head(rows, self._plan, self.number, incarnation)
         self._told_losses = self._head.told_losses
         self._doubt.begin(self._head)
         self.offset = rows.offset()
@@ -131,7 +131,7 @@ class PartitionHost:
         )
         only = plan.only_device
         self._exchange = CloudExchange(self.number, rows, self._downlink, incarnation, only)
-        self._session = self._open_session(rows)
+        self._session = self._open_session(rows, seen_epoch)
         self._letters: LetterSession | None = None
         if plan.sink is not None:
             kept_as = {"pipeline": plan.pipeline, "incarnation": incarnation}

@@ -33,10 +33,11 @@ _ASKED: Final = 1_000  # devices in one question
 
 def resumed_head(
     rows: PartitionRows, plan: PartitionPlan, partition: int, incarnation: str
-) -> PartitionHead:
+) -> tuple[PartitionHead, int]:
     """Return the head from which a partition goes on: as committed, where nobody forgot; blocks.
 
-    What is sent again is in the outbox then.
+    What is sent again is in the outbox then. With the head comes the highest epoch that the cloud
+    side has seen of the partition; 0 for none.
 
     Args:
         rows: The partition's, nothing uncommitted.
@@ -49,18 +50,20 @@ def resumed_head(
     """
     head, holdings = rows.head(), plan.holdings
     if holdings is None:
-        return head
+        return head, 0
     outbox = rows.outbox()
     made = head.next_frame - 1
     acknowledged = outbox[0][0] - 1 if outbox else made
-    _, held = holdings.last_frame(incarnation, partition)
+    epoch, held = holdings.last_frame(incarnation, partition)
     is_agreed = acknowledged <= held <= made
-    unseen = [body for number, body in outbox if is_agreed and number > held]
-    known = {call.digest for body in unseen for call in decode_calls(body) or ()}
-    known |= holdings.calls_in_hand(incarnation, partition, head.downlink_position)
-    calls = [call for call in rows.calls() if call.digest not in known]
+    calls = list(rows.calls())
+    if calls:
+        unseen = [body for number, body in outbox if is_agreed and number > held]
+        known = {call.digest for body in unseen for call in decode_calls(body) or ()}
+        known |= holdings.calls_in_hand(incarnation, partition, head.downlink_position)
+        calls = [call for call in calls if call.digest not in known]
     if is_agreed and not calls:
-        return head
+        return head, epoch
     head = head.copied()
     bodies = list(encode_calls(calls, plan.compression))
     head.counters.resent_calls += len(calls)
@@ -92,7 +95,7 @@ def resumed_head(
     rows.durability.wait()
     if calls:
         _log.info("partition %d asks %d calls of services again", partition, len(calls))
-    return head
+    return head, epoch
 
 
 def _missing(

@@ -110,15 +110,13 @@ class PartitionOpener:
                 rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))
             return rows
 
-        def open_session(rows: PartitionRows) -> UplinkSession:
+        def open_session(rows: PartitionRows, seen_epoch: int) -> UplinkSession:
             incarnation = rows.incarnation(self._data_dir.meta.incarnation)
             last = least - 1
             if not generation:
                 # nobody places: whoever is started is the owner, whoever was it last; also a copy
                 # that was restored, and has a lower epoch than the cloud side saw
-                last = 0 if keeper is None else keeper.last_epoch
-                if place.holdings is not None:
-                    last = max(last, place.holdings.last_frame(incarnation, number)[0])
+                last = max(seen_epoch, 0 if keeper is None else keeper.last_epoch)
             epoch = rows.next_epoch(last + 1)
             if keeper is not None:
                 keeper.own(epoch)

@@ -69,7 +69,9 @@ class Device(Life):
             self.plan,
             self.pool,
             lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-            lambda rows: UplinkSession(self.limited, 0, rows.next_epoch(), "ab" * 8, rows.outbox()),
+            lambda rows, _: UplinkSession(
+                self.limited, 0, rows.next_epoch(), "ab" * 8, rows.outbox()
+            ),
             self.cloud,
         )
 

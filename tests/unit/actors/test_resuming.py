@@ -97,7 +97,7 @@ class Pair:
         """What an opening does: compares, and sends the outbox."""
         holdings = CloudHoldings(self.actor.on_message)
         plan = SimpleNamespace(holdings=holdings, report_ms=report_ms, compression="none")
-        self.head = resumed_head(self.rows, plan, 3, INCARNATION)
+        self.head, _ = resumed_head(self.rows, plan, 3, INCARNATION)
         self.send(self.rows.outbox())
         return self.head
 
