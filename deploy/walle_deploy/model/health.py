@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-LEVELS: Final = (1, 2, 8, 32)
+LEVELS: Final = (1, 2, 3, 8, 32)
 """Numbers of failed runs (or of crashes) of a device that gates look at. A device that fails
 always soon has many, however long the others took to have a few.
 
