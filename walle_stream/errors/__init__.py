@@ -23,10 +23,11 @@ against the classes)::
     ├─ DeployError
     │  ├─ ConflictError
     │  ├─ GitError
-    │  ├─ IntegrityError
     │  ├─ ProfileError(ValueError)
     │  ├─ RefNotFoundError(LookupError)
     │  ├─ ReleaseStateError
+    │  ├─ IntegrityError
+    │  │  └─ ReceiptError
     │  └─ ServiceUnreachableError(ConnectionError)
     │     └─ ServiceBusyError
     ├─ EngineError
@@ -102,6 +103,7 @@ from walle_stream.errors.deploy import (
     GitError,
     IntegrityError,
     ProfileError,
+    ReceiptError,
     RefNotFoundError,
     ReleaseStateError,
     ServiceBusyError,
@@ -186,6 +188,7 @@ __all__ = [
     "ModelError",
     "PackageError",
     "ProfileError",
+    "ReceiptError",
     "RefNotFoundError",
     "ReleaseStateError",
     "ScriptError",

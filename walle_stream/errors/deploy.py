@@ -45,6 +45,25 @@ class ProfileError(DeployError, ValueError):
     """
 
 
+class ReceiptError(IntegrityError):
+    """A device's receipt is not one that this store's release services made, or is too old.
+
+    Its reports are counted apart. The device gets another one with its next check; where it
+    happens again, look at the clock of the store, and at who sends the reports.
+    """
+
+    def __init__(self, message: str = "", problem: str = "forged") -> None:
+        """Keep what is wrong with it.
+
+        Args:
+            message: The whole line.
+            problem: ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock.
+        """
+        super().__init__(message)
+        self.args = (message, problem)
+        self.problem = problem
+
+
 class RefNotFoundError(DeployError, LookupError):
     """There is no such group, scenario, task, version or release.
 

@@ -23,7 +23,7 @@ from walle_deploy.store.port import ReleaseStore
 _LEASE: Final = "alarms"
 _TOLD: Final = "alarms/audit"
 _TOLD_OF: Final = frozenset({"rollback", "stop", "pause"})
-_ALL: Final = 100.0
+_ALL: Final = 99.0  # percent: the rest is a hold-out, which may be no device at all
 _LOOKS: Final = 3
 """A lease lasts as long as so many looks."""
 
