@@ -57,9 +57,7 @@ def look(store: ReleaseStore, name: str) -> Progress:
         RefNotFoundError: There is none of that name.
     """
     with store.reading() as transaction:
-        stored = find_release(transaction, name)
-        latest = transaction.releases(stored.task)[-1]
-        return describe(transaction, stored, is_latest=latest.release_id == name)
+        return describe(transaction, find_release(transaction, name))
 
 
 def say_json(value: object) -> None:

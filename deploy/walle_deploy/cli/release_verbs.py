@@ -28,12 +28,7 @@ def run_status(options: argparse.Namespace) -> int:
             found = [look(store, options.release)]
         else:
             with store.reading() as transaction:
-                releases = transaction.releases()
-                latest = {each.task: each.release_id for each in releases}
-                found = [
-                    describe(transaction, each, is_latest=latest[each.task] == each.release_id)
-                    for each in releases
-                ]
+                found = [describe(transaction, each) for each in transaction.releases()]
     if options.json:
         for each in found:
             say_json(each)

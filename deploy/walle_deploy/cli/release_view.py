@@ -1,6 +1,6 @@
 """How releases look in a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
@@ -8,6 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from walle_deploy.release.gates import Verdict
 from walle_deploy.release.progress import Progress
 
 
@@ -50,8 +51,25 @@ def detail(progress: Progress) -> RenderableType:
         # how much of the evidence is there that would stop the release
         bar = ProgressBar(total=1.0, completed=min(1.0, verdict.evidence), width=20)
         gates.add_row(verdict.outcome, bar, Text(verdict.text))
+        for line in _evidence(verdict):
+            gates.add_row("", "", Text(line, style="dim"))
     title = Text(f"release {progress.release}", style="bold")
     return Group(title, facts, gates) if progress.gates else Group(title, facts)
+
+
+def _evidence(verdict: Verdict) -> Iterator[str]:
+    """Yield what a gate of failures or crashes rests on."""
+    for group, side in (("new", verdict.new), ("control", verdict.control)):
+        if side is None:
+            continue
+        first = side.per_device_hour
+        rate = f", {first} of them an hour that runs" if first is not None else ""
+        runs = f", {side.per_run} of the runs fail" if side.per_run is not None else ""
+        yield f"{group}: {side.device_minutes:,} device-minutes{rate}{runs}"
+    if verdict.beyond_tolerated is not None:
+        control = verdict.beyond_control
+        beside = "no control group" if control is None else f"{control:.0%} against control"
+        yield f"evidence: {verdict.beyond_tolerated:.0%} against tolerated, {beside}"
 
 
 def step_line(progress: Progress) -> str:

@@ -18,7 +18,7 @@ from walle_deploy.release.events import Advanced, Paused, Resumed, RolledBack, S
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
 from walle_deploy.release.state import ReleaseState, offer_of
-from walle_deploy.release.stored_health import forget_health, judge_stored
+from walle_deploy.release.stored_health import judge_stored
 from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
@@ -125,9 +125,6 @@ class ReleaseDesk:
                 created_ms=transaction.now_ms(),
                 reason=why,
             )
-            # what the gates saw of an earlier release of these versions is no evidence here
-            for version in (spec.version, state.before):
-                forget_health(transaction, spec.task, version)
             stored = self._put(transaction, name, 1, Change(state, "create", why))
             crash_point("change.before")
         crash_point("change.after")

@@ -12,14 +12,15 @@ besides its runs, and a version that few devices have has small calls.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from walle_deploy.model.health import GAMMA
+from walle_deploy.model.health import GAMMA, VersionHealth
 from walle_deploy.release.evidence import DRIFT_BETS, Counts, exceeds_other
-from walle_stream.wire.reports import CALL_BUCKETS
+from walle_deploy.release.limits import DriftGate, LatencyGate
+from walle_stream.wire.reports import CALL_BUCKETS, bucket_of
 
 SLOWER: Final = (0.5, 0.9, 0.99)
 """Quantiles at which latency is compared."""
@@ -60,6 +61,64 @@ class Values(msgspec.Struct, frozen=True):
         # not every device that reported has a value
         worth = min(self.devices, runs)
         return Counts(worth * marked / runs, worth)
+
+
+class Moved(NamedTuple):
+    """What was found of values of two groups."""
+
+    new: Values
+    old: Values
+    evidence: float = 0.0
+    """Logarithm of the e-value against: they moved by what is tolerated at most."""
+    is_alike: bool = True
+    """Whether values of like calls were compared; without, only bounds of them."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both groups have values."""
+        return bool(self.new.buckets and self.old.buckets)
+
+    def ratio(self, share: float) -> float:
+        """Return how many times as large a quantile of the new values is.
+
+        Args:
+            share: 0 to 1.
+        """
+        return float(GAMMA ** (self.new.quantile(share) - self.old.quantile(share)))
+
+
+def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> Moved:
+    """Compare the times of runs of two groups.
+
+    Args:
+        gate: What is tolerated.
+        new: Of the new version, over the span that ``old`` is of.
+        old: Of the one before.
+    """
+    found = Moved(Values(new.latency_us, new.devices), Values(old.latency_us, old.devices))
+    if not (gate.enabled and found.is_known):
+        return found
+    least = bucket_of(1_000.0 * gate.floor)
+    mine, usual = matched(found.new, found.old, least)
+    if mine.buckets:
+        return Moved(mine, usual, grew(mine, usual, gate.tolerated))
+    evidence = grew(*bounded(found.new, found.old, least), gate.tolerated)
+    return Moved(found.new, found.old, evidence, is_alike=False)
+
+
+def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Moved:
+    """Compare the sizes of the output of runs of two groups.
+
+    Args:
+        gate: What is tolerated.
+        new: Of the new version, over the span that ``old`` is of.
+        old: Of the one before.
+    """
+    mine, usual = Values(new.output_bytes, new.devices), Values(old.output_bytes, old.devices)
+    found = Moved(mine, usual)
+    if not (gate.enabled and found.is_known):
+        return found
+    return Moved(mine, usual, changed(mine, usual, gate.tolerated))
 
 
 def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:

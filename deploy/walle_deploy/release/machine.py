@@ -143,6 +143,7 @@ def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick | Advanced
         stage=stage,
         step=index,
         since_ms=event.at_ms,
+        step_ms=event.at_ms,
         offered_ms=event.at_ms if is_first else state.offered_ms,
         is_offered=not is_for_all if is_done else stage in OFFERED,
         reason=event.why,

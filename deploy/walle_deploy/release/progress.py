@@ -43,19 +43,15 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Verdict, ...]
 
 
-def describe(
-    transaction: ReadTransaction, stored: StoredRelease, *, is_latest: bool = True
-) -> Progress:
+def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """Return how a release goes.
 
     Args:
         transaction: To look in.
         stored: The release.
-        is_latest: Whether the task has no later one, which would have the gates to itself: what
-            is kept of a version's health is of the latest release's time.
     """
     state = read_state(stored)
-    judgement = judge_stored(transaction, state) if is_latest else None
+    judgement = judge_stored(transaction, state)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
         waits_for.append("a release service, as none takes releases on now (walle serve)")

@@ -30,6 +30,8 @@ OPEN: Final = frozenset({"created", "simulation", "beta", "gray", "full"})
 OFFERED: Final = frozenset({"beta", "gray", "full"})
 """Stages in which devices get the version, and the gates look at it."""
 
+_ALL: Final = 100.0
+
 
 class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A release at one moment; changed only by ``machine.advance``."""
@@ -49,6 +51,8 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """When the first device was offered it; 0 for not yet."""
     since_ms: int = 0
     """When the stage or step began; a pause is not counted. Of one that ended: its end."""
+    step_ms: int = 0
+    """When the stage or step began, whatever pauses there were."""
     paused_ms: int | None = None
     """When it was paused; None when it is not."""
     reason: str = ""
@@ -65,6 +69,12 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def before(self) -> str:
         """The version that it is compared with; empty for none."""
         return self.compared or self.previous
+
+    @property
+    def has_control(self) -> bool:
+        """Whether some of the devices that its policy lets in keep the version before."""
+        has_version = self.before not in {"", self.release.spec.version}
+        return has_version and self.stage in {"gray", "full"} and self.percent < _ALL
 
     @property
     def release(self) -> Release:

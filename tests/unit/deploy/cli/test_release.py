@@ -5,13 +5,15 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from tests.unit.deploy.release.groups import both
 from walle_deploy.cli import release_verbs
 from walle_deploy.cli.release import add
-from walle_deploy.model.health import VersionHealth
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
-from walle_deploy.release.stored_health import put_health
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.memory import Memory, look
+from walle_deploy.release.stored_health import put_memory
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
@@ -93,8 +95,9 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     release("create", release.file)
     release.desk.apply("ipv-v2", go)
     with release.store.writing() as writing:
-        new = VersionHealth(task="shop/ipv", version="v2", devices=10, failing_devices=1)
-        put_health(writing, new)
+        failing = {"devices": 10, "failing_devices": 1, "runs": 200, "failures": 9}
+        seen = both(failing, {"devices": 190})
+        put_memory(writing, "ipv-v2", look(Memory(), Gates(), seen, 1, has_control=True))
         writing.put_device_counts("one", {("shop/ipv", "v1"): 190, ("shop/ipv", "v2"): 10})
     text = release("status", "ipv-v2")
     for part in (
@@ -103,9 +106,12 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         "'walle release advance ipv-v2' goes on",
         "as none takes releases on now (walle serve)",
         "v1: 190, v2: 10",
-        "1 of 10 devices of v2",
+        "1 of 10 devices of v2, 0 of 190 devices of v1 beside",
+        "2 more would stop it",
+        "new: 10 device-minutes",
+        "against tolerated",
     ):
-        assert part in text
+        assert part in " ".join(text.split())
     assert "ipv-v2" in release("status")
     found = release.json("status", "ipv-v2")[0]
     assert (found["stage"], found["percent"], found["known_devices"]) == (
@@ -118,9 +124,16 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
             "40 more devices to report runs (a share of a small fleet may hold none: "
             "'walle release advance ipv-v2' goes on without them)"
         ),
-        "something to look at for latency, output",
     ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
+    failures = found["gates"][0]
+    assert (failures["decides"], failures["new"]["affected"], failures["control"]["devices"]) == (
+        2,
+        1,
+        190,
+    )
+    assert failures["new"]["per_run"]["low"] < 9 / 200 < failures["new"]["per_run"]["high"]
+    assert failures["evidence"] == min(failures["beyond_tolerated"], failures["beyond_control"])
 
 
 def test_a_watch_ends_with_the_release(release, monkeypatch):

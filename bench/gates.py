@@ -1,0 +1,95 @@
+"""What the gates of releases decide, over simulated fleets: make gates.
+
+Releases of versions that are like the one before, and of some that fail on a few devices, go
+through the product's own gate code (``release.logrank``, ``memory`` and ``gates``), which looks at
+every minute. The fleets are simulated, with failures of devices one by one; the error rate is the
+default. Progress on stderr, tables on stdout. One core; ``--runs 20 --only broken`` for a look.
+"""
+
+import argparse
+import os
+import time
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from apart import ROOT
+from console import keep, show, surroundings
+from gates_parts.deciding import GATES, decide
+from gates_parts.fleet import PERCENTS, Setting
+from gates_parts.tables import bars, tables, title_of
+from vm_parts.measuring import say
+
+RUNS: Final = 400
+BASES: Final = (1e-4, 5e-3)
+STEPS: Final = (10, 360, 1_440)
+FAILING: Final = (0.02, 0.005)
+KINDS: Final = ("spread", "slow", "broken")
+_MOST: Final = 10_000
+_TENTH: Final = 0.1
+
+
+def main() -> int:
+    """Simulate, print the tables, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS, help="of each setting")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="settings whose title has this in it")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    is_whole = options.runs >= RUNS and not options.only
+    path = options.json or (ROOT / "bench/results/gates.json" if is_whole else None)
+    load, began = os.getloadavg()[0], time.monotonic()
+    chosen = [each for each in settings() if options.only in title_of(each._asdict())]
+    result: dict[str, Any] = {
+        "bench": "gates",
+        "trial": not is_whole,
+        "seed": options.seed,
+        "runs": options.runs,
+        "error_rate": GATES.error_rate,
+        "percents": PERCENTS,
+        "settings": [_measured(each, options.seed, options.runs) for each in chosen],
+        "seconds": round(time.monotonic() - began),
+        **surroundings(load),
+    }
+    result["bars"] = bars(result)
+    show(tables(result))
+    keep(result, path, "not all settings, or fewer runs than the bars ask for")
+    return 0
+
+
+def settings() -> list[Setting]:
+    """Return what is simulated: versions that are alike, odd fleets, versions that fail."""
+    grid = list(product(BASES, STEPS, (False, True)))
+    found = [Setting(devices, *each) for devices in (1_000, _MOST) for each in grid]
+    found += [
+        Setting(_MOST, *each, kind=kind)
+        for kind, each in product(KINDS, product(BASES, STEPS[:2], (True,)))
+    ]
+    return found + [Setting(_MOST, *each, failing) for failing, each in product(FAILING, grid)]
+
+
+def _measured(setting: Setting, seed: int, runs: int) -> dict[str, Any]:
+    began = time.monotonic()
+    ended = [decide(setting, seed, number) for number in range(runs)]
+    stopped = [each for each in ended if each.stopped_at is not None]
+    reached = [each.reached for each in stopped]
+    seconds = time.monotonic() - began
+    say(f"{title_of(setting._asdict())}: {len(stopped)} of {runs} stopped, {seconds:.0f} s")
+    return {
+        **setting._asdict(),
+        "runs": runs,
+        "stopped": len(stopped),
+        "by_gate": Counter(each.gate for each in stopped),
+        "before_a_tenth": sum(each < _TENTH for each in reached),
+        "reached": [round(float(each), 4) for each in np.quantile(reached, (0.05, 0.5, 0.95))]
+        if reached
+        else None,
+        "seconds": round(seconds, 1),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
