@@ -7,13 +7,14 @@ import numpy as np
 from gates_parts.fleet import CLOSED, PERCENTS, Counted, Setting, simulate
 from gates_parts.values import Values
 from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
-from walle_deploy.release.gates import GATES as SHARED
 from walle_deploy.release.gates import Judgement, judge
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.logrank import Array, gains, strength
 from walle_deploy.release.memory import Folded, Memory, look
 
 GATES: Final = Gates()
+_LEAST: Final = 0.5
+"""Less than what any gate asks for of evidence against the control group, in logarithms."""
 
 
 class Ended(NamedTuple):
@@ -58,16 +59,20 @@ def folded(counted: Counted) -> Array:
 
 def _first_stop(counted: Counted) -> tuple[int, Judgement] | None:
     logs, failing = folded(counted), -1
-    # other looks cannot decide: the groups do not differ enough, or no further device failed
-    for window in np.flatnonzero(strength(logs) >= np.log(SHARED / GATES.error_rate)):
-        minute = int(window) + CLOSED
-        row = min(minute, len(logs)) - 1
+    rows = np.minimum(np.arange(len(logs)) + CLOSED, len(logs)) - 1
+    kept = GATES.failures.tolerated * counted.control_devices[rows]
+    is_sound = counted.control_failing[rows] <= kept
+    # which looks the product's gates could stop at; they are asked at each of them
+    least = np.where(is_sound, _LEAST, np.log(1 / GATES.error_rate))
+    for window in np.flatnonzero(strength(logs) >= least):
+        row = int(rows[window])
         if counted.new_failing[row] == failing:
-            continue
-        failing = counted.new_failing[row]
+            continue  # no further one failed since what was tolerated was kept
         judgement = judge(GATES, _memory(counted, logs[window], row))
         if judgement.outcome == "stop":
-            return minute, judgement
+            return int(window) + CLOSED, judgement
+        tolerated = judgement.verdicts[0].beyond_tolerated
+        failing = counted.new_failing[row] if (tolerated or 0.0) < 1 else -1
     return None
 
 
@@ -88,14 +93,14 @@ def _memory(counted: Counted, logs: Array, row: int) -> Memory:
         new=GroupHealth(release=new, step=new), control=GroupHealth(release=control, step=control)
     )
     made = tuple(tuple(each) for each in logs.tolist())
-    return Memory(health=health, has_control=True, failures=Folded(made))
+    return Memory(health=health, control_percent=50.0, failures=Folded(made))
 
 
 def _drifted(setting: Setting, rng: np.random.Generator) -> tuple[int, Judgement] | None:
     values, memory = Values(setting, rng), Memory()
     for step in range(len(PERCENTS) + 1):
         health = values.health(step)
-        memory = look(memory, GATES, health, step + 1, has_control=True)
+        memory = look(memory, GATES, health, step + 1, control_percent=50.0)
         judgement = judge(GATES, memory)
         if judgement.outcome == "stop":
             return (step + 1) * setting.minutes, judgement

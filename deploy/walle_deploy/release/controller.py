@@ -162,7 +162,11 @@ class Controller:
         return self._packages[key]
 
     def _look(self, stored: StoredRelease, state: ReleaseState) -> Memory:
-        """Fold what was counted since the last look, and keep that, for whoever looks next."""
+        """Fold what was counted since the last look, and keep that, for whoever looks next.
+
+        Raises:
+            ConflictError: Another one leads now.
+        """
         with self._store.reading() as reading:
             before = read_memory(reading, stored.release_id)
         query = ReleaseHealthQuery(
@@ -174,8 +178,8 @@ class Controller:
             after=before.window,
         )
         health = self._health.release_health(query)
-        gates, has_control = state.release.spec.gates, state.has_control
-        memory = look(before, gates, health, state.step_ms, has_control=has_control)
+        gates, control = state.release.spec.gates, state.control_percent
+        memory = look(before, gates, health, state.step_ms, control_percent=control)
         if memory != before:
             with self._store.writing() as transaction:
                 # in place of what was there, so that no window counts twice, whoever leads

@@ -37,6 +37,13 @@ GATES: Final = 4
 
 _HOUR: Final = 60
 
+_EXPECTED: Final = 5.0
+"""Where so many devices of the control group are expected, they are there, and only late."""
+
+_WEAK: Final = math.log(2)
+"""Evidence against the control group that does where that one keeps what is tolerated: then a
+version like it does so, too, and the other test bears on it. Measured, not proven."""
+
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """What one group showed of failures, or of crashes."""
@@ -103,10 +110,10 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
         return Judgement("wait", (), 0)
     limit = math.log(GATES / gates.error_rate)
     verdicts = [
-        _share("failures", gates.failures.tolerated, memory.failures, memory, limit),
-        _share("crashes", gates.crashes.tolerated, memory.crashes, memory, limit),
+        _share("failures", gates.failures.tolerated, limit, memory, health),
+        _share("crashes", gates.crashes.tolerated, limit, memory, health),
     ]
-    if memory.has_control:
+    if memory.control_percent:
         new, old = health.new.step, health.control.step
         if gates.latency.enabled:
             moved = moved_latency(gates.latency, new, old)
@@ -120,43 +127,54 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
     return Judgement(outcome, tuple(verdicts), devices)
 
 
+def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
+    """Return whether there is a group to compare with; a hold-out of few devices may hold none."""
+    share = memory.control_percent / 100
+    if not share or health.control.release.devices:
+        return share > 0
+    return health.new.step.devices * share / (1 - share) > _EXPECTED
+
+
 class _Tests:
     """Both tests of a share of devices, as they would be with more devices that have one."""
 
     def __init__(
-        self, counts: Counts, tolerated: float, folded: Folded, memory: Memory, limit: float
+        self, new: Side, control: Side | None, folded: Folded, beside: tuple[float, float]
     ) -> None:
-        self._counts, self._tolerated, self._limit = counts, tolerated, limit
-        self._logs = np.asarray(folded.logs)
-        self._has_control = memory.has_control
-        self._beside = _beside(memory.health) if memory.health is not None else (0.0, 0.0)
+        self._new, self._control = new, control
+        self._logs, self._beside = np.asarray(folded.logs), beside
 
-    def tolerated(self, more: int = 0) -> float:
-        counts = Counts(self._counts.marked + more, self._counts.total)
-        return exceeds(counts, self._tolerated, SHARES_BETS) / self._limit
-
-    def control(self, more: int = 0) -> float | None:
-        if not self._has_control:
-            return None
+    def evidence(self, tolerated: float, limit: float, more: int = 0) -> tuple[float, float | None]:
+        """Return the evidence against what is tolerated, and against the control group."""
+        counts = Counts(self._new.affected + more, self._new.devices)
+        found = exceeds(counts, tolerated, SHARES_BETS) / limit
+        if self._control is None:
+            return found, None
         logs = self._logs.copy()
         if more:
             mine, others = self._beside
             logs[0] += gains(_group(mine, more), _group(others, 0))[0]
-        return float(strength(logs)) / self._limit
+        is_sound = self._control.affected <= tolerated * self._control.devices
+        return found, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
 
-    def both(self, more: int = 0) -> float:
-        compared = self.control(more)
-        return min(self.tolerated(more), math.inf if compared is None else compared)
-
-    def decides(self) -> int | None:
+    def decides(self, tolerated: float, limit: float) -> int | None:
         """Return how few more would do, by bisection: evidence grows with each."""
-        low, high = 0, int(min(self._counts.total - self._counts.marked, self._beside[0]))
-        if self.both(high) < 1:
+
+        def is_stopped(more: int) -> bool:
+            return _both(self.evidence(tolerated, limit, more)) >= 1
+
+        low, high = 0, int(min(self._new.devices - self._new.affected, self._beside[0]))
+        if not is_stopped(high):
             return None
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.both(middle) >= 1 else (middle + 1, high)
+            low, high = (low, middle) if is_stopped(middle) else (middle + 1, high)
         return low
+
+
+def _both(evidence: tuple[float, float | None]) -> float:
+    found, compared = evidence
+    return found if compared is None else min(found, compared)
 
 
 def _beside(health: ReleaseHealth) -> tuple[float, float]:
@@ -168,30 +186,32 @@ def _group(at_risk: float, reached: float) -> tuple[Array, Array]:
     return np.array([at_risk]), np.array([reached])
 
 
-def _share(gate: str, tolerated: float, folded: Folded, memory: Memory, limit: float) -> Verdict:
+def _share(
+    gate: str, tolerated: float, limit: float, memory: Memory, health: ReleaseHealth
+) -> Verdict:
     """Test a share of devices, and how soon they are affected.
 
     The first test is the promise, whatever the control group does. The second one alone would stop
     a version that fails on two devices of a million.
     """
-    health = memory.health
-    assert health is not None  # noqa: S101 - judge looks first
+    folded = memory.failures if gate == "failures" else memory.crashes
+    has_control = _has_control(memory, health)
     new = _side(gate, health.new, folded, 0)
-    control = _side(gate, health.control, folded, 1) if memory.has_control else None
-    tests = _Tests(Counts(new.affected, new.devices), tolerated, folded, memory, limit)
-    found, more = tests.both(), tests.decides()
+    control = _side(gate, health.control, folded, 1) if has_control else None
+    tests = _Tests(new, control, folded, _beside(health))
+    beyond, compared = tests.evidence(tolerated, limit)
+    found, more = _both((beyond, compared)), tests.decides(tolerated, limit)
     text = f"{gate}: {_devices(new)}"
     text += ", no control group" if control is None else f", {_devices(control)} beside"
     text += f", tolerated {tolerated:.2%}"
     if found < 1 and more is not None:
         text += f"; {more} more would stop it"
-    compared = tests.control()
     return Verdict(
         gate=gate,
         outcome=_outcome(found, new.devices),
         evidence=_shown(found),
         text=text,
-        beyond_tolerated=_shown(tests.tolerated()),
+        beyond_tolerated=_shown(beyond),
         beyond_control=None if compared is None else _shown(compared),
         new=new,
         control=control,

@@ -36,8 +36,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     health: ReleaseHealth | None = None
     """At the last look, without windows; None before the first."""
-    has_control: bool = False
-    """Whether there was a control group then."""
+    control_percent: float = 0.0
+    """Share of the devices that were to be the control group then; 0 for none."""
     step_ms: int = 0
     """When the step of the last look began."""
     window: int = -1
@@ -50,7 +50,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(
-    memory: Memory, gates: Gates, health: ReleaseHealth, step_ms: int, *, has_control: bool
+    memory: Memory, gates: Gates, health: ReleaseHealth, step_ms: int, *, control_percent: float
 ) -> Memory:
     """Return what the gates have seen after one more look.
 
@@ -59,9 +59,9 @@ def look(
         gates: Of the release.
         health: With the windows after ``memory.window``, of both groups.
         step_ms: When the step began.
-        has_control: Whether there is a control group in it.
+        control_percent: Share of the devices that are its control group; 0 for none.
     """
-    if step_ms != memory.step_ms and memory.health is not None and memory.has_control:
+    if step_ms != memory.step_ms and memory.health is not None and memory.control_percent > 0:
         new, old = memory.health.new.step, memory.health.control.step
         memory = replace(
             memory,
@@ -79,7 +79,7 @@ def look(
             new=replace(health.new, windows=()),
             control=replace(health.control, windows=()),
         ),
-        has_control=has_control,
+        control_percent=control_percent,
         step_ms=step_ms,
         window=max(
             (each.number for each in (*new_windows, *control_windows)), default=memory.window

@@ -30,8 +30,6 @@ OPEN: Final = frozenset({"created", "simulation", "beta", "gray", "full"})
 OFFERED: Final = frozenset({"beta", "gray", "full"})
 """Stages in which devices get the version, and the gates look at it."""
 
-_ALL: Final = 100.0
-
 
 class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A release at one moment; changed only by ``machine.advance``."""
@@ -71,10 +69,13 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return self.compared or self.previous
 
     @property
-    def has_control(self) -> bool:
-        """Whether some of the devices that its policy lets in keep the version before."""
+    def control_percent(self) -> float:
+        """Share of the devices that its policy lets in which keep the version before; 0 for none.
+
+        In a beta it is 0: named devices are no sample of the others.
+        """
         has_version = self.before not in {"", self.release.spec.version}
-        return has_version and self.stage in {"gray", "full"} and self.percent < _ALL
+        return 100.0 - self.percent if has_version and self.stage in {"gray", "full"} else 0.0
 
     @property
     def release(self) -> Release:

@@ -1,5 +1,7 @@
 """Health of a release's groups, as tests say it."""
 
+from types import MappingProxyType
+
 from walle_deploy.model.health import (
     LEVELS,
     GroupHealth,
@@ -9,6 +11,7 @@ from walle_deploy.model.health import (
 )
 
 TASK = "shop/ipv"
+NOTHING = MappingProxyType({})
 BAD = ("failing_devices", "crashing_devices")
 
 
@@ -27,7 +30,7 @@ def group(version, windows=(), **fields):
     return GroupHealth(release=health, step=health, windows=tuple(windows))
 
 
-def both(new=None, old=None, number=1, before=({}, {})):
+def both(new=None, old=None, number=1, before=(NOTHING, NOTHING)):
     """Two groups of which failing devices failed in one window.
 
     Args:

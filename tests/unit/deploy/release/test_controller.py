@@ -345,7 +345,7 @@ def test_it_runs_until_it_is_asked_to_stop(store, desk, release, health):
 
 
 def test_what_gates_saw_goes_by_way_of_the_store(store):
-    seen = look(Memory(), Gates(), both({"devices": 3}, {"devices": 9}), 7, has_control=True)
+    seen = look(Memory(), Gates(), both({"devices": 3}, {"devices": 9}), 7, control_percent=50.0)
     with store.writing() as writing:
         put_memory(writing, "r", seen)
     with store.reading() as reading:

@@ -17,7 +17,7 @@ BAD = look(
     Gates(),
     both({"devices": 100, "failing_devices": 90}, {"devices": 100, "failing_devices": 3}),
     1,
-    has_control=True,
+    control_percent=50.0,
 )
 
 

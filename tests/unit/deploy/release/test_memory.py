@@ -33,12 +33,12 @@ def health(new, control, after=-1, until=99):
 
 @given(windows(), windows(), st.lists(st.integers(-1, 21), max_size=4))
 def test_windows_are_folded_once_in_any_parts_and_whoever_brings_them_again(new, control, stops):
-    whole = look(Memory(), GATES, health(new, control), 1, has_control=True)
+    whole = look(Memory(), GATES, health(new, control), 1, control_percent=50.0)
     parts = Memory()
     for stop in [*sorted(stops), 99]:
         # some are brought again
         parts = look(
-            parts, GATES, health(new, control, parts.window - 3, stop), 1, has_control=True
+            parts, GATES, health(new, control, parts.window - 3, stop), 1, control_percent=50.0
         )
     assert (parts.window, parts.failures.at_risk) == (whole.window, whole.failures.at_risk)
     for gate in ("failures", "crashes"):
@@ -49,7 +49,7 @@ def test_windows_are_folded_once_in_any_parts_and_whoever_brings_them_again(new,
 
 
 def test_what_was_seen_holds_no_windows():
-    seen = look(Memory(), GATES, health([window(3, 5, 1)], [window(3, 9)]), 1, has_control=True)
+    seen = look(Memory(), GATES, health([window(3, 5, 1)], [window(3, 9)]), 1, control_percent=50.0)
     assert (seen.window, seen.failures.at_risk, seen.failures.reached) == (3, (5, 9), (1, 0))
     assert (seen.health.new.windows, seen.health.control.windows) == ((), ())
 
@@ -58,7 +58,7 @@ def test_a_step_without_a_control_group_adds_nothing_to_drift():
     values = {"devices": 40, "latency_us": {900: 40}, "output_bytes": {9: 40}}
     fast = {"devices": 40, "latency_us": {500: 40}, "output_bytes": {9: 40}}
     seen = ReleaseHealth(new=group("v2", **values), control=group("v1", **fast))
-    for has_control in (False, True):
-        memory = look(Memory(), GATES, seen, 1, has_control=has_control)
-        memory = look(memory, GATES, seen, 2, has_control=True)
-        assert (memory.latency > 1) == has_control
+    for percent in (0.0, 50.0):
+        memory = look(Memory(), GATES, seen, 1, control_percent=percent)
+        memory = look(memory, GATES, seen, 2, control_percent=50.0)
+        assert (memory.latency > 1) == (percent > 0)
