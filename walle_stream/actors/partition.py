@@ -96,7 +96,8 @@ class PartitionHost:
         self._leaving: list[str] = []
         self.reports: RunReports | None = None
         if plan.report_ms:
-            self.reports = RunReports(plan.reported_as, plan.report_ms, wall_ms(), plan.compression)
+            how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
+            self.reports = RunReports(plan.reported_as, *how)
         self._doubt = Doubt(plan.in_hand, number, _DOUBTED * plan.batch_events)
         self.restart()
 

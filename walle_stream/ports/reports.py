@@ -1,6 +1,6 @@
-"""Where the reports of devices go on the cloud side: whoever watches the tasks."""
+"""Where the reports of devices go on the cloud side, and what devices show with them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -16,6 +16,22 @@ class ReportFrame(NamedTuple):
     the frame, which may come again."""
     body: bytes
     """See ``walle_stream.wire.reports``; not trusted."""
+
+
+class Proof(NamedTuple):
+    """What a device has to show for its report of a version; all empty where it has nothing."""
+
+    receipt: str = ""
+    """Goes up as it is."""
+    release: str = ""
+    """That the receipt names."""
+    group: str = ""
+    """Of that release."""
+
+
+type ProofOf = Callable[[str, str, str], Proof]
+"""Says what a device (id) has to show for a task (as the cloud knows it) and a version. Called in
+the hosts' threads, once for each device and report: it may block for a look at a file."""
 
 
 class ReportSink(Protocol):

@@ -41,6 +41,7 @@ _SIZE: Final = slice(2, 6)  # of the payload, in the header of ``wire.payload``
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+_MaybeName = Annotated[str, msgspec.Meta(max_length=256)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, le=BUCKET_MAX)]
 _Buckets = Annotated[dict[_Bucket, _Count], msgspec.Meta(max_length=BUCKET_MAX + 1)]
 _Timed = Annotated[int, msgspec.Meta(ge=0, le=_CALLS_MAX * CALL_BUCKETS + BUCKET_MAX)]
@@ -60,6 +61,8 @@ class DeviceRuns(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     crashes: _Count = 0
     """Of the failed runs, those that were not let begin: the task ended a VM or a process
     here, or was stopped too often, and is quarantined."""
+    receipt: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
+    """What a release service gave the device for this version, unchanged; empty for none."""
 
 
 class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -76,6 +79,10 @@ class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     made in (``timed_bucket``): each has the call's time divided by its runs."""
     output_bytes: _Buckets = {}
     """Runs that succeeded, by bucket of the bytes that they emitted, plus 1."""
+    release: _MaybeName = ""
+    """The release that the receipts of all of these devices name; empty for none."""
+    group: _MaybeName = ""
+    """Of that release, as they say: devices of two groups are never in one report."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
