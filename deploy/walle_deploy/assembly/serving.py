@@ -34,6 +34,7 @@ from walle_deploy.service.worker import load_settings, open_table
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import EnvelopeError, RefNotFoundError, SpecFileError, WalleError
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
@@ -68,6 +69,7 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
         StoredTables(store),
         StoredDevices(store),
         _signer(setup),
+        StoredReceiptKeys(store),
         (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
         _beside(
             store,
@@ -103,7 +105,8 @@ def open_service(
     need_addresses(spec, has_own_files=bool(repository))
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
-    parts = Parts(StoredTables(opened), StoredDevices(opened), signer)
+    receipts = StoredReceiptKeys(opened)
+    parts = Parts(StoredTables(opened), StoredDevices(opened), signer, receipts)
     return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
 
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ReleaseTable
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.store.files import put_file
@@ -44,6 +45,28 @@ class UrlSigner(Protocol):
         Args:
             url: Of the file at the CEN.
             device: Who may use it.
+        """
+        ...
+
+
+class ReceiptSource(Protocol):
+    """Keys of receipts and the clock that these go by: one for all services of a store."""
+
+    @property
+    def keys(self) -> ReceiptKeys:
+        """Those of the last ``refresh``."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the clock of the store, epoch milliseconds; must not block."""
+        ...
+
+    def refresh(self) -> None:
+        """Look for newer keys, and what the time is; called twice a second.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer; the last keys stay in use.
+            IntegrityError: What is stored are no keys.
         """
         ...
 

@@ -15,14 +15,23 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext,
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from walle_deploy.model.profile import DeviceProfile, decode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.ports import DeviceBatch, DeviceSink, TableSource, UrlSigner
+from walle_deploy.service.ports import (
+    DeviceBatch,
+    DeviceSink,
+    ReceiptSource,
+    TableSource,
+    UrlSigner,
+)
 from walle_deploy.service.pushing import PushBuilder
+from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import wall_ms
@@ -40,6 +49,8 @@ class Parts(NamedTuple):
     """None: known devices are counted by the worker alone."""
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
+    receipts: ReceiptSource | None = None
+    """None: devices get none."""
     routes: Sequence[Any] = ()
     """Starlette routes beside those of the service."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
@@ -120,10 +131,15 @@ class ReleaseService:
         self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
+        if profile.receipts is not None and self._parts.receipts is not None:
+            pushed = {each.task: each.version for each in push.tasks} if push else {}
+            due = receipts_due(self._parts.receipts, current.releases, profile, hashed, pushed)
+            if due:
+                push = replace(push or Push(()), receipts=due)
         if push is None:
             self.answers["nothing_new"] += 1
             return None
-        self.answers["pushed"] += 1
+        self.answers["pushed" if push.tasks else "receipts"] += 1
         for each in push.tasks:
             self.offered[each.release] += 1
         return push
@@ -213,6 +229,8 @@ class ReleaseService:
 
     def _newer(self, generation: int) -> _Current | None:
         self.sources.refresh()
+        if self._parts.receipts is not None:
+            self._parts.receipts.refresh()
         if self._parts.table.generation() == generation:
             return None
         with self._parts.making():
