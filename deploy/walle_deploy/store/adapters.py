@@ -4,12 +4,11 @@ They have the shape of the ports of the release service and of monitoring, which
 the store.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import ConflictError
 
 _ROWS: Final = "rows"
 
@@ -77,52 +76,26 @@ class StoredDevices:
 
 
 class StoredRows:
-    """A ``SnapshotStore``: bytes by key. Thread-safe."""
+    """What alarms remember: bytes by key. Thread-safe."""
 
     def __init__(self, store: ReleaseStore) -> None:
         """Keep rows in a store."""
         self._store = store
 
-    def load(self, *prefixes: str) -> Mapping[str, bytes]:
-        """Return rows; see ``SnapshotStore.load``.
+    def read(self, key: str) -> bytes | None:
+        """Return a row, or None where there is none; blocks.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.reading() as transaction:
-            return {
-                key: data
-                for prefix in prefixes
-                for key, data in transaction.snapshots(_ROWS, prefix).items()
-            }
+            return transaction.named_snapshots(_ROWS, [key]).get(key)
 
-    def read(self, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Return the rows of these keys that are there; blocks.
+    def save(self, key: str, row: bytes) -> None:
+        """Keep a row in place of the one before; blocks.
 
         Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
-        with self._store.reading() as transaction:
-            return transaction.named_snapshots(_ROWS, keys)
-
-    def save(
-        self,
-        rows: Mapping[str, bytes | None],
-        expected: Mapping[str, bytes | None] | None = None,
-    ) -> None:
-        """Write rows; see ``SnapshotStore.save``.
-
-        Raises:
-            ConflictError: Something else is there; nothing was written.
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.writing() as transaction:
-            if expected:
-                found = transaction.named_snapshots(_ROWS, expected)
-                for key, data in expected.items():
-                    if found.get(key) != data:
-                        raise ConflictError(f"row {key!r} was changed by somebody else meanwhile")
-            transaction.delete_snapshots(_ROWS, [key for key in rows if rows[key] is None])
-            for key, data in rows.items():
-                if data is not None:
-                    transaction.put_snapshot(_ROWS, key, data)
+            transaction.put_snapshot(_ROWS, key, row)

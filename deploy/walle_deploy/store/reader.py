@@ -7,7 +7,14 @@ from typing import Any, Final
 import msgspec
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
-from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.rows import (
+    AuditHead,
+    CountedWindow,
+    Scope,
+    SealedEntry,
+    StoredRelease,
+    StoredScope,
+)
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
 TOLD_MS: Final = 60_000
@@ -15,6 +22,9 @@ TOLD_MS: Final = 60_000
 
 NAMES_AT_ONCE: Final = 500
 """Values of a statement; SQLite takes 999 at least."""
+
+SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
+"""Columns of a scope."""
 
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
@@ -167,6 +177,28 @@ class SqlReader:
             "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
         ).fetchone()
         return 0 if row is None else int(row[0])
+
+    def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
+        """Return those of some scopes that something was counted for."""
+        columns = ("task", "version", "release_id", "kind")
+        given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
+        rows = self._execute(
+            f"SELECT {SCOPE} FROM walle_scopes"  # noqa: S608 - ours
+            f" WHERE ({', '.join(columns)}) IN {given}",
+            (msgspec.json.encode(list(wanted)).decode(),),
+        ).fetchall()
+        found = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
+        return {each.scope: each for each in found}
+
+    def windows(self, scope: int, first: int, after: int = 0) -> Sequence[CountedWindow]:
+        """Return the windows of a scope in order."""
+        rows = self._execute(
+            "SELECT number, seen, failed, crashed, last_ms,"
+            " CASE WHEN number > ? THEN data END FROM walle_windows"
+            " WHERE scope = ? AND number >= ? ORDER BY number",
+            (after, scope, first),
+        ).fetchall()
+        return [CountedWindow._make((*row[:-1], bytes(row[-1] or b""))) for row in rows]
 
     def _head(self, columns: str) -> Sequence[Any]:
         query = f"SELECT {columns} FROM walle_head"  # noqa: S608 - ours

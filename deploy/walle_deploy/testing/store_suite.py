@@ -16,7 +16,15 @@ from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
 from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
-from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.rows import (
+    AuditHead,
+    CountedDevice,
+    CountedWindow,
+    Scope,
+    SealedEntry,
+    StoredRelease,
+    StoredScope,
+)
 from walle_stream.errors import ConflictError
 
 _TASK = "shop/ipv"
@@ -172,51 +180,99 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_other_parts_find_what_they_keep(self, tmp_path: Path) -> None:
-        """Rows are found by how their keys begin; counts replace those of before."""
+        """Rows and counts replace those of before."""
         store = self.make_store(tmp_path)
         rows = StoredRows(store)
-        rows.save({"count/a": b"1", "count/b": b"2", "mark/a": b"3"})
-        rows.save({"count/b": b"\0"})
-        _expect(dict(rows.load("count/")), {"count/a": b"1", "count/b": b"\0"})
-        _expect(len(rows.load("")), 3)
+        rows.save("alarms/a", b"1")
+        rows.save("alarms/a", b"\0")
+        _expect((rows.read("alarms/a"), rows.read("alarms/")), (b"\0", None))
         for count in (7, 5):
             StoredDevices(store).write(_Batch({(_TASK, "v1"): count}))
         with store.reading() as reading:
             _expect(dict(reading.device_counts(_TASK)), {"v1": 5})
         store.close()
 
-    def test_rows_are_written_only_onto_what_is_expected(self, tmp_path: Path) -> None:
-        """Nothing of a write that finds something else is kept."""
+    def test_what_is_counted_is_found_again(self, tmp_path: Path) -> None:
+        """Marks, scopes, devices and windows, each by many keys at once."""
         store = self.make_store(tmp_path)
-        rows = StoredRows(store)
-        rows.save({"mark/a": b"1"}, {"mark/a": None})
-        for stale in ({"mark/a": None}, {"mark/a": b"0"}, {"mark/a": b"1", "mark/b": b"1"}):
-            save = partial(rows.save, {"mark/a": b"2", "mark/c": b"2"}, stale)
-            _expect_error(ConflictError, save)
-        _expect(dict(rows.load("")), {"mark/a": b"1"})
-        rows.save({"mark/a": None, "mark/none": None, "x": b"3"}, {"mark/a": b"1", "mark/b": None})
-        _expect(dict(rows.load("mark/", "x")), {"x": b"3"})
-        many = {f"k/{number}": b"%d" % number for number in range(_MANY)}
-        rows.save(many)
-        _expect(dict(rows.read([*many, "none"])), many)
-        rows.save(dict.fromkeys(many), many)
-        _expect((dict(rows.load("k/")), dict(rows.read(()))), ({}, {}))
+        names = [Scope(_TASK, f"v{number}", "r", "new") for number in range(3)]
+        devices = {
+            (1, number - _MANY): CountedDevice(number, 0, 7, -1, -1) for number in range(_MANY)
+        }
+        devices[1, 2**63 - 1] = CountedDevice(2**53, 1, 7, 8, 9)
+        window = CountedWindow(7, 5, 4, 3, _LONG_AGO_MS, b"\x00\xff")
+        with store.counting() as counting:
+            _expect([counting.make_scope(each, 60, 0).id for each in names], [1, 2, 3])
+            counting.put_marks({("ab", 0): 5, ("ab", 1): 2**62, ("cd", 0): 1})
+            counting.put_marks({("ab", 0): 6})
+            counting.put_counted(devices)
+            counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1)})
+            counting.put_window(1, window._replace(seen=1))
+            counting.put_window(1, window)
+            counting.put_window(1, window._replace(number=9))
+            counting.move_devices({(1, 7): (-1, -2, 1), (1, 8): (1, 1, 1), (2, 7): (1, 1, 1)})
+            counting.add_unproven({1: (2, 3), 9: (1, 1)})
+            counting.add_unproven({1: (1, 1)})
+        store.close()
+        store = self.make_store(tmp_path)
+        moved = window._replace(seen=4, failed=2, crashed=4)
+        with store.counting() as counting:
+            _expect(
+                dict(counting.marks([("ab", 0), ("cd", 0), ("cd", 1)])),
+                {("ab", 0): 6, ("cd", 0): 1},
+            )
+            _expect(dict(counting.marks([])), {})
+            found = dict(counting.counted([*devices, (2, 0)]))
+            _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1)})
+            _expect((counting.window(1, 7), counting.window(1, 8)), (moved, None))
+        with store.reading() as reading:
+            _expect(
+                dict(reading.scopes([names[0], names[2]._replace(group="control")])),
+                {names[0]: StoredScope(1, names[0], 60, 0, 3, 4)},
+            )
+            _expect(list(reading.windows(1, 7)), [moved, window._replace(number=9)])
+            _expect([each.data for each in reading.windows(1, 7, 7)], [b"", window.data])
+            _expect([each.number for each in reading.windows(1, 8)], [9])
         store.close()
 
-    def test_of_writers_onto_the_same_row_one_is_first(self, tmp_path: Path) -> None:
+    def test_a_scope_is_due_and_goes_in_steps(self, tmp_path: Path) -> None:
+        """While it goes, another one of its name may begin."""
+        store = self.make_store(tmp_path)
+        name = Scope(_TASK, "v1")
+        with store.counting() as counting:
+            first = counting.make_scope(name, 60, 0)
+            counting.make_scope(name._replace(version="v2"), 120, 60)
+            _expect(counting.due_scope(60), None)
+            _expect(counting.due_scope(180), first)
+            counting.put_edges(first._replace(minutes_from=180, hours_from=120))
+            _expect(getattr(counting.due_scope(200), "id", 0), 2)
+            counting.put_counted({(1, each): CountedDevice(0, 0, 1, -1, -1) for each in range(5)})
+            for number in (1, 60, 61, 62):
+                counting.put_window(1, CountedWindow(number, 1, 0, 0, 9, b"x"))
+            counting.drop_windows(1, 60, 62)
+            _expect([each.number for each in counting.windows(1, 0)], [1, 62])
+            counting.drop_scope(first, 3)
+            _expect(dict(counting.scopes([name])), {})
+            _expect(counting.make_scope(name, 60, 0).id, 3)
+            left = counting.due_scope(0)
+            _expect(
+                (getattr(left, "id", 0), len(counting.counted([(1, 3), (1, 4), (1, 0)]))), (1, 2)
+            )
+            counting.drop_scope(left or first, 3)
+            _expect(counting.due_scope(0), None)
+            _expect((list(counting.windows(1, 0)), set(counting.scopes([name]))), ([], {name}))
+        store.close()
+
+    def test_who_counts_waits_for_others_who_do(self, tmp_path: Path) -> None:
         """Threads with stores of their own raise one number, each time by one."""
         self.make_store(tmp_path).close()
+        key = ("ab", 0)
 
         def write() -> None:
             store = self.make_store(tmp_path)
-            rows, left = StoredRows(store), _EACH
-            while left:
-                found = rows.read(["n"]).get("n")
-                try:
-                    rows.save({"n": b"%d" % (int(found or 0) + 1)}, {"n": found})
-                except ConflictError:
-                    continue
-                left -= 1
+            for _ in range(_EACH):
+                with store.counting() as counting:
+                    counting.put_marks({key: counting.marks([key]).get(key, 0) + 1})
             store.close()
 
         threads = [threading.Thread(target=write) for _ in range(_WRITERS)]
@@ -225,7 +281,8 @@ class ReleaseStoreSuite(ABC):
         for thread in threads:
             thread.join()
         store = self.make_store(tmp_path)
-        _expect(StoredRows(store).read(["n"])["n"], b"%d" % (_WRITERS * _EACH))
+        with store.counting() as counting:
+            _expect(dict(counting.marks([key])), {key: _WRITERS * _EACH})
         store.close()
 
     def test_it_knows_which_versions_were_published(self, tmp_path: Path) -> None:
@@ -237,6 +294,8 @@ class ReleaseStoreSuite(ABC):
             pairs = [(_TASK, "v1"), (_TASK, "v2"), ("shop/x", "v1"), ("", "")]
             found = [reading.has_version(*pair) for pair in pairs]
         _expect(found, [True, False, False, False])
+        with store.counting() as counting:
+            _expect(set(counting.published(pairs)), {(_TASK, "v1")})
         store.close()
 
     def test_only_open_releases_of_a_task_are_found(self, tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""What stands between the release store and its users: tables, counts, monitors' rows, health."""
+"""What stands between the release store and its users: tables, counts."""
 
 import pytest
 
 from walle_deploy.service.ports import DeviceBatch
-from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
+from walle_deploy.store.adapters import StoredDevices, StoredTables
 from walle_deploy.store.sqlite import SqliteStore
 
 
@@ -40,11 +40,3 @@ def test_counts_of_workers_add_up_and_are_replaced(store):
     assert told(store) == {"v1": 5, "v2": 1}
     first.write(batch({("shop/ipv", "v2"): 2}))
     assert (told(store), told(store, "shop/old")) == ({"v1": 3, "v2": 3}, {})
-
-
-def test_rows_of_monitors_are_found_by_prefix(store):
-    rows = StoredRows(store)
-    rows.save({"a/1": b"1", "a/2": b"2", "b/1": b"3"})
-    rows.save({"a/2": b"4"})
-    assert rows.load("a/") == {"a/1": b"1", "a/2": b"4"}
-    assert rows.load("") == {"a/1": b"1", "a/2": b"4", "b/1": b"3"}
