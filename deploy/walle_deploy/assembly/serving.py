@@ -78,6 +78,7 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
             Path(setup["alarms"]) if setup.get("alarms") else None,
             int(setup.get("lease_ms", LEASE_MS)),
         ),
+        figures_beside=monitor.figures,
     )
 
 

@@ -9,6 +9,7 @@ Time is when a report arrives, by the database's clock: those of devices may be 
 """
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -41,10 +42,10 @@ class MonitorCounts(msgspec.Struct):
     """Malformed."""
     reports_refused: int = 0
     """Of versions that were never published, or without a device that counts."""
-    devices_bare: int = 0
-    """Reports of a device without a receipt."""
-    devices_wrong: int = 0
-    """Reports of a device with a receipt that is not valid for it."""
+    bare: Counter[str] = msgspec.field(default_factory=Counter)
+    """Reports of devices without a receipt, by ``TASK@VERSION``."""
+    wrong: Counter[str] = msgspec.field(default_factory=Counter)
+    """The same with a receipt that is not valid for what they report."""
 
     def add(self, other: "MonitorCounts") -> None:
         """Add what was done beside."""
@@ -116,6 +117,21 @@ class Monitor:
                 self._take_waiting(turn)
         return turn.new or 0
 
+    def figures(self) -> dict[str, dict[str, int]]:
+        """Return what was done, as ``Parts.figures_beside`` of the release service has it."""
+        with self._lock:
+            counts = self.counts
+            return {
+                "report_frames_total": {
+                    "counted": counts.frames,
+                    "again": counts.frames_again,
+                    "malformed": counts.frames_refused,
+                },
+                "reports_total": {"counted": counts.reports, "refused": counts.reports_refused},
+                "reports_without_receipt_total": dict(counts.bare),
+                "reports_with_invalid_receipt_total": dict(counts.wrong),
+            }
+
     def _read(self, frame: ReportFrame) -> _Frame:
         reports = None
         with suppress(EnvelopeError):
@@ -135,7 +151,8 @@ class Monitor:
             with self._lock:  # each of them is tried again by its own thread
                 self._waiting = [each for each in turns if each is not own] + self._waiting
             raise
-        self.counts.add(done)
+        with self._lock:
+            self.counts.add(done)
         for turn, number in zip(turns, new, strict=True):
             turn.new = number
 
@@ -189,10 +206,11 @@ def _add(
         return False
     counted = 0
     for report in frame.reports:
-        is_known = report.version[:2] in published
-        done.devices_bare += report.bare
-        done.devices_wrong += report.wrong
-        counted += is_known and batch.add(report)
+        if report.version[:2] in published:
+            name = f"{report.version.task}@{report.version.version}"
+            done.bare[name] += report.bare
+            done.wrong[name] += report.wrong
+            counted += batch.add(report)
     done.reports += counted
     done.reports_refused += len(frame.reports) - counted
     done.frames += bool(counted)

@@ -7,7 +7,7 @@ from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
 from walle_deploy.store.port import LEADER, ReadTransaction
-from walle_deploy.store.rows import StoredRelease
+from walle_deploy.store.rows import Scope, StoredRelease
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +40,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """By version, as the release service counts them."""
     reporting_devices: int
     """That reported runs of the version."""
+    bare_reports: int
+    """Of devices that reported it without a receipt."""
+    wrong_reports: int
+    """Of devices that reported it with an invalid one."""
     gates: tuple[Verdict, ...]
 
 
@@ -56,6 +60,8 @@ def describe(
     """
     state = read_state(stored)
     judgement = judge_stored(transaction, state) if is_latest else None
+    version = Scope(stored.task, stored.version)
+    counted = transaction.scopes([version]).get(version)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
         waits_for.append("a release service, as none takes releases on now (walle serve)")
@@ -78,6 +84,8 @@ def describe(
         since_ms=state.since_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
+        bare_reports=counted.bare if counted is not None else 0,
+        wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
     )
 

@@ -59,6 +59,8 @@ class Parts(NamedTuple):
     """Entered while a table is made, in a thread beside the checks."""
     figures: Path | None = None
     """Folder of the figures of all workers; None: there is one."""
+    figures_beside: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+    """Gives further figures, by name and label."""
 
 
 class _Current(NamedTuple):
@@ -164,6 +166,7 @@ class ReleaseService:
             "checks_total": self.answers,
             "offers_total": self.offered,
             "unfit_devices": index.unfit_devices if index else {},
+            **self._parts.figures_beside(),
         }
         found = [Figure(name, self.worker, "", value) for name, value in known.items()]
         for name, values in labelled.items():

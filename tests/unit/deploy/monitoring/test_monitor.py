@@ -216,7 +216,9 @@ def test_a_device_counts_in_a_group_by_its_receipt(store):
     assert sum(found.new.step.latency_us.values()) == 6
     assert (found.unproven_devices, health(store, "v2").devices) == (1, 4)
     assert found.new.windows == ()  # it is not closed
-    assert (monitor.counts.devices_bare, monitor.counts.devices_wrong) == (1, 0)
+    shown = monitor.figures()
+    assert shown["reports_without_receipt_total"] == {f"{TASK}@v2": 1}
+    assert shown["reports_total"] == {"counted": 4, "refused": 0}
 
 
 @pytest.mark.parametrize("needs_receipts", [False, True])
@@ -243,7 +245,7 @@ def test_a_receipt_that_is_not_valid_counts_in_no_group(store, needs_receipts):
     taken = monitor.take(frames)
     found = release_health(store)
     assert (found.new.release.devices, found.new.step.devices) == (0, 0)
-    assert monitor.counts.devices_wrong == len(tried)
+    assert monitor.counts.wrong == {f"{TASK}@v2": len(tried)}
     if needs_receipts:
         assert (taken, row_counts(store)) == (0, [0, 0, 0, 0])
     else:
