@@ -81,7 +81,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         yield _most(result["rounds"])
     if result["decisions"]:
         yield _decisions(result["decisions"])
-    if result["reports"]:
+    if result.get("reports"):  # older results have none
         yield _reports(result["reports"])
     if result["memory"]:
         yield Table(
