@@ -4,6 +4,7 @@ The oracle keeps what every counted device said, and answers each question by lo
 """
 
 import random
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,6 +191,9 @@ class Fleet:
             late = [each for each in own if each.minute >= since]
             expect(reader.health(TASK, version, since * MINUTE), late)
         self.check_groups(every, since, reader)
+        last = {e.device: e.version for e in sorted(every, key=lambda each: each.minute)}
+        with self.store.reading() as reading:
+            assert reading.device_counts(TASK) == Counter(last.values())
 
     def check_groups(self, every, since, reader):
         found = reader.release_health(

@@ -29,7 +29,7 @@ from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.service.worker import load_settings, open_table
-from walle_deploy.store.adapters import StoredDevices, StoredTables
+from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
@@ -67,7 +67,6 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
-        StoredDevices(store),
         _signer(setup),
         receipts,
         (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
@@ -107,7 +106,7 @@ def open_service(
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
     receipts = StoredReceiptKeys(opened)
-    parts = Parts(StoredTables(opened), StoredDevices(opened), signer, receipts)
+    parts = Parts(StoredTables(opened), signer, receipts)
     return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
 
 

@@ -14,10 +14,10 @@ from walle_deploy.monitoring.counts import (
     encode_counts,
     merged_counts,
 )
-from walle_deploy.monitoring.folding import kept_from
+from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
 from walle_deploy.monitoring.proof import ProvenReport, group_scope
 from walle_deploy.store.port import CountTransaction
-from walle_deploy.store.rows import CountedDevice, CountedWindow, Scope, StoredScope
+from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope
 
 WINDOW_MS: Final = 60_000
 """A window of the database's clock."""
@@ -39,6 +39,7 @@ class ReportBatch:
         """Start with nothing."""
         self._parts: dict[Scope, ReportCounts] = {}
         self._unproven: dict[Scope, tuple[int, int]] = {}
+        self._last: dict[Scope, dict[int, Scope]] = {}
 
     def add(self, report: ProvenReport) -> bool:
         """Take a report of a version that was published.
@@ -51,6 +52,10 @@ class ReportBatch:
             self._unproven[report.version] = bare + report.bare, wrong + report.wrong
         for scope, counts in report.parts.items():
             self._parts.setdefault(scope, ReportCounts()).add(counts)
+        if report.version in report.parts:
+            devices = report.parts[report.version].devices
+            task = Scope(report.version.task, "", group=LAST)
+            self._last.setdefault(task, {}).update(dict.fromkeys(devices, report.version))
         return bool(report.parts)
 
     def write(self, transaction: CountTransaction, now_ms: int) -> None:
@@ -62,9 +67,12 @@ class ReportBatch:
         """
         number = now_ms // WINDOW_MS
         beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
-        scopes = dict(transaction.scopes({*self._parts, *self._unproven, *beside.values()}))
+        wanted = {*self._parts, *self._unproven, *self._last, *beside.values()}
+        scopes = dict(transaction.scopes(wanted))
         for scope in sorted(self._parts.keys() - scopes.keys()):
             scopes[scope] = transaction.make_scope(scope, *kept_from(number))
+        for scope in sorted(self._last.keys() - scopes.keys()):
+            scopes[scope] = transaction.make_scope(scope, *NEVER_FOLDED)
         transaction.add_unproven(
             {scopes[scope].id: more for scope, more in self._unproven.items() if scope in scopes}
         )
@@ -76,6 +84,7 @@ class ReportBatch:
         own = {
             (scopes[scope].id, each) for scope, part in self._parts.items() for each in part.devices
         }
+        own |= {(scopes[task].id, each) for task, last in self._last.items() for each in last}
         rows = dict(
             transaction.counted(own | {(others[i], each) for i, each in own if i in others})
         )
@@ -87,6 +96,12 @@ class ReportBatch:
             before = transaction.window(stored.id, row)
             moved = moves.pop((stored.id, row), [0, 0, 0])
             transaction.put_window(stored.id, _grown(before, row, moved, part.counts, now_ms))
+        for task, last in self._last.items():
+            stored = scopes[task]
+            _move_to_last(stored, {each: scopes[last[each]].id for each in last}, rows, moves)
+            for version in {scopes[each].id for each in last.values()}:
+                if transaction.window(stored.id, version) is None:
+                    transaction.put_window(stored.id, CountedWindow(version, 0, 0, 0, 0, b""))
         transaction.put_counted({key: rows[key] for key in own})
         transaction.move_devices({key: (s, f, c) for key, (s, f, c) in moves.items()})
 
@@ -122,6 +137,18 @@ def _count_devices(
                 moves[stored.id, stored.row_of(after)][place] += 1
                 if before != _NEVER:
                     moves[stored.id, stored.row_of(before)][place] -= 1
+
+
+def _move_to_last(
+    stored: StoredScope, last: dict[int, int], rows: dict[_Device, CountedDevice], moves: _Moves
+) -> None:
+    for hashed, version in last.items():
+        before = rows.get((stored.id, hashed), _UNKNOWN).seen
+        rows[stored.id, hashed] = _UNKNOWN._replace(seen=version)
+        if before != version:
+            moves[stored.id, version][0] += 1
+            if before != _NEVER:
+                moves[stored.id, before][0] -= 1
 
 
 def _reach(at_risk: list[int], reached: list[int], before: int, more: int, is_first: bool) -> None:

@@ -14,6 +14,8 @@ _MINUTES_KEPT: Final = 26 * _HOUR
 """Windows of a minute, then they are hours."""
 _HOURS_KEPT: Final = 30 * 24 * _HOUR
 """Then they are one; a scope without a report for so long goes."""
+NEVER_FOLDED: Final = (2**62, 2**62)
+"""The same, of a scope whose windows are no times."""
 _STEP_DEVICES: Final = 1_000
 _NO_DATA: Final = 2**62
 

@@ -37,7 +37,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     """When the stage or step began; of one that ended, when it did."""
     known_devices: dict[str, int]
-    """By version, as the release service counts them."""
+    """By version: each device with the one that it reported last."""
     reporting_devices: int
     """That reported runs of the version."""
     bare_reports: int

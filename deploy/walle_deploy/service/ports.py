@@ -1,11 +1,10 @@
-"""The seams of the service: where releases come from, where devices go, who signs addresses.
+"""The seams of the service: where releases come from, who signs addresses.
 
 All methods may block; the service calls them in a thread beside its event loop.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -67,45 +66,6 @@ class ReceiptSource(Protocol):
         Raises:
             ServiceUnreachableError: The database does not answer; the last keys stay in use.
             IntegrityError: What is stored are no keys.
-        """
-        ...
-
-
-class KnownDevice(NamedTuple):
-    """A device that is new, or has other versions than before."""
-
-    device_hash: int
-    """64 bits of blake2b of its id, see ``policy.hashing.id_hash``."""
-    seen_s: int
-    """When, epoch seconds."""
-    tasks: tuple[tuple[str, str], ...]
-    """Versions by task."""
-
-
-class DeviceBatch(NamedTuple):
-    """What a worker has to tell of the devices that it knows."""
-
-    worker: str
-    """Stays the same while the worker lives; no other has it."""
-    at_ms: int
-    """When, epoch milliseconds."""
-    devices: int
-    """That the worker knows now."""
-    counts: Mapping[tuple[str, str], int]
-    """Devices by task and version, of all that the worker knows: replaces what it told before.
-    A device that changed workers is counted by both until the first one forgets it."""
-    changed: tuple[KnownDevice, ...]
-    """Since the batch before; for stores that keep a row per device and count exactly."""
-
-
-class DeviceSink(Protocol):
-    """Where a worker's known devices are written, every few seconds."""
-
-    def write(self, batch: DeviceBatch) -> None:
-        """Take a batch over; one that fails is not repeated, the next one has the counts again.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
         """
         ...
 

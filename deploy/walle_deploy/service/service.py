@@ -24,8 +24,6 @@ from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
 from walle_deploy.service.ports import (
-    DeviceBatch,
-    DeviceSink,
     ReceiptSource,
     TableSource,
     UrlSigner,
@@ -45,8 +43,6 @@ class Parts(NamedTuple):
     """What a service is put together of."""
 
     table: TableSource
-    sink: DeviceSink | None = None
-    """None: known devices are counted by the worker alone."""
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
     receipts: ReceiptSource | None = None
@@ -179,7 +175,7 @@ class ReleaseService:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Load the table, keep it new, write the known devices behind, until left.
+        """Load the table, and keep it new, until left.
 
         A table that cannot be loaded is tried again until it can.
         """
@@ -188,11 +184,7 @@ class ReleaseService:
             await asyncio.to_thread(beside.__enter__)
         await self._look()
         self.is_running = True
-        spec = self.spec
-        loops = [
-            asyncio.create_task(_every(spec.poll_ms, self._look)),
-            asyncio.create_task(_every(spec.known_devices.flush_ms, self._write)),
-        ]
+        loops = [asyncio.create_task(_every(self.spec.poll_ms, self._look))]
         if self._shared is not None:
             loops.append(asyncio.create_task(_every(TELL_MS, self._tell)))
         try:
@@ -206,7 +198,6 @@ class ReleaseService:
                     await each
             if self._shared is not None:
                 await asyncio.to_thread(self._shared.remove)
-            await self._write(is_last=True)
             if beside is not None:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
 
@@ -249,21 +240,6 @@ class ReleaseService:
     async def _tell(self) -> None:
         if self._shared is not None:
             await asyncio.to_thread(self._shared.write, self.figures())
-
-    async def _write(self, *, is_last: bool = False) -> None:
-        sink = self._parts.sink
-        if sink is None:
-            self.known.take_changed()
-            return
-        known = self.known
-        # a worker that ends counts for nobody: its devices ask another one
-        counts = {} if is_last else known.counts()
-        batch = DeviceBatch(self.worker, wall_ms(), len(known), counts, known.take_changed())
-        try:
-            await asyncio.to_thread(sink.write, batch)
-        except WalleError as error:
-            self.answers["sink_failed"] += 1
-            _log.warning("known devices: %s; their counts are written again", error)
 
 
 def _kind(profile: DeviceProfile) -> tuple[str, ...]:

@@ -1,28 +1,14 @@
-"""The store as other parts of the platform ask for it: tables, known devices, rows by key.
+"""The store as other parts of the platform ask for it: tables, and rows by key."""
 
-They have the shape of the ports of the release service and of monitoring, which do not know
-the store.
-"""
-
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.store.port import ReleaseStore
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _ROWS: Final = "rows"
-
-
-class CountedDevices(Protocol):
-    """What a worker of the release service tells of the devices that it knows."""
-
-    @property
-    def worker(self) -> str:
-        """Its name; no other has it."""
-
-    @property
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """Devices by task and version, of all that it knows."""
 
 
 class StoredTables:
@@ -53,26 +39,6 @@ class StoredTables:
             table = transaction.table(self._files)
         self._files = table.files
         return table
-
-
-class StoredDevices:
-    """A ``DeviceSink``: keeps how many devices have which version."""
-
-    def __init__(self, store: ReleaseStore) -> None:
-        """Write into a store."""
-        self._store = store
-
-    def write(self, batch: CountedDevices) -> None:
-        """Take the counts over; blocks.
-
-        Args:
-            batch: Replaces what its worker told before.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
-        with self._store.writing() as transaction:
-            transaction.put_device_counts(batch.worker, batch.counts)
 
 
 class StoredRows:

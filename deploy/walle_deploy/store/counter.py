@@ -7,6 +7,7 @@ frame that was counted, written with its counts: that is what counts each frame 
 """
 # ruff: noqa: S608 - all texts in the statements are names of ours
 
+import secrets
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -53,10 +54,8 @@ class SqlCounter(SqlReader):
 
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
         """Begin to count for a scope that is not there."""
-        query = "SELECT COALESCE(MAX(id), 0) + 1 FROM walle_scopes"
-        made = StoredScope(
-            int(self._execute(query, ()).fetchone()[0]), scope, minutes_from, hours_from, 0, 0
-        )
+        # at random: no later scope may have the id of one that is gone
+        made = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
         self._execute(
             f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
             (made.id, *scope, minutes_from, hours_from),

@@ -128,9 +128,7 @@ class ReadTransaction(Protocol):
         ...
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices are known to have it, over all reporters.
-
-        A reporter that said nothing for ten minutes is not counted: it may have died.
+        """Return by version how many devices reported it last; each is counted once.
 
         Args:
             task: ``SCENARIO/TASK``.
@@ -328,15 +326,6 @@ class WriteTransaction(ReadTransaction, Protocol):
             kind: What they are.
             name: Whose they are.
             data: At most 64 MiB.
-        """
-        ...
-
-    def put_device_counts(self, reporter: str, counts: Mapping[tuple[str, str], int]) -> None:
-        """Keep how many devices have each version, in place of what the reporter said before.
-
-        Args:
-            reporter: Who counted them; no device is counted by two.
-            counts: By task and version.
         """
         ...
 

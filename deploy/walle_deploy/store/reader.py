@@ -8,6 +8,7 @@ import msgspec
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.store.rows import (
+    LAST,
     AuditHead,
     CountedWindow,
     Scope,
@@ -16,9 +17,6 @@ from walle_deploy.store.rows import (
     StoredScope,
 )
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
-
-TOLD_MS: Final = 60_000
-"""How long what a reporter said is counted."""
 
 NAMES_AT_ONCE: Final = 500
 """Values of a statement; SQLite takes 999 at least."""
@@ -163,13 +161,16 @@ class SqlReader:
         return found
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices are known to have it, over all reporters."""
+        """Return by version how many devices reported it last."""
         rows = self._execute(
-            "SELECT version, SUM(count) FROM walle_devices WHERE task = ? AND told_ms > ?"
-            " GROUP BY version",
-            (task, self.now_ms() - TOLD_MS),
+            "SELECT versions.version, walle_windows.seen FROM walle_scopes"
+            " JOIN walle_windows ON walle_windows.scope = walle_scopes.id"
+            " JOIN walle_scopes AS versions ON versions.id = walle_windows.number"
+            " WHERE walle_scopes.task = ? AND walle_scopes.version = '' AND walle_scopes.kind = ?"
+            " AND versions.task = walle_scopes.task AND walle_windows.seen > 0",
+            (task, LAST),
         ).fetchall()
-        return {version: int(count) for version, count in rows}
+        return dict(rows)
 
     def lease_ends_ms(self, name: str) -> int:
         """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""

@@ -4,7 +4,7 @@ The store knows neither stages nor gates: a release is a name, a revision, text 
 layer above reads, and what it offers now.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -54,6 +54,11 @@ class SealedEntry(msgspec.Struct, frozen=True):
     """Canonical JSON; it names the hash of the entry before."""
     hash: str
     """SHA-256 of the text, hexadecimal."""
+
+
+LAST: Final = "last"
+"""Group of a task without a version: each device is counted once, with the version that it reported
+last. Its windows are no times: their numbers are ids of the versions' scopes."""
 
 
 class Scope(NamedTuple):

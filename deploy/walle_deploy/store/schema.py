@@ -95,11 +95,6 @@ _TABLES: Final = (
         "CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL,"
         " taken_ms BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (kind, name))"
     ),
-    (
-        "CREATE TABLE walle_devices (reporter TEXT NOT NULL, task TEXT NOT NULL,"
-        " version TEXT NOT NULL, count BIGINT NOT NULL, told_ms BIGINT NOT NULL,"
-        " PRIMARY KEY (reporter, task, version))"
-    ),
     # what devices reported: see ``counter``
     (
         "CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL,"

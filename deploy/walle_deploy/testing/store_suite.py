@@ -10,20 +10,18 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
-from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
+from walle_deploy.store.adapters import StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import (
+    LAST,
     AuditHead,
     CountedDevice,
     CountedWindow,
     Scope,
     SealedEntry,
     StoredRelease,
-    StoredScope,
 )
 from walle_stream.errors import ConflictError
 
@@ -55,8 +53,6 @@ class ReleaseStoreSuite(ABC):
             writing.set_stable(_TASK, "v1")
             writing.append_audit(SealedEntry(1, "r", "{}", "h"), AuditHead())
             writing.put_snapshot("health", "x", b"\x00\xff")
-            writing.put_device_counts("one", {(_TASK, "v1"): 3, (_TASK, "v2"): 1})
-            writing.put_device_counts("two", {(_TASK, "v1"): 4, ("shop/x", "v1"): 9})
         store.close()
         store = self.make_store(tmp_path)
         with store.reading() as reading:
@@ -66,7 +62,6 @@ class ReleaseStoreSuite(ABC):
             _expect(reading.audit_head(), AuditHead(1, "h"))
             _expect(list(reading.audit()), [SealedEntry(1, "r", "{}", "h")])
             _expect(dict(reading.snapshots("health")), {"x": b"\x00\xff"})
-            _expect(dict(reading.device_counts(_TASK)), {"v1": 7, "v2": 1})
             table = reading.table()
             again = reading.table(table.files)
         _expect(all(again.files[name] is each for name, each in table.files.items()), wanted=True)
@@ -180,16 +175,12 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_other_parts_find_what_they_keep(self, tmp_path: Path) -> None:
-        """Rows and counts replace those of before."""
+        """Rows replace those of before."""
         store = self.make_store(tmp_path)
         rows = StoredRows(store)
         rows.save("alarms/a", b"1")
         rows.save("alarms/a", b"\0")
         _expect((rows.read("alarms/a"), rows.read("alarms/")), (b"\0", None))
-        for count in (7, 5):
-            StoredDevices(store).write(_Batch({(_TASK, "v1"): count}))
-        with store.reading() as reading:
-            _expect(dict(reading.device_counts(_TASK)), {"v1": 5})
         store.close()
 
     def test_what_is_counted_is_found_again(self, tmp_path: Path) -> None:
@@ -202,7 +193,8 @@ class ReleaseStoreSuite(ABC):
         devices[1, 2**63 - 1] = CountedDevice(2**53, 1, 7, 8, 9)
         window = CountedWindow(7, 5, 4, 3, _LONG_AGO_MS, b"\x00\xff")
         with store.counting() as counting:
-            _expect([counting.make_scope(each, 60, 0).id for each in names], [1, 2, 3])
+            made = [counting.make_scope(each, 60, 0) for each in names]
+            _expect(len({each.id for each in made}), 3)
             counting.put_marks({("ab", 0): 5, ("ab", 1): 2**62, ("cd", 0): 1})
             counting.put_marks({("ab", 0): 6})
             counting.put_counted(devices)
@@ -211,8 +203,8 @@ class ReleaseStoreSuite(ABC):
             counting.put_window(1, window)
             counting.put_window(1, window._replace(number=9))
             counting.move_devices({(1, 7): (-1, -2, 1), (1, 8): (1, 1, 1), (2, 7): (1, 1, 1)})
-            counting.add_unproven({1: (2, 3), 9: (1, 1)})
-            counting.add_unproven({1: (1, 1)})
+            counting.add_unproven({made[0].id: (2, 3), 9: (1, 1)})
+            counting.add_unproven({made[0].id: (1, 1)})
         store.close()
         store = self.make_store(tmp_path)
         moved = window._replace(seen=4, failed=2, crashed=4)
@@ -228,11 +220,26 @@ class ReleaseStoreSuite(ABC):
         with store.reading() as reading:
             _expect(
                 dict(reading.scopes([names[0], names[2]._replace(group="control")])),
-                {names[0]: StoredScope(1, names[0], 60, 0, 3, 4)},
+                {names[0]: made[0]._replace(bare=3, wrong=4)},
             )
             _expect(list(reading.windows(1, 7)), [moved, window._replace(number=9)])
             _expect([each.data for each in reading.windows(1, 7, 7)], [b"", window.data])
             _expect([each.number for each in reading.windows(1, 8)], [9])
+        store.close()
+
+    def test_devices_are_counted_with_the_version_that_they_reported_last(
+        self, tmp_path: Path
+    ) -> None:
+        """Windows of the task's scope have the numbers of its versions' scopes."""
+        store = self.make_store(tmp_path)
+        with store.counting() as counting:
+            last = counting.make_scope(Scope(_TASK, "", group=LAST), 0, 0)
+            ids = [counting.make_scope(Scope(_TASK, f"v{n}"), 0, 0).id for n in range(3)]
+            other = counting.make_scope(Scope("shop/x", "v1"), 0, 0)
+            for number, seen in zip((*ids, other.id, 99), (7, 0, 3, 5, 2), strict=True):
+                counting.put_window(last.id, CountedWindow(number, seen, 0, 0, 0, b""))
+            _expect(dict(counting.device_counts(_TASK)), {"v0": 7, "v2": 3})
+            _expect(dict(counting.device_counts("shop/x")), {})
         store.close()
 
     def test_a_scope_is_due_and_goes_in_steps(self, tmp_path: Path) -> None:
@@ -241,26 +248,26 @@ class ReleaseStoreSuite(ABC):
         name = Scope(_TASK, "v1")
         with store.counting() as counting:
             first = counting.make_scope(name, 60, 0)
-            counting.make_scope(name._replace(version="v2"), 120, 60)
+            second = counting.make_scope(name._replace(version="v2"), 120, 60)
             _expect(counting.due_scope(60), None)
             _expect(counting.due_scope(180), first)
             counting.put_edges(first._replace(minutes_from=180, hours_from=120))
-            _expect(getattr(counting.due_scope(200), "id", 0), 2)
-            counting.put_counted({(1, each): CountedDevice(0, 0, 1, -1, -1) for each in range(5)})
+            _expect(counting.due_scope(200), second)
+            devices = {(first.id, each): CountedDevice(0, 0, 1, -1, -1) for each in range(5)}
+            counting.put_counted(devices)
             for number in (1, 60, 61, 62):
-                counting.put_window(1, CountedWindow(number, 1, 0, 0, 9, b"x"))
-            counting.drop_windows(1, 60, 62)
-            _expect([each.number for each in counting.windows(1, 0)], [1, 62])
+                counting.put_window(first.id, CountedWindow(number, 1, 0, 0, 9, b"x"))
+            counting.drop_windows(first.id, 60, 62)
+            _expect([each.number for each in counting.windows(first.id, 0)], [1, 62])
             counting.drop_scope(first, 3)
             _expect(dict(counting.scopes([name])), {})
-            _expect(counting.make_scope(name, 60, 0).id, 3)
+            counting.make_scope(name, 60, 0)
             left = counting.due_scope(0)
-            _expect(
-                (getattr(left, "id", 0), len(counting.counted([(1, 3), (1, 4), (1, 0)]))), (1, 2)
-            )
+            _expect((getattr(left, "id", 0), len(counting.counted(devices))), (first.id, 2))
             counting.drop_scope(left or first, 3)
-            _expect(counting.due_scope(0), None)
-            _expect((list(counting.windows(1, 0)), set(counting.scopes([name]))), ([], {name}))
+            _expect((counting.due_scope(0), len(counting.counted(devices))), (None, 0))
+            _expect(list(counting.windows(first.id, 0)), [])
+            _expect(set(counting.scopes([name])), {name})
         store.close()
 
     def test_who_counts_waits_for_others_who_do(self, tmp_path: Path) -> None:
@@ -371,11 +378,6 @@ class ReleaseStoreSuite(ABC):
         with store.writing() as writing:
             _expect(first <= writing.now_ms() and first > _LONG_AGO_MS, wanted=True)
         store.close()
-
-
-class _Batch(msgspec.Struct):
-    counts: dict[tuple[str, str], int]
-    worker: str = "one"
 
 
 def made(**changes: object) -> StoredRelease:

@@ -5,10 +5,12 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.cli import release_verbs
 from walle_deploy.cli.release import add
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.stored_health import put_health
@@ -95,7 +97,12 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     with release.store.writing() as writing:
         new = VersionHealth(task="shop/ipv", version="v2", devices=10, failing_devices=1)
         put_health(writing, new)
-        writing.put_device_counts("one", {("shop/ipv", "v1"): 190, ("shop/ipv", "v2"): 10})
+    names = [f"d{number}" for number in range(200)]
+    first, then = (
+        report([(name, 1, {}) for name in names]),
+        report([(n, 1, {}) for n in names[:10]], "v2"),
+    )
+    Monitor(release.store).take([frame(1, first), frame(2, then)])
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",

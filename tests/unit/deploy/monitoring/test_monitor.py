@@ -181,7 +181,7 @@ def test_what_is_silent_for_a_month_goes_and_begins_anew(store):
     for _ in range(9):
         monitor.take([])
     assert (health(store).devices, health(store).failures) == (1, 0)
-    assert row_counts(store)[:3] == [2, 2, 3]
+    assert row_counts(store)[:2] == [3, 2 + 2_501]  # of all devices their last versions
     assert health(store, "v2").runs == 2
 
 
@@ -196,6 +196,26 @@ def test_a_clock_that_is_set_back_changes_no_number(store):
             number + 2,
             1,
         )
+
+
+def test_each_device_is_counted_once_with_the_version_that_it_reported_last(store):
+    monitor = Monitor(store, read)
+
+    def told(*frames):
+        monitor.take(frames)
+        with store.reading() as reading:
+            return dict(reading.device_counts(TASK))
+
+    devices = [(f"d{n}", 1, {}) for n in range(10)]
+    assert told(frame(1, report(devices))) == {"v1": 10}
+    assert told(frame(2, report(devices[:3], "v2")), frame(3, report(devices[:4]))) == {"v1": 10}
+    assert told(frame(4, report(devices[:3], "v2"))) == {"v1": 7, "v2": 3}
+    assert told(*batch(1, partition=1)) == {"v1": 8, "v2": 2}
+    for _ in range(40):
+        store.now += DAY
+        monitor.take([frame(10**6 + store.now, report([("d1", 1, {})], "v2"))])
+        counts = told()
+    assert counts == {"v2": 3}  # of v1 nobody has told anything for a month
 
 
 # Receipts
