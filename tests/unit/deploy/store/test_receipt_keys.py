@@ -1,11 +1,9 @@
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from walle_deploy.model.receipts import Receipt, peek
 from walle_deploy.store.receipt_keys import LOOK_MS, StoredReceiptKeys
-from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import IntegrityError, ReceiptError, ServiceUnreachableError
 
 HOUR = 3_600_000
@@ -62,18 +60,6 @@ def test_all_services_of_a_store_believe_each_other(world):
     token = issued(one)
     assert other.keys.read(token, other.now_ms()).device == "d"
     assert world.service().keys.read(token, world.now).device == "d"  # one that starts later
-
-
-def test_services_that_start_at_once_make_one_key(tmp_path):
-    stores = [SqliteStore(tmp_path / "releases.db") for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        services = [StoredReceiptKeys(each) for each in stores]
-        list(pool.map(StoredReceiptKeys.refresh, services))
-    tokens = [issued(each) for each in services]
-    for each in services:
-        assert [each.keys.read(token, each.now_ms()).device for token in tokens] == ["d"] * 4
-    for each in stores:
-        each.close()
 
 
 def test_a_key_signs_for_a_day_and_is_believed_for_eight_more(world):
