@@ -147,7 +147,7 @@ def _check_tasks(push: Push) -> None:
 def _check_receipts(push: Push, profile: DeviceProfile) -> None:
     versions = {**profile.tasks, **{each.task: each.version for each in push.tasks}}
     for task, token in push.receipts.items():
-        found = peek(token)
+        _, found = peek(token)
         if (found.device, found.task, found.version) != (profile.device, task, versions.get(task)):
             raise ReceiptError(f"a receipt of {found.task[:_SHOWN]!r} that is for another")
 

@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 class _Kept(NamedTuple):
     proof: Proof
     hour: int
+    key: str
 
 
 type _OfDevice = Mapping[tuple[str, str], _Kept]  # by task and version; never changed
@@ -65,15 +66,18 @@ class ReceiptBook:
             versions: That it has, by task.
         """
         found, since, others = self._of(device), 0, dict[str, HeldReceipt]()
+        keys = set[str]()
         for task, version in versions.items():
             kept = found.get((task, version))
             if kept is None:
                 others[task] = HeldReceipt()
-            elif kept.proof.release:
+                continue
+            keys.add(kept.key)
+            if kept.proof.release:
                 others[task] = HeldReceipt(kept.hour, kept.proof.release, kept.proof.group)
             else:
                 since = min(since or kept.hour, kept.hour)
-        return HeldReceipts(since, others)
+        return HeldReceipts(since, others, sorted(keys))
 
     def keep(self, device: str, tokens: Collection[str]) -> None:
         """Keep receipts; blocks for the disk. Where that fails they are in memory alone.
@@ -83,8 +87,8 @@ class ReceiptBook:
             tokens: New ones, in place of those for the same versions.
         """
         found = dict(self._of(device))
-        for token in tokens:
-            _put(found, token)
+        if not sum(_put(found, token) for token in tokens):
+            return  # a version that is refused comes again and again, with the same receipt
         self._held[device] = found
         path = self._path(device)
         part = path.with_suffix(".part")
@@ -123,14 +127,20 @@ class ReceiptBook:
         return self._folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
 
 
-def _put(found: dict[tuple[str, str], _Kept], token: str) -> None:
-    receipt = peek(token)
+def _put(found: dict[tuple[str, str], _Kept], token: str) -> bool:
+    """Put a receipt in place of the one for its version; returns whether it says anything new."""
+    signed, receipt = peek(token)
+    proof = Proof(token, receipt.release, receipt.group)
+    kept = _Kept(proof, receipt.issued_ms // HOUR_MS, signed)
     key = receipt.task, receipt.version
-    found.pop(key, None)
+    before = found.pop(key, None)
+    if before is not None and before[1:] == kept[1:] and before.proof[1:] == proof[1:]:
+        found[key] = before
+        return False
     of_task = [each for each in found if each[0] == receipt.task]
     for each in of_task[: max(len(of_task) + 1 - _VERSIONS_MAX, 0)]:
         del found[each]
     while len(found) >= _RECEIPTS_MAX:
         del found[next(iter(found))]
-    proof = Proof(token, receipt.release, receipt.group)
-    found[key] = _Kept(proof, receipt.issued_ms // HOUR_MS)
+    found[key] = kept
+    return True

@@ -56,6 +56,9 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """When, by the clock of the store, epoch milliseconds."""
 
 
+_FEW: Final = msgspec.Meta(max_length=32)
+
+
 class HeldReceipt(msgspec.Struct, frozen=True, array_like=True):
     """What a device says of a receipt that it holds, in place of sending it."""
 
@@ -75,6 +78,8 @@ class HeldReceipts(msgspec.Struct, frozen=True, array_like=True):
     """Of the oldest of those that name no release; 0: there are none of these."""
     others: dict[Annotated[str, msgspec.Meta(max_length=128)], HeldReceipt] = {}
     """By task: those that name a release, and where a receipt is missing."""
+    keys: Annotated[list[Annotated[str, msgspec.Meta(max_length=16)]], _FEW] = []
+    """Ids of the keys that made them: a store that was restored, or another one, has others."""
 
 
 def is_fresh(hour: int, now_ms: int) -> bool:
@@ -104,6 +109,10 @@ class ReceiptKeys:
             raise ValueError(f"receipts need keys of {_KEY_BYTES} bytes")
         self._signing = next(iter(self._keys))
         self._secret = self._keys[self._signing]
+
+    def has(self, ids: Iterable[str]) -> bool:
+        """Return whether all of these keys are here."""
+        return self._keys.keys() >= set(ids)
 
     @classmethod
     def create(cls) -> Self:
@@ -150,13 +159,16 @@ def new_key() -> tuple[str, bytes]:
     return secrets.token_hex(4), secrets.token_bytes(_KEY_BYTES)
 
 
-def peek(token: str) -> Receipt:
+def peek(token: str) -> tuple[str, Receipt]:
     """Return what a receipt says, true or not: a device has no key, and only carries it.
+
+    Returns:
+        The id of its key, and the receipt.
 
     Raises:
         ReceiptError: It is none (``forged``).
     """
-    return _decoded(_parted(token)[0])[1]
+    return _decoded(_parted(token)[0])
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

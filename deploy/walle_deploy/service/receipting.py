@@ -36,7 +36,8 @@ def receipts_due(
     if held is None:
         return {}
     now_ms = source.now_ms()
-    is_young = is_fresh(held.since_hour, now_ms)
+    is_ours = source.keys.has(held.keys)
+    is_young = is_ours and is_fresh(held.since_hour, now_ms)
     versions = {**profile.tasks, **pushed} if pushed else profile.tasks
     standings = index.standings(profile, device_hash, versions)
     if is_young and not pushed and not held.others and not standings:
@@ -51,7 +52,8 @@ def receipts_due(
             if said is None:
                 is_good = is_young and not standing.release_id
             else:
-                is_good = (said.release, said.group) == standing and is_fresh(said.hour, now_ms)
+                is_same = (said.release, said.group) == standing
+                is_good = is_ours and is_same and is_fresh(said.hour, now_ms)
             if is_good:
                 continue
         due[task] = source.keys.issue(Receipt(profile.device, task, version, *standing, now_ms))

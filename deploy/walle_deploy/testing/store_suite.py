@@ -7,13 +7,16 @@ tests run against it. Needs pytest and nothing else.
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
 from walle_deploy.store.adapters import StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.rows import (
     LAST,
     AuditHead,
@@ -122,6 +125,22 @@ class ReleaseStoreSuite(ABC):
             _expect(len(list(reading.audit("a", after=0))), _EACH)
         _expect(numbers, list(range(1, _WRITERS * _EACH + 1)))
         store.close()
+
+    def test_services_that_start_at_once_have_the_same_keys_of_receipts(
+        self, tmp_path: Path
+    ) -> None:
+        """Whatever one issues the others believe, also those that start later."""
+        stores = [self.make_store(tmp_path) for _ in range(_WRITERS)]
+        services = [StoredReceiptKeys(each) for each in stores]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            list(pool.map(StoredReceiptKeys.refresh, services))
+        receipt = Receipt("d", _TASK, "v1", "r", "new", services[0].now_ms())
+        tokens = [each.keys.issue(receipt) for each in services]
+        for each in [*services, StoredReceiptKeys(stores[0])]:
+            found = [each.keys.read(token, receipt.issued_ms) for token in tokens]
+            _expect(found, [receipt] * _WRITERS)
+        for store in stores:
+            store.close()
 
     def test_an_audit_entry_goes_onto_the_end_alone(self, tmp_path: Path) -> None:
         """A head that is not the log's is refused."""

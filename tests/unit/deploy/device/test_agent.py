@@ -8,7 +8,14 @@ from walle_deploy.device.client import Answer
 from walle_deploy.device.receipts import ReceiptBook
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedTask
-from walle_deploy.model.receipts import HOUR_MS, HeldReceipt, HeldReceipts, Receipt, ReceiptKeys
+from walle_deploy.model.receipts import (
+    HOUR_MS,
+    HeldReceipt,
+    HeldReceipts,
+    Receipt,
+    ReceiptKeys,
+    peek,
+)
 from walle_stream.app.installation import NO_HOST
 from walle_stream.errors import (
     IntegrityError,
@@ -255,6 +262,7 @@ def test_installations_are_said_at_info(world, agent, caplog):
 
 
 KEYS = ReceiptKeys.create()
+KEY, _ = peek(KEYS.issue(Receipt("", "", "")))
 
 
 def given(version, task="shop/a", release="", group=""):
@@ -273,7 +281,7 @@ def test_receipts_alone_are_kept_and_nothing_is_installed(world, clock, tmp_path
     assert agent.check() is Outcome.NOTHING_NEW
     world.answer = NOTHING
     agent.check()
-    assert world.profiles[-1].receipts == HeldReceipts(500_000)
+    assert world.profiles[-1].receipts == HeldReceipts(500_000, {}, [KEY])
     assert (world.calls, world.recorded) == ([], [])
     again = DeviceAgent(
         DeviceProfile("d-1"),
@@ -283,7 +291,7 @@ def test_receipts_alone_are_kept_and_nothing_is_installed(world, clock, tmp_path
         receipts=ReceiptBook(tmp_path / "receipts", ["d-1"]),
     )
     again.learn()
-    assert again.profile.receipts == HeldReceipts(500_000)
+    assert again.profile.receipts == HeldReceipts(500_000, {}, [KEY])
 
 
 def test_a_version_has_its_receipt_before_it_runs(world, clock, tmp_path):
@@ -302,7 +310,7 @@ def test_a_version_has_its_receipt_before_it_runs(world, clock, tmp_path):
     assert agent.check() is Outcome.INSTALLED
     assert seen == ["new"]
     held = HeldReceipt(500_000, "r", "new")
-    assert agent.profile.receipts == HeldReceipts(0, {"shop/a": held})
+    assert agent.profile.receipts == HeldReceipts(0, {"shop/a": held}, [KEY])
 
 
 def test_a_device_that_takes_none_says_nothing_of_them(world, agent):

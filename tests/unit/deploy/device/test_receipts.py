@@ -3,12 +3,20 @@ import logging
 import pytest
 
 from walle_deploy.device.receipts import ReceiptBook
-from walle_deploy.model.receipts import HOUR_MS, HeldReceipt, HeldReceipts, Receipt, ReceiptKeys
+from walle_deploy.model.receipts import (
+    HOUR_MS,
+    HeldReceipt,
+    HeldReceipts,
+    Receipt,
+    ReceiptKeys,
+    peek,
+)
 from walle_stream.ports import Proof
 
 KEYS = ReceiptKeys.create()
 HOUR = 500_000
 NONE = Proof()
+KEY, _ = peek(KEYS.issue(Receipt("", "", "")))
 
 
 def token(version="v1", task="s/t", release="", group="", hour=HOUR, device="d"):
@@ -39,7 +47,7 @@ def test_a_device_says_what_it_holds_in_a_few_bytes(book):
     made.keep("d", [token("v2", "s/v", "r", "control", HOUR + 1)])
     versions = {"s/t": "v1", "s/u": "v1", "s/v": "v2", "s/w": "v1"}
     others = {"s/v": HeldReceipt(HOUR + 1, "r", "control"), "s/w": HeldReceipt()}
-    assert made.held("d", versions) == HeldReceipts(HOUR - 3, others)
+    assert made.held("d", versions) == HeldReceipts(HOUR - 3, others, [KEY])
     # another version than the one that it has a receipt for
     assert made.held("d", {"s/t": "v3"}).others == {"s/t": HeldReceipt()}
 
@@ -48,7 +56,25 @@ def test_a_newer_receipt_takes_the_place_of_the_one_for_its_version(book):
     made = book()
     made.keep("d", [token(group="control", release="r")])
     made.keep("d", [token(hour=HOUR + 1)])
-    assert made.held("d", {"s/t": "v1"}) == HeldReceipts(HOUR + 1)
+    assert made.held("d", {"s/t": "v1"}) == HeldReceipts(HOUR + 1, {}, [KEY])
+
+
+def test_the_same_once_more_is_not_written(book, tmp_path):
+    made = book()
+    made.keep("d", [token()])
+    (path,) = (tmp_path / "receipts").iterdir()
+    path.unlink()
+    made.keep("d", [token()])
+    assert not path.exists()
+    for other in (
+        token(hour=HOUR + 1),
+        token(release="r"),
+        token("v2"),
+        ReceiptKeys.create().issue(Receipt("d", "s/t", "v2", "", "", HOUR * HOUR_MS)),
+    ):
+        made.keep("d", [other])
+        assert path.exists()
+        path.unlink()
 
 
 def test_what_it_holds_is_bounded(book):

@@ -171,6 +171,17 @@ def test_receipts_are_renewed_after_three_days_and_when_they_are_of_the_future(a
     ask(check)
 
 
+def test_receipts_of_another_store_or_before_a_restoration_are_renewed(ask):
+    def check(asking, service):
+        (known,) = asking.keys.keys._keys
+        for keys, is_renewed in (([known], False), (["gone"], True), ([known, "gone"], True)):
+            held = HeldReceipts(HOUR, {}, keys)
+            found = asking.check("d", held, app="other", s_t="v1", s_u="v1")
+            assert (set(found.receipts) == {"s/t", "s/u"} if found else False) == is_renewed
+
+    ask(check)
+
+
 def test_a_release_that_ended_is_in_no_receipt(ask):
     def check(asking, service):
         said = HeldReceipts(HOUR, {"s/t": HeldReceipt(HOUR, "r", "control")})
