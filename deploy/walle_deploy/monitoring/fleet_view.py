@@ -8,15 +8,13 @@ from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import merged_counts
 from walle_deploy.monitoring.reader import health_of
 from walle_deploy.store.port import ReleaseStore
-from walle_deploy.store.rows import CountedWindow, Scope
+from walle_deploy.store.rows import END, CountedWindow, Scope
 
 type Version = tuple[str, str]
 """``SCENARIO/TASK``, and a version of it."""
 
 RECENT_WINDOWS: Final = 15
 """Minutes that ``recent`` is about, with the one at hand."""
-
-_ALL: Final = 2**62
 
 
 class FleetView:
@@ -53,7 +51,7 @@ class FleetView:
                 windows = transaction.windows(stored.id, first)
                 self._found[scope[:2]] = list(windows)
                 # of one that is silent when it was not
-                last = windows or transaction.windows(stored.id, 0, _ALL)
+                last = windows or transaction.windows(stored.id, 0, END)
                 if last:
                     self._since_ms[scope[:2]] = max(each.last_ms for each in last)
         return dict(self._since_ms)

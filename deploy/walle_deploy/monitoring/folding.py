@@ -7,17 +7,16 @@ from typing import Final
 
 from walle_deploy.monitoring.counts import encode_counts, merged_counts
 from walle_deploy.store.port import CountTransaction
-from walle_deploy.store.rows import CountedWindow, StoredScope
+from walle_deploy.store.rows import END, CountedWindow, StoredScope
 
 _HOUR: Final = 60
 _MINUTES_KEPT: Final = 26 * _HOUR
 """Windows of a minute, then they are hours."""
 _HOURS_KEPT: Final = 30 * 24 * _HOUR
 """Then they are one; a scope without a report for so long goes."""
-NEVER_FOLDED: Final = (2**62, 2**62)
+NEVER_FOLDED: Final = (END, END)
 """The same, of a scope whose windows are no times."""
 _STEP_DEVICES: Final = 1_000
-_NO_DATA: Final = 2**62
 
 
 def kept_from(number: int) -> tuple[int, int]:
@@ -43,7 +42,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
     scope = transaction.due_scope(minutes_from)
     if scope is None:
         return False
-    numbers = [each.number for each in transaction.windows(scope.id, 0, _NO_DATA)]
+    numbers = [each.number for each in transaction.windows(scope.id, 0, END)]
     if not scope.scope.task or not numbers or numbers[-1] < hours_from:
         transaction.drop_scope(scope, _STEP_DEVICES)
         return True
@@ -66,8 +65,9 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
 def _fold(
     transaction: CountTransaction, scope: StoredScope, first: int, end: int, into: int
 ) -> None:
-    every = transaction.windows(scope.id, into)
-    rows = [each for each in every if each.number == into or first <= each.number < end]
+    rows = transaction.windows(scope.id, first, end=end)
+    if into < first:
+        rows = [*transaction.windows(scope.id, into, end=into + 1), *rows]
     transaction.drop_windows(scope.id, first, end)
     transaction.put_window(
         scope.id,

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.store.rows import (
+    END,
     AuditHead,
     CountedDevice,
     CountedWindow,
@@ -151,13 +152,16 @@ class ReadTransaction(Protocol):
         """
         ...
 
-    def windows(self, scope: int, first: int, after: int = 0) -> Sequence[CountedWindow]:
+    def windows(
+        self, scope: int, first: int, after: int = -1, end: int = END
+    ) -> Sequence[CountedWindow]:
         """Return the windows of a scope in order.
 
         Args:
             scope: Id of it.
             first: Number of the first one.
             after: Up to here ``data`` is left empty: whoever asks knows it.
+            end: The last one is before it.
         """
         ...
 

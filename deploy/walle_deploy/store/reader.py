@@ -8,6 +8,7 @@ import msgspec
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.store.rows import (
+    END,
     LAST,
     AuditHead,
     CountedWindow,
@@ -191,13 +192,15 @@ class SqlReader:
         found = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
         return {each.scope: each for each in found}
 
-    def windows(self, scope: int, first: int, after: int = 0) -> Sequence[CountedWindow]:
+    def windows(
+        self, scope: int, first: int, after: int = -1, end: int = END
+    ) -> Sequence[CountedWindow]:
         """Return the windows of a scope in order."""
         rows = self._execute(
             "SELECT number, seen, failed, crashed, last_ms,"
             " CASE WHEN number > ? THEN data END FROM walle_windows"
-            " WHERE scope = ? AND number >= ? ORDER BY number",
-            (after, scope, first),
+            " WHERE scope = ? AND number >= ? AND number < ? ORDER BY number",
+            (after, scope, first, end),
         ).fetchall()
         return [CountedWindow._make((*row[:-1], bytes(row[-1] or b""))) for row in rows]
 

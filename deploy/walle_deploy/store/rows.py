@@ -61,6 +61,10 @@ LAST: Final = "last"
 last. Its windows are no times: their numbers are ids of the versions' scopes."""
 
 
+END: Final = 2**62
+"""Behind the numbers of all windows."""
+
+
 class Scope(NamedTuple):
     """What reports are counted for: a version, or a group of devices of a release with it."""
 

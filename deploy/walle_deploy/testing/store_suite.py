@@ -244,6 +244,7 @@ class ReleaseStoreSuite(ABC):
             _expect(list(reading.windows(1, 7)), [moved, window._replace(number=9)])
             _expect([each.data for each in reading.windows(1, 7, 7)], [b"", window.data])
             _expect([each.number for each in reading.windows(1, 8)], [9])
+            _expect([each.number for each in reading.windows(1, 7, end=9)], [7])
         store.close()
 
     def test_devices_are_counted_with_the_version_that_they_reported_last(
