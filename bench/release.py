@@ -2,8 +2,9 @@
 
 The real service (a uvicorn worker, pinned to a core) answers many simulated devices over
 loopback keep-alive HTTP: as many checks as it can, 70 % and twice of that; the decision alone
-with 1 to 1,000 releases; memory with a million known devices. The floor in the same rounds is
-uvicorn with an application that answers 204. Progress on stderr, tables on stdout.
+with 1 to 1,000 releases; memory with a million known devices; reports with up to a million known
+devices, on both databases. The floor in the same rounds is uvicorn with an application that answers
+204. Progress on stderr, tables on stdout.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from latency_parts.quiet import spin
 from release_parts.deciding import measure_decisions, measure_memory
 from release_parts.fleet import mixed_fleet
 from release_parts.load import Rate, run_load
+from release_parts.reporting import measure_reports
 from release_parts.serving import Served, floor, service
 from release_parts.tables import bars, tables
 from vm_parts.measuring import say
@@ -30,7 +32,7 @@ from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.ports import write_table
 
-PARTS: Final = ("load", "decisions", "memory")
+PARTS: Final = ("load", "decisions", "memory", "reports")
 RELEASES: Final = (1, 10, 100, 1_000)
 DEVICES: Final = 1_000_000
 
@@ -45,7 +47,7 @@ def main() -> int:
     options = _options()
     if options.measure:  # in its own process
         task = json.loads(options.task)
-        made = (measure_memory if options.measure == "memory" else _measure_decisions)(**task)
+        made = _MEASURED[options.measure](**task)
         options.out.write_text(json.dumps(made))
         return 0
     began, load = time.monotonic(), os.getloadavg()[0]
@@ -60,6 +62,7 @@ def main() -> int:
         "rounds": _rounds(options) if "load" in options.parts else [],
         "decisions": _decisions(options) if "decisions" in options.parts else [],
         "memory": {},
+        "reports": _reports(options) if "reports" in options.parts else [],
     }
     if "memory" in options.parts:
         result["memory"] = _apart("memory", devices=options.devices)
@@ -83,14 +86,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of each load (5)")
     parser.add_argument("--seconds", type=float, help="of a load in a round (10)")
     parser.add_argument("--fleet", type=int, default=20_000, help="simulated devices (20,000)")
-    parser.add_argument("--devices", type=int, help="that are known, for memory (1,000,000)")
+    parser.add_argument("--devices", type=int, help="that are known, at most (1,000,000)")
     parser.add_argument("--decisions", type=int, help="of each number of releases (20,000)")
     parser.add_argument("--seed", type=int, default=2022)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="seconds: one round")
     parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
     parser.add_argument("--json", type=Path, help="bench/results/release.json")
-    parser.add_argument("--measure", choices=("memory", "decisions"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure", choices=("memory", "decisions", "reports"), help=argparse.SUPPRESS
+    )
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -110,6 +115,20 @@ def _decisions(options: argparse.Namespace) -> list[dict[str, Any]]:
     for each in made:
         say(f"decision, {each['releases']} releases, {each['kind']}: {each['us']['p50']} us")
     return list(made)
+
+
+def _reports(options: argparse.Namespace) -> list[dict[str, Any]]:
+    few = 50 if options.quick else 500
+    found = []
+    for store in ("sqlite", "postgresql"):
+        for known in (0, options.devices // 10, options.devices):
+            task = {"devices": known, "singles": few, "many": few // 5, "seed": options.seed}
+            found.append(_apart("reports", store=store, **task))
+            say(
+                f"a report with {known:,} known devices, {store}: {found[-1]['one_cpu_ms']} ms of "
+                f"CPU; {found[-1]['per_core_s']:,.0f} per second and core"
+            )
+    return found
 
 
 def _measure_decisions(devices: int, seed: int) -> dict[str, Any]:
@@ -173,6 +192,12 @@ def _round(
     )
     return made
 
+
+_MEASURED: Final = {
+    "memory": measure_memory,
+    "decisions": _measure_decisions,
+    "reports": measure_reports,
+}
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -110,10 +110,10 @@ class RunReports:
         self._taken_ms = now_ms
         from_ms = min(self._since_ms, now_ms)  # a wall clock may be set back
         reports = [
-            TaskReport(*label, from_ms, now_ms, *part, *standing)
+            TaskReport(*label, from_ms, now_ms, devices, latency, output, *standing)
             for label, counts in self._counts.items()
             for standing, group in counts.groups.items()
-            for part in group.parts()
+            for devices, latency, output in group.parts()
         ]
         return list(encode_reports(reports, self._compression))
 

@@ -9,6 +9,7 @@ from walle_deploy.device.client import ReleaseClient
 from walle_deploy.device.files import VerifiedFiles
 from walle_deploy.device.fleet import Fleet
 from walle_deploy.device.pulling import PulledFiles
+from walle_deploy.device.receipts import ReceiptBook
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.monitoring.transport import HttpReportSink
 from walle_stream.app.assembly import Assembly
@@ -52,10 +53,12 @@ class Hosting:
         self._pulled = PulledFiles(self._files, secrets)
         self._client = ReleaseClient(f"{service.rstrip('/')}/v1/check", connections=_THREADS)
         self.reports = HttpReportSink(service)
+        self._receipts = ReceiptBook(folder / "receipts", [each.device for each in profiles])
 
     def fit(self, assembly: Assembly) -> None:
         """Set a pipeline up for what comes to its devices."""
         assembly.report_sink = self.reports
+        assembly.proof_of = self._receipts
         # a version that comes finds a VM
         assembly.warm_vms = max(1, assembly.warm_vms)
 
@@ -63,7 +66,11 @@ class Hosting:
     def beside(self, run: LocalRun) -> Iterator[Fleet]:
         """Keep the devices of a run at their versions, while within."""
         agents = [
-            DeviceAgent(each, self._client, self._pulled, run.installation, self._scenario)
+            DeviceAgent(
+                *(each, self._client, self._pulled, run.installation),
+                self._scenario,
+                self._receipts,
+            )
             for each in self._profiles
         ]
         fleet = Fleet(agents, self._every_s, min(_THREADS, len(agents)))

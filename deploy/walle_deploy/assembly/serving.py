@@ -1,12 +1,11 @@
 """A whole release service: its releases in a store, with controller, monitor and alarms.
 
 Each worker has all of it: the controllers agree by a lease in the store on one that leads, the
-monitors count apart, each frame in one of them. Simulations run in processes of their own.
+monitors count one after the other, each frame once. Simulations run in processes of their own.
 """
 
 import asyncio
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -18,7 +17,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from walle_deploy.assembly.alarming import alarming
-from walle_deploy.assembly.known import KnownVersions
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
@@ -31,9 +29,10 @@ from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.service.worker import load_settings, open_table
-from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
+from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import EnvelopeError, RefNotFoundError, SpecFileError, WalleError
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
@@ -61,21 +60,24 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     if setup["store"].endswith(".json"):
         return open_table(setup)
     store = open_store(setup["store"])
-    known = KnownVersions(store)
-    monitor = Monitor(StoredRows(store), secrets.token_hex(4), is_known=known)
+    # one more connection: a check's table waits for no reports
+    counted = open_store(setup["store"])
+    receipts = StoredReceiptKeys(store)
+    monitor = Monitor(counted, lambda token: receipts.keys.read(token, receipts.now_ms()))
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
-        StoredDevices(store),
         _signer(setup),
+        receipts,
         (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
         _beside(
             store,
-            monitor,
+            counted,
             folder,
             Path(setup["alarms"]) if setup.get("alarms") else None,
             int(setup.get("lease_ms", LEASE_MS)),
         ),
+        figures_beside=monitor.figures,
     )
 
 
@@ -103,7 +105,8 @@ def open_service(
     need_addresses(spec, has_own_files=bool(repository))
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
-    parts = Parts(StoredTables(opened), StoredDevices(opened), signer)
+    receipts = StoredReceiptKeys(opened)
+    parts = Parts(StoredTables(opened), signer, receipts)
     return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
 
 
@@ -178,17 +181,21 @@ def _taking(monitor: Monitor) -> Callable[[Request], object]:
 
 
 def _beside(
-    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None, lease_ms: int
+    store: ReleaseStore,
+    counted: ReleaseStore,
+    folder: Path | None,
+    alarms: Path | None,
+    lease_ms: int,
 ) -> Callable[[], AbstractContextManager[object]]:
     @contextmanager
     def beside() -> Iterator[None]:
         with ExitStack() as stack:
             stack.callback(store.close)
-            stack.callback(monitor.close)
+            stack.callback(counted.close)
             if alarms is not None:
                 stack.enter_context(alarming(store, alarms))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            health = HealthReader(StoredRows(store))
+            health = HealthReader(store)
             controller = Controller(store, health, simulator, lease_ms)
             if folder is not None:
                 controller.is_retired = TrustedRepository(folder).is_retired

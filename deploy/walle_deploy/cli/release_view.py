@@ -39,6 +39,7 @@ def detail(progress: Progress) -> RenderableType:
         "devices": ", ".join(
             f"{version}: {count:,}" for version, count in sorted(progress.known_devices.items())
         ),
+        "unproven": _unproven(progress),
         "waits for": " and ".join(progress.waits_for),
         "revision": str(progress.revision),
         "can": ", ".join(progress.can),
@@ -85,6 +86,13 @@ def shown_time(at_ms: int) -> str:
         at_ms: Epoch milliseconds; 0 for never.
     """
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
+
+
+def _unproven(progress: Progress) -> str:
+    bare, wrong = progress.bare_reports, progress.wrong_reports
+    if not (bare or wrong):
+        return ""
+    return f"{bare:,} reports of devices without a receipt, {wrong:,} with an invalid one"
 
 
 def _stage(progress: Progress) -> str:

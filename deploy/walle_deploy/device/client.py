@@ -13,10 +13,13 @@ import urllib3
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_HEADER, PUSH_TYPE, Push
+from walle_deploy.model.receipts import peek
 from walle_deploy.outbound.bounded import get_unread, limit_headers, one_line, words_of
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
+    DeployError,
     IntegrityError,
+    ReceiptError,
     RefNotFoundError,
     ServiceBusyError,
     ServiceUnreachableError,
@@ -88,7 +91,7 @@ class ReleaseClient:
         pushed = answer.headers.get(PUSH_HEADER)
         told_ms = _told_ms(answer.headers)
         if pushed is not None:
-            return Answer(self._decoded(_unpacked(pushed)), told_ms)
+            return Answer(self._decoded(_unpacked(pushed), profile), told_ms)
         if answer.status == _NOTHING_NEW:
             return Answer(None, told_ms)
         if answer.status != _GOOD:
@@ -97,7 +100,7 @@ class ReleaseClient:
             )
         if answer.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
             return Answer(None, told_ms)  # a business answer with nothing for us
-        return Answer(self._decoded(body), told_ms)
+        return Answer(self._decoded(body, profile), told_ms)
 
     def close(self) -> None:
         """Close all connections."""
@@ -118,11 +121,12 @@ class ReleaseClient:
                 raise IntegrityError(f"{self.url}: answered more than {PUSH_MAX_BYTES} bytes")
         return bytes(body)
 
-    def _decoded(self, body: bytes) -> Push:
+    def _decoded(self, body: bytes, profile: DeviceProfile) -> Push:
         try:
             push = msgspec.json.decode(body, type=Push)
             _check_tasks(push)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RefNotFoundError) as error:
+            _check_receipts(push, profile)
+        except (msgspec.MsgspecError, UnicodeDecodeError, DeployError) as error:
             reason = one_line(str(error))
             raise IntegrityError(f"{self.url}: its answer is no push: {reason}") from error
         return push
@@ -138,6 +142,14 @@ def _check_tasks(push: Push) -> None:
             raise RefNotFoundError(f"{task.task[:_SHOWN]!r} names a version, not a task")
     if len({task.task for task in push.tasks}) != count:
         raise RefNotFoundError("a task is in it twice")
+
+
+def _check_receipts(push: Push, profile: DeviceProfile) -> None:
+    versions = {**profile.tasks, **{each.task: each.version for each in push.tasks}}
+    for task, token in push.receipts.items():
+        _, found = peek(token)
+        if (found.device, found.task, found.version) != (profile.device, task, versions.get(task)):
+            raise ReceiptError(f"a receipt of {found.task[:_SHOWN]!r} that is for another")
 
 
 def _unpacked(value: str) -> bytes:

@@ -65,6 +65,9 @@ class Standing(NamedTuple):
     group: Side = ""
 
 
+_NOWHERE: Final = Standing()
+
+
 class _Compiled(NamedTuple):
     release: ActiveRelease
     code: Static | None
@@ -297,7 +300,7 @@ class _Task:
                 test,
                 release.version,
                 release.release_id,
-                Standing(release.release_id, each.group) if is_watched else Standing(),
+                Standing(release.release_id, each.group) if is_watched else _NOWHERE,
                 release.before if is_watched and each.group else "",
             )
             every.append(candidate)
@@ -324,7 +327,7 @@ class _Class:
         self._numbers: dict[str, int] = {}
         self.unfit = tuple({each: None for row in rows for each in row.unfit})
         self._plain = [(number, row.task, row.open) for number, row in enumerate(self._rows)]
-        self._watched = [row for row in self._rows if row.is_watched]
+        self._watched = {row.task: row for row in self._rows if row.is_watched}
         count = sum(len(row.open) for row in self._rows)
         self._is_wide = count >= _WIDE
         if self._is_wide:
@@ -335,11 +338,11 @@ class _Class:
 
     def standings(self, facts: Facts, versions: Mapping[str, str]) -> dict[str, Standing]:
         found = {}
-        for row in self._watched:
-            version = versions.get(row.task, "")
-            standing = _stand(row.every, facts, version) if version else Standing()
+        for task in self._watched.keys() & versions.keys():
+            version = versions[task]
+            standing = _stand(self._watched[task].every, facts, version) if version else _NOWHERE
             if standing.release_id:
-                found[row.task] = standing
+                found[task] = standing
         return found
 
     def _with_losses(self, offers: list[Offer], facts: Facts) -> list[Offer]:
@@ -436,17 +439,19 @@ class _Class:
 
 def _stand(candidates: tuple[_Candidate, ...], facts: Facts, version: str) -> Standing:
     hashed = facts.device_hash
-    beyond = Standing()
-    for each in candidates:
-        if each.test is not None and each.test(facts) is not True:
+    beyond = _NOWHERE
+    for key, limit, test, given, release_id, standing, before in candidates:
+        is_beyond = (hashed * key & MASK) > limit
+        if is_beyond and before != version:
             continue
-        if (hashed * each.key & MASK) > each.limit:
-            if each.before == version:
-                beyond = Standing(each.release_id, "control")
-        elif each.version != version:
-            return Standing()  # it is to have another one
+        if test is not None and test(facts) is not True:
+            continue
+        if is_beyond:
+            beyond = Standing(release_id, "control")
+        elif given != version:
+            return _NOWHERE  # it is to have another one
         else:
-            return beyond if beyond.release_id else each.standing
+            return beyond if beyond.release_id else standing
     return beyond  # it keeps what it has
 
 

@@ -7,7 +7,7 @@ from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
 from walle_deploy.store.port import LEADER, ReadTransaction
-from walle_deploy.store.rows import StoredRelease
+from walle_deploy.store.rows import Scope, StoredRelease
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +37,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     """When the stage or step began; of one that ended, when it did."""
     known_devices: dict[str, int]
-    """By version, as the release service counts them."""
+    """By version: each device with the one that it reported last."""
     reporting_devices: int
     """That reported runs of the version."""
+    bare_reports: int
+    """Of devices that reported it without a receipt."""
+    wrong_reports: int
+    """Of devices that reported it with an invalid one."""
     gates: tuple[Verdict, ...]
 
 
@@ -52,6 +56,8 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """
     state = read_state(stored)
     judgement = judge_stored(transaction, state)
+    version = Scope(stored.task, stored.version)
+    counted = transaction.scopes([version]).get(version)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
         waits_for.append("a release service, as none takes releases on now (walle serve)")
@@ -74,6 +80,8 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         since_ms=state.since_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
+        bare_reports=counted.bare if counted is not None else 0,
+        wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
     )
 

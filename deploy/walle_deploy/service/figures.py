@@ -23,6 +23,10 @@ _DEAD_MS: Final = 30_000
 _COUNTERS: Final = {
     "checks_total": ("Checks of this worker by answer.", "answer"),
     "offers_total": ("Versions offered, by release.", "release"),
+    "report_frames_total": ("Frames of devices' reports by what became of them.", "outcome"),
+    "reports_total": ("Devices' reports by what became of them.", "outcome"),
+    "reports_without_receipt_total": ("Reports of devices without a receipt.", "version"),
+    "reports_with_invalid_receipt_total": ("Reports of devices with an invalid one.", "version"),
 }
 _GAUGES: Final = {
     "unfit_devices": ("Devices whose Python a release's version was not checked with.", "release"),

@@ -15,14 +15,21 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext,
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from walle_deploy.model.profile import DeviceProfile, decode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.ports import DeviceBatch, DeviceSink, TableSource, UrlSigner
+from walle_deploy.service.ports import (
+    ReceiptSource,
+    TableSource,
+    UrlSigner,
+)
 from walle_deploy.service.pushing import PushBuilder
+from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import wall_ms
@@ -36,10 +43,10 @@ class Parts(NamedTuple):
     """What a service is put together of."""
 
     table: TableSource
-    sink: DeviceSink | None = None
-    """None: known devices are counted by the worker alone."""
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
+    receipts: ReceiptSource | None = None
+    """None: devices get none."""
     routes: Sequence[Any] = ()
     """Starlette routes beside those of the service."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
@@ -48,6 +55,8 @@ class Parts(NamedTuple):
     """Entered while a table is made, in a thread beside the checks."""
     figures: Path | None = None
     """Folder of the figures of all workers; None: there is one."""
+    figures_beside: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+    """Gives further figures, by name and label."""
 
 
 class _Current(NamedTuple):
@@ -120,10 +129,15 @@ class ReleaseService:
         self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
+        if profile.receipts is not None and self._parts.receipts is not None:
+            pushed = {each.task: each.version for each in push.tasks} if push else {}
+            due = receipts_due(self._parts.receipts, current.releases, profile, hashed, pushed)
+            if due:
+                push = replace(push or Push(()), receipts=due)
         if push is None:
             self.answers["nothing_new"] += 1
             return None
-        self.answers["pushed"] += 1
+        self.answers["pushed" if push.tasks else "receipts"] += 1
         for each in push.tasks:
             self.offered[each.release] += 1
         return push
@@ -148,6 +162,7 @@ class ReleaseService:
             "checks_total": self.answers,
             "offers_total": self.offered,
             "unfit_devices": index.unfit_devices if index else {},
+            **self._parts.figures_beside(),
         }
         found = [Figure(name, self.worker, "", value) for name, value in known.items()]
         for name, values in labelled.items():
@@ -160,7 +175,7 @@ class ReleaseService:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Load the table, keep it new, write the known devices behind, until left.
+        """Load the table, and keep it new, until left.
 
         A table that cannot be loaded is tried again until it can.
         """
@@ -169,11 +184,7 @@ class ReleaseService:
             await asyncio.to_thread(beside.__enter__)
         await self._look()
         self.is_running = True
-        spec = self.spec
-        loops = [
-            asyncio.create_task(_every(spec.poll_ms, self._look)),
-            asyncio.create_task(_every(spec.known_devices.flush_ms, self._write)),
-        ]
+        loops = [asyncio.create_task(_every(self.spec.poll_ms, self._look))]
         if self._shared is not None:
             loops.append(asyncio.create_task(_every(TELL_MS, self._tell)))
         try:
@@ -187,7 +198,6 @@ class ReleaseService:
                     await each
             if self._shared is not None:
                 await asyncio.to_thread(self._shared.remove)
-            await self._write(is_last=True)
             if beside is not None:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
 
@@ -213,6 +223,8 @@ class ReleaseService:
 
     def _newer(self, generation: int) -> _Current | None:
         self.sources.refresh()
+        if self._parts.receipts is not None:
+            self._parts.receipts.refresh()
         if self._parts.table.generation() == generation:
             return None
         with self._parts.making():
@@ -228,21 +240,6 @@ class ReleaseService:
     async def _tell(self) -> None:
         if self._shared is not None:
             await asyncio.to_thread(self._shared.write, self.figures())
-
-    async def _write(self, *, is_last: bool = False) -> None:
-        sink = self._parts.sink
-        if sink is None:
-            self.known.take_changed()
-            return
-        known = self.known
-        # a worker that ends counts for nobody: its devices ask another one
-        counts = {} if is_last else known.counts()
-        batch = DeviceBatch(self.worker, wall_ms(), len(known), counts, known.take_changed())
-        try:
-            await asyncio.to_thread(sink.write, batch)
-        except WalleError as error:
-            self.answers["sink_failed"] += 1
-            _log.warning("known devices: %s; their counts are written again", error)
 
 
 def _kind(profile: DeviceProfile) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.release.groups import both
 from walle_deploy.cli import release_verbs
 from walle_deploy.cli.release import add
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.limits import Gates
@@ -98,7 +100,12 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         failing = {"devices": 10, "failing_devices": 1, "runs": 200, "failures": 9}
         seen = both(failing, {"devices": 190})
         put_memory(writing, "ipv-v2", look(Memory(), Gates(), seen, 1, control_percent=50.0))
-        writing.put_device_counts("one", {("shop/ipv", "v1"): 190, ("shop/ipv", "v2"): 10})
+    names = [f"d{number}" for number in range(200)]
+    first, then = (
+        report([(name, 1, {}) for name in names]),
+        report([(n, 1, {}) for n in names[:10]], "v2"),
+    )
+    Monitor(release.store).take([frame(1, first), frame(2, then)])
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",

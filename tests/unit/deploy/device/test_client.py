@@ -10,6 +10,7 @@ from walle_deploy.device import client as module
 from walle_deploy.device.client import PUSH_MAX_BYTES, ReleaseClient
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, decode_profile
 from walle_deploy.model.pushes import PUSH_TYPE, Push, PushedTask
+from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_stream.errors import IntegrityError, ServiceBusyError, ServiceUnreachableError
 
 PUSH = Push((PushedTask("shop/ipv", "v2"), PushedTask("shop/old", "")), "http://x/metadata")
@@ -160,3 +161,43 @@ def test_a_service_that_says_nothing_is_said_to_be_late():
         with pytest.raises(ServiceUnreachableError, match=r"not answer: no answer in time$"):
             client.check(DeviceProfile("d"))
         client.close()
+
+
+KEYS = ReceiptKeys.create()
+
+
+def receipts(**by_task):
+    return {task.replace("_", "/"): KEYS.issue(receipt) for task, receipt in by_task.items()}
+
+
+def test_receipts_come_with_a_push_or_alone(asked):
+    own = Receipt("d-1", "shop/ipv", "v1", issued_ms=7)
+    for push in (
+        Push((), receipts=receipts(shop_ipv=own)),
+        Push(
+            (PushedTask("shop/ipv", "v2"), PushedTask("shop/old", "")),
+            receipts=receipts(shop_ipv=Receipt("d-1", "shop/ipv", "v2", "r", "new", 7)),
+        ),
+    ):
+        assert asked(200, JSON, msgspec.json.encode(push)).push == push
+
+
+@pytest.mark.parametrize(
+    "receipt",
+    [
+        Receipt("d-2", "shop/ipv", "v2"),  # of another device
+        Receipt("d-1", "shop/old", "v2"),  # of another task
+        Receipt("d-1", "shop/ipv", "v1"),  # of the version that is about to go
+    ],
+)
+def test_receipts_of_others_are_refused_with_the_whole_answer(asked, receipt):
+    push = Push((PushedTask("shop/ipv", "v2"),), receipts=receipts(shop_ipv=receipt))
+    with pytest.raises(IntegrityError, match="is no push: a receipt"):
+        asked(200, JSON, msgspec.json.encode(push))
+
+
+@pytest.mark.parametrize("token", ["", "x", "e30", "é", "A" * 5_000])
+def test_what_is_no_receipt_is_refused_with_the_whole_answer(asked, token):
+    push = Push((), receipts={"shop/ipv": token})
+    with pytest.raises(IntegrityError, match="is no push: a receipt"):
+        asked(200, JSON, msgspec.json.encode(push))

@@ -40,7 +40,8 @@ def problem_of(token, keys=KEYS, now_ms=NOW_MS):
 def test_what_was_issued_is_read(receipt):
     token = KEYS.issue(receipt)
 
-    assert KEYS.read(token, NOW_MS) == peek(token) == receipt
+    assert KEYS.read(token, NOW_MS) == peek(token)[1] == receipt
+    assert KEYS.has([peek(token)[0]])
     assert token.isascii()
     assert token.replace("-", "").replace("_", "").isalnum()
 
@@ -91,6 +92,15 @@ def test_the_first_key_signs_and_all_are_believed():
     assert rotated.read(ReceiptKeys([old]).issue(RECEIPT), NOW_MS) == RECEIPT
     assert ReceiptKeys([new]).read(rotated.issue(RECEIPT), NOW_MS) == RECEIPT
     assert problem_of(ReceiptKeys([old]).issue(RECEIPT), ReceiptKeys([new])) == "forged"
+
+
+def test_keys_are_told_apart_by_their_ids():
+    name, _ = first = new_key()
+    keys = ReceiptKeys([first, new_key()])
+
+    assert keys.has([])
+    assert keys.has([name, name])
+    assert not keys.has([name, "other"])
 
 
 @pytest.mark.parametrize("keys", [[], [("a", b"")], [new_key(), ("b", b"x" * 31)]])

@@ -43,7 +43,7 @@ async def business(scope, receive, send):
 
 def test_a_business_answer_carries_what_is_new():
     async def run():
-        async with running(Parts(MemoryTable(table()), None, PlainSigner()), SLOW) as service:
+        async with running(Parts(MemoryTable(table()), PlainSigner()), SLOW) as service:
             app = push_middleware(business, service, lambda scope: scope["user"])
             profile = header("d-5", user="u-1")
             start, body = await call(app, [(b"walle-profile", profile)])
