@@ -1,20 +1,22 @@
 """One release over a simulated fleet, decided by the product's gates."""
 
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
 from gates_parts.fleet import CLOSED, PERCENTS, Counted, Setting, simulate
 from gates_parts.values import Values
 from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
+from walle_deploy.release.gates import GATES as SHARED
 from walle_deploy.release.gates import Judgement, judge
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.logrank import Array, gains, strength
 from walle_deploy.release.memory import Folded, Memory, look
 
 GATES: Final = Gates()
-_LEAST: Final = 0.5
-"""Less than what any gate asks for of evidence against the control group, in logarithms."""
+_LEAST: Final = 0.69
+"""No gate asks for less evidence against the control group than that, in logarithms."""
 
 
 class Ended(NamedTuple):
@@ -36,7 +38,7 @@ def decide(setting: Setting, seed: int, number: int) -> Ended:
         seed: Of all runs.
         number: Of this one.
     """
-    rng = np.random.default_rng([seed, number])
+    rng = np.random.default_rng([seed, number, crc32(repr(setting).encode())])
     counted = simulate(setting, rng)
     found = _first_stop(counted)
     drifted = None if setting.failing else _drifted(setting, rng)
@@ -63,7 +65,7 @@ def _first_stop(counted: Counted) -> tuple[int, Judgement] | None:
     kept = GATES.failures.tolerated * counted.control_devices[rows]
     is_sound = counted.control_failing[rows] <= kept
     # which looks the product's gates could stop at; they are asked at each of them
-    least = np.where(is_sound, _LEAST, np.log(1 / GATES.error_rate))
+    least = np.where(is_sound, _LEAST, np.log(SHARED / GATES.error_rate))
     for window in np.flatnonzero(strength(logs) >= least):
         row = int(rows[window])
         if counted.new_failing[row] == failing:
