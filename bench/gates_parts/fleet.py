@@ -28,8 +28,10 @@ RUNS: Final = 20 / 60
 
 _DAY: Final = 1_440
 _SWING: Final = 0.8
-_ASKED: Final = 1.0
-"""Minutes within which devices ask for releases."""
+_ASKED: Final = 10 / 60
+"""Minutes within which devices ask for releases: the default of ``walle fleet``."""
+_REPORTED: Final = 5 / 60
+"""Minutes from a run to its report: half of the default of ``spec.reports.every``."""
 _INSTALLED: Final = 0.5
 """Minutes that an installation takes, on average."""
 _SLOW: Final = 60
@@ -168,7 +170,7 @@ class _Fleet:
         """Return when what devices did at some time is reported."""
         phase = self._phase[device]
         late = np.ceil((at - phase) / _SLOW) * _SLOW + phase
-        return np.asarray(np.where(phase < 0, at, late))
+        return np.asarray(np.where(phase < 0, at + _REPORTED, late))
 
 
 def _failures(

@@ -16,6 +16,7 @@ SOON: Final = 0.95
 AT_ALL: Final = 0.9
 """Bar: share of those that fail on 0.5 % stopped before the end."""
 
+_NIGHT: Final = "at night most devices do not run once in a step of ten minutes"
 _LARGE: Final = 0.02
 _LEFT, _WIDTH, _ROW, _TOP = 330, 860, 20, 46
 _LEAST: Final = 0.001
@@ -67,7 +68,7 @@ def bars(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         small = [_stopped(each) for each in bad if each["failing"] != _LARGE]
         if large:
             name = f"fails on 2 %, stopped before 10 % have it, {rhythm}, the worst fleet"
-            made.append(_bar(name, min(large), least=SOON))
+            made.append(_bar(name, min(large), least=SOON, note=_NIGHT if daily else ""))
         if small:
             name = f"fails on 0.5 %, stopped before the end, {rhythm}, the worst fleet"
             made.append(_bar(name, min(small), least=AT_ALL))
@@ -181,8 +182,18 @@ def _reached(shares: Sequence[float] | None) -> str:
 
 
 def _bar(
-    name: str, value: float, most: float | None = None, least: float | None = None
+    name: str,
+    value: float,
+    most: float | None = None,
+    least: float | None = None,
+    note: str = "",
 ) -> dict[str, Any]:
     met = value <= most if most is not None else value >= (least or 0.0)
     bar = f"at most {most:g}" if most is not None else f"at least {least:g}"
-    return {"name": name, "bar": bar, "value": round(value, 4), "met": met, "note": ""}
+    return {
+        "name": name,
+        "bar": bar,
+        "value": round(value, 4),
+        "met": met,
+        "note": "" if met else note,
+    }
