@@ -18,7 +18,7 @@ AT_ALL: Final = 0.9
 
 _NIGHT: Final = "at night most devices do not run once in a step of ten minutes"
 _LARGE: Final = 0.02
-_LEFT, _WIDTH, _ROW, _TOP = 330, 860, 20, 46
+_LEFT, _WIDTH, _ROW, _TOP = 400, 930, 20, 46
 _LEAST: Final = 0.001
 _HOUR, _DAY = 60, 1_440
 _KINDS: Final = {
