@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -148,7 +149,13 @@ class Watchdog:
         """The last observation; empty when the broker could not be asked."""
 
     async def run(self) -> None:
-        """Observe until cancelled; a coroutine of the worker's loop."""
+        """Observe until the app stops; a coroutine of the worker's loop.
+
+        When it ends earlier, for whatever reason, nobody watches: the guard ends the process then.
+
+        Raises:
+            CancelledError: The app stops.
+        """
         guard = threading.Thread(target=self._guard, name="walle-watchdog", daemon=True)
         self._beat_ms = monotonic_ms()
         guard.start()
@@ -165,20 +172,28 @@ class Watchdog:
                             )
                         problem = await self._look_at_topic(consumer)
                         self.places = await self._look(consumer)
+                except CancelledError:
+                    if _is_cancelled():
+                        raise
+                    self._forget("a rebalance cancelled the question")
+                    continue
                 except (KafkaError, TunnelError, OSError, TimeoutError) as error:
-                    # whether there is lag is not known: a broker that is away is no stall
-                    said = str(error) or type(error).__name__
-                    _log.warning("the watchdog cannot ask the broker: %s", said)
-                    self.places = {}
-                    self._rule = StallRule(self._patience_ms)
+                    self._forget(str(error) or type(error).__name__)
                     continue
                 reason = problem or self._rule.observe(monotonic_ms(), self.places)
                 if reason is not None:
                     self._end(reason)
         finally:
-            self._is_stopped.set()
+            if self._app.should_stop:
+                self._is_stopped.set()
             if consumer is not None:
                 await consumer.stop()
+
+    def _forget(self, why: str) -> None:
+        # whether there is lag is not known: a broker that is away is no stall
+        _log.warning("the watchdog cannot ask the broker: %s", why)
+        self.places = {}
+        self._rule = StallRule(self._patience_ms)
 
     async def _look_at_topic(self, consumer: Any) -> str | None:
         mine = self._app.consumer
@@ -232,7 +247,15 @@ class Watchdog:
         while not self._is_stopped.wait(self._patience_ms / 1000 / 10):
             silent_ms = monotonic_ms() - self._beat_ms
             if silent_ms > 2 * self._patience_ms:
-                self._end(f"the event loop did not turn for {silent_ms / 1000:.0f} s")
+                self._end(
+                    f"the event loop or its watchdog stood still for {silent_ms / 1000:.0f} s"
+                )
+
+
+def _is_cancelled() -> bool:
+    # Faust's consumer hands on a cancellation in its own thread as if this task were cancelled
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _has_record(consumer: Any, place: Any, offset: int) -> bool:

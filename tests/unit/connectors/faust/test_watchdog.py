@@ -104,9 +104,8 @@ class Stub:
         )
         recovery = SimpleNamespace(active_offsets={"a": None, "b": 3})
         conf = SimpleNamespace(id="g")
-        return SimpleNamespace(
-            conf=conf, consumer=consumer, tables=SimpleNamespace(recovery=recovery)
-        )
+        tables = SimpleNamespace(recovery=recovery)
+        return SimpleNamespace(conf=conf, consumer=consumer, tables=tables, should_stop=False)
 
 
 @pytest.fixture
@@ -196,10 +195,44 @@ def test_a_worker_whose_event_loop_stands_is_ended(broker):
             Watchdog(app, KafkaPart(brokers="b:1", topic="t"), 50, end).run()
         )
         await asyncio.to_thread(is_ended.wait, 60)
+        app.should_stop = True
         task.cancel()
 
     asyncio.run(watch())
-    assert "the event loop did not turn for" in reasons[0]
+    assert "stood still for" in reasons[0]
+
+
+def test_a_worker_that_nobody_watches_any_more_is_ended(broker):
+    app, is_ended = Stub.app(committed=10, read=9, position=10), threading.Event()
+
+    def end(_reason):
+        app.should_stop = True
+        is_ended.set()
+
+    async def watch():
+        dog = Watchdog(app, KafkaPart(brokers="b:1", topic="t"), 50, end)
+        task = asyncio.ensure_future(dog.run())
+        while not dog.places:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        task.cancel()
+        assert await asyncio.to_thread(is_ended.wait, 60)
+
+    asyncio.run(watch())
+
+
+def test_a_rebalance_that_cancels_a_question_does_not_end_the_watch(broker, caplog):
+    app = Stub.app(committed=5, read=4, position=5)
+    where, asked = app.consumer.position, []
+
+    async def cancelled_once(place):
+        asked.append(place)
+        if len(asked) == 1:
+            raise asyncio.CancelledError
+        return await where(place)
+
+    app.consumer.position = cancelled_once
+    assert run(app, 60)
+    assert "cancelled" in caplog.text
 
 
 def test_a_worker_whose_topic_is_gone_is_ended(broker):
@@ -260,7 +293,8 @@ def test_of_a_broker_that_does_not_answer_nothing_is_shown_as_known(broker):
         if len(shown) == 2:
             raise TimeoutError
         if len(shown) == 3:
-            raise asyncio.CancelledError
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
         return await look_at_topic(consumer)
 
     dog._look_at_topic = look
