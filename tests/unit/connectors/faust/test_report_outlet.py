@@ -12,6 +12,7 @@ from aiohttp import ClientSession, web
 from walle_connectors.faust.reports import ReportOutlet
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.report_batch import decode_batch
+from walle_stream.wire.reports import DeviceRuns, TaskReport, decode_reports, encode_reports
 
 
 def frame(number, body=b"\x05"):
@@ -23,11 +24,13 @@ class Service:
 
     def __init__(self, *answers, judge=lambda _: 200):
         self.answers, self.judge = list(answers), judge
-        self.numbers, self.asked = [], 0
+        self.numbers, self.bodies, self.asked = [], [], 0
 
     async def post(self, request):
         self.asked += 1
-        numbers = [number for _, _, number, _ in decode_batch(await request.read())]
+        frames = decode_batch(await request.read())
+        numbers = [number for _, _, number, _ in frames]
+        self.bodies += [body for *_, body in frames]
         status = self.answers.pop(0) if self.answers else self.judge(numbers)
         if status == "drop":
             request.transport.close()
@@ -72,6 +75,20 @@ def test_frames_are_acknowledged_when_the_service_has_them_whatever_it_does_firs
     asyncio.run(run())
     assert "answered 503" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_receipts_go_through_it_as_they_are():
+    runs = DeviceRuns("d", 1, {}, receipt="token")
+    report = TaskReport("s/t", "v2", 0, 1, [runs], {}, {}, "r", "new")
+    [body] = encode_reports([report], "zstd")
+
+    async def run():
+        service = Service()
+        async with sending(service) as outlet:
+            await asyncio.wait_for(outlet.put(frame(0, body)), 30)
+        assert decode_reports(service.bodies[0]) == [report]
+
+    asyncio.run(run())
 
 
 def test_one_that_is_refused_takes_no_other_with_it():

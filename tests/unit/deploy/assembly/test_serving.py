@@ -8,9 +8,11 @@ import pytest
 from walle_deploy.assembly.serving import open_service
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
+from walle_deploy.model.receipts import HeldReceipts
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.service.middleware import push_middleware
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
@@ -59,3 +61,31 @@ def test_without_addresses_or_releases_it_does_not_start(store, tmp_path):
         open_service(store)
     with pytest.raises(ServiceUnreachableError, match="no release store"):
         open_service(str(tmp_path / "none.db"), FILES)
+
+
+def given(store, **profile):
+    """Receipts that a service that starts now gives a device."""
+    service = open_service(store, FILES)
+    profile = DeviceProfile("d-1", receipts=HeldReceipts(), **profile)
+
+    async def ask():
+        async with service.running():
+            return service.check(encode_profile(profile).encode())
+
+    return asyncio.run(ask())
+
+
+def test_services_of_a_store_issue_receipts_that_each_of_them_believes(store):
+    pushed, alone = given(store), given(store, tasks={"s/t": "v1"})
+    assert [len(each.tasks) for each in (pushed, alone)] == [1, 0]
+    with closing(SqliteStore(store)) as opened:
+        keys = StoredReceiptKeys(opened)
+        keys.refresh()
+        for push in (pushed, alone):
+            found = keys.keys.read(push.receipts["s/t"], keys.now_ms())
+            assert (found.device, found.version, found.release, found.group) == (
+                "d-1",
+                "v1",
+                "",
+                "",
+            )
