@@ -22,7 +22,9 @@ against the classes)::
     │  └─ BrokerMissingError
     ├─ DeployError
     │  ├─ ConflictError
+    │  ├─ ForbiddenError(PermissionError)
     │  ├─ GitError
+    │  ├─ IdentityError
     │  ├─ IntegrityError
     │  ├─ ProfileError(ValueError)
     │  ├─ RefNotFoundError(LookupError)
@@ -99,7 +101,9 @@ from walle_stream.errors.brokers import (
 from walle_stream.errors.deploy import (
     ConflictError,
     DeployError,
+    ForbiddenError,
     GitError,
+    IdentityError,
     IntegrityError,
     ProfileError,
     RefNotFoundError,
@@ -172,10 +176,12 @@ __all__ = [
     "EngineError",
     "EnvelopeError",
     "EpochOverError",
+    "ForbiddenError",
     "FormatVersionError",
     "FrameError",
     "FunctionError",
     "GitError",
+    "IdentityError",
     "IntegrityError",
     "IsolationError",
     "LinkAddressError",

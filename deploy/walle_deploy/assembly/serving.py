@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,9 +25,11 @@ from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.transport import take_batch
+from walle_deploy.monitoring.transport import read_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
+from walle_deploy.service.door import Door, Visit, picked
+from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.service.worker import load_settings, open_table
@@ -35,7 +37,16 @@ from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.trust.repository import TrustedRepository
-from walle_stream.errors import EnvelopeError, RefNotFoundError, SpecFileError, WalleError
+from walle_stream.errors import (
+    EnvelopeError,
+    ForbiddenError,
+    IdentityError,
+    RefNotFoundError,
+    ServiceBusyError,
+    SpecFileError,
+    WalleError,
+)
+from walle_stream.ports import ReportFrame
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
@@ -68,7 +79,7 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
         StoredTables(store),
         StoredDevices(store),
         _signer(setup),
-        (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
+        lambda door: (Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),),
         _beside(
             store,
             monitor,
@@ -157,24 +168,41 @@ def _signer(setup: Mapping[str, str]) -> CenSigner | None:
     return CenSigner(read_ring(ring)) if ring.exists() else None
 
 
-def _taking(monitor: Monitor) -> Callable[[Request], object]:
+def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
     room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
 
     async def take(request: Request) -> Response:
-        with room.share() as share:
-            body = await read_body(request, BATCH_MAX_BYTES, share)
-            if isinstance(body, Response):
-                return body
-            try:
-                new = await asyncio.to_thread(take_batch, monitor, body)
-            except EnvelopeError as error:
-                return JSONResponse({"error": error.message}, 400)
-            except WalleError as error:
-                _log.warning("reports: %s", error)
-                return JSONResponse({"error": error.message}, 503)
+        try:
+            headers = picked(request.scope["headers"], door.headers)
+            visit = door.admit_reports(headers, request.scope["client"])
+            with room.share() as share:
+                body = await read_body(request, BATCH_MAX_BYTES, share)
+                door.took(visit, 0, share.held_bytes)
+                if isinstance(body, Response):
+                    return body
+                frames = await asyncio.to_thread(_frames, body, visit)
+                door.took(visit, len(frames), 0)
+                new = await asyncio.to_thread(monitor.take, frames)
+        except ForbiddenError as error:
+            return _refused(door.refused_later(visit.address, error))
+        except (EnvelopeError, IdentityError, ServiceBusyError) as error:
+            return _refused(error)
+        except WalleError as error:
+            _log.warning("reports: %s", error)
+            return _refused(error)
         return JSONResponse({"new": new})
 
     return take
+
+
+def _frames(body: bytes, visit: Visit) -> Sequence[ReportFrame]:
+    proven = visit.proven
+    return read_batch(body, proven.name if proven.role == "device" else "")
+
+
+def _refused(error: WalleError) -> Response:
+    status, headers = refusal(error)
+    return JSONResponse({"error": error.message}, status, headers)
 
 
 def _beside(

@@ -6,6 +6,7 @@ from walle_deploy.release.desk import read_state
 from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
+from walle_deploy.store.adapters import open_until_ms
 from walle_deploy.store.port import LEADER, ReadTransaction
 from walle_deploy.store.rows import StoredRelease
 
@@ -41,6 +42,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     reporting_devices: int
     """That reported runs of the version."""
     gates: tuple[Verdict, ...]
+    is_unauthenticated: bool = False
+    """Whether its evidence may be from anybody: a release service asked nobody who he is since
+    the release was created."""
 
 
 def describe(
@@ -79,6 +83,7 @@ def describe(
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
+        is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
     )
 
 

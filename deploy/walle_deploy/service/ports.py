@@ -1,6 +1,7 @@
 """The seams of the service: where releases come from, where devices go, who signs addresses.
 
-All methods may block; the service calls them in a thread beside its event loop.
+All methods may block; the service calls them in a thread beside its event loop. Who asks is found
+out by ``identity.ports``.
 """
 
 from collections.abc import Mapping
@@ -73,6 +74,8 @@ class DeviceBatch(NamedTuple):
     A device that changed workers is counted by both until the first one forgets it."""
     changed: tuple[KnownDevice, ...]
     """Since the batch before; for stores that keep a row per device and count exactly."""
+    is_open: bool = False
+    """Whether nobody is asked who he is."""
 
 
 class DeviceSink(Protocol):

@@ -6,6 +6,7 @@ new process, and has a loop, a table and known devices of its own. They share th
 
 import gc
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from walle_deploy.service.asgi import App, service_app
+from walle_deploy.service.door import OPEN_MODE, Door
 from walle_deploy.service.ports import FileTable
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
@@ -37,6 +39,7 @@ _GC_THRESHOLD: Final = 50_000
 _VARIABLE: Final = "WALLE_RELEASE_SERVICE"
 _GRACE_S: Final = 10
 _LOOK_S: Final = 1.0
+_log = logging.getLogger(__name__)
 _BACKLOG: Final = 4_096
 
 
@@ -99,6 +102,8 @@ def serve(
     """
     # what is wrong is said here, once, not by each worker
     spec = load_settings(file, setup.get("files", ""))
+    if Door(spec).is_open:
+        _log.warning("%s", OPEN_MODE)
     given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
     config = uvicorn.Config(
         f"{__name__}:create_app",
@@ -108,6 +113,8 @@ def serve(
         workers=workers,
         access_log=False,
         server_header=False,
+        # which addresses are proxies says the set-up, and the application looks at it
+        proxy_headers=False,
         log_level="warning",
         lifespan="on",
         ws="none",

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
-from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.port import ReadTransaction, ReleaseStore
 from walle_stream.errors import ConflictError
 
 _ROWS: Final = "rows"
+_OPEN: Final = "open"
 
 
 class CountedDevices(Protocol):
@@ -24,6 +25,10 @@ class CountedDevices(Protocol):
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
         """Devices by task and version, of all that it knows."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it asks nobody who he is."""
 
 
 class StoredTables:
@@ -74,6 +79,19 @@ class StoredDevices:
         """
         with self._store.writing() as transaction:
             transaction.put_device_counts(batch.worker, batch.counts)
+            if batch.is_open:
+                transaction.put_snapshot(_OPEN, _OPEN, b"%d" % transaction.now_ms())
+
+
+def open_until_ms(transaction: ReadTransaction) -> int:
+    """Return when a service last asked nobody who he is, a few seconds old; 0 for never.
+
+    What was reported, or asked for, before may be from anybody.
+
+    Args:
+        transaction: To look in.
+    """
+    return int(transaction.snapshots(_OPEN).get(_OPEN, b"0"))
 
 
 class StoredRows:

@@ -14,7 +14,7 @@ import msgspec
 
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
-from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
+from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables, open_until_ms
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_stream.errors import ConflictError
@@ -183,6 +183,11 @@ class ReleaseStoreSuite(ABC):
             StoredDevices(store).write(_Batch({(_TASK, "v1"): count}))
         with store.reading() as reading:
             _expect(dict(reading.device_counts(_TASK)), {"v1": 5})
+            _expect(open_until_ms(reading), 0)
+        StoredDevices(store).write(_Batch({}, is_open=True))
+        StoredDevices(store).write(_Batch({}))
+        with store.reading() as reading:
+            _expect(0 < open_until_ms(reading) <= reading.now_ms(), wanted=True)
         store.close()
 
     def test_rows_are_written_only_onto_what_is_expected(self, tmp_path: Path) -> None:
@@ -317,6 +322,7 @@ class ReleaseStoreSuite(ABC):
 class _Batch(msgspec.Struct):
     counts: dict[tuple[str, str], int]
     worker: str = "one"
+    is_open: bool = False
 
 
 def made(**changes: object) -> StoredRelease:
