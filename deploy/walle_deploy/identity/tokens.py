@@ -93,7 +93,9 @@ class TokenAuthenticator:
             ends_s = _seconds(claims, "exp")
             begins_s = max(_seconds(claims, "nbf"), _seconds(claims, "iat"))
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise IdentityError(f"the token is not valid: {str(error)[:_SHOWN]}") from None
+            raise IdentityError(
+                f"the token is not valid: {repr(str(error)[:_SHOWN])[1:-1]}"
+            ) from None
         self._check_end(ends_s, now_s)
         if begins_s > now_s + self._skew_s:
             raise IdentityError(

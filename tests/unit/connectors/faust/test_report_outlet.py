@@ -23,10 +23,11 @@ class Service:
 
     def __init__(self, *answers, judge=lambda _: 200):
         self.answers, self.judge = list(answers), judge
-        self.numbers, self.asked = [], 0
+        self.numbers, self.asked, self.tokens = [], 0, []
 
     async def post(self, request):
         self.asked += 1
+        self.tokens.append(request.headers.get("authorization"))
         numbers = [number for _, _, number, _ in decode_batch(await request.read())]
         status = self.answers.pop(0) if self.answers else self.judge(numbers)
         if status == "drop":
@@ -46,7 +47,8 @@ async def sending(service, hold_s=60.0, **options):
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0]
-    outlet = ReportOutlet(f"http://u:secret@{host}:{port}/", hold_s, **options)
+    user = "" if "token" in options else "u:secret@"
+    outlet = ReportOutlet(f"http://{user}{host}:{port}/", hold_s, **options)
     async with ClientSession() as client:
         task = asyncio.ensure_future(outlet.run(client))
         try:
@@ -110,5 +112,28 @@ def test_offsets_do_not_wait_for_a_service_that_is_away_and_memory_is_bounded():
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await client.close()
+
+    asyncio.run(run())
+
+
+def test_it_says_who_it_is_and_goes_on_with_a_new_token():
+    async def run():
+        service, given = Service(401, 429, 401), iter(["old", "old", "old", "new", "new"])
+        async with sending(service, token=lambda: next(given)) as outlet:
+            await asyncio.wait_for(outlet.put(frame(0)), 30)
+        assert service.tokens == ["Bearer old"] * 3 + ["Bearer new"]
+        assert (outlet.counts.sent, outlet.counts.dropped) == (1, 0)
+
+    asyncio.run(run())
+
+
+def test_a_frame_that_it_may_not_send_keeps_no_other_one_away():
+    async def run():
+        service = Service(judge=lambda numbers: 403 if 1 in numbers else 200)
+        async with sending(service) as outlet:
+            taken = [outlet.put(frame(number)) for number in range(3)]
+            await asyncio.wait_for(asyncio.gather(*taken), 30)
+        assert service.numbers == [0, 2]
+        assert (outlet.counts.sent, outlet.counts.dropped) == (2, 1)
 
     asyncio.run(run())
