@@ -2,8 +2,7 @@ import argparse
 
 import pytest
 
-for _name in ("cryptography", "jwt"):
-    pytest.importorskip(_name, reason="the extra `deploy` is not installed")
+pytest.importorskip("jwt", reason="the extra `deploy` is not installed")
 
 from tests.unit.deploy.identity.issuing import authenticator, prove
 from walle_deploy.cli import token
