@@ -28,27 +28,35 @@ class Budget:
         """Return how many are in memory."""
         return len(self._full_at)
 
-    def wait_s(self, name: str, now_s: float) -> float:
-        """Return how long it is until something is in a bucket; 0 where something is.
-
-        Args:
-            name: Whose.
-            now_s: Of a clock that never goes back.
-        """
-        return max(self._full_at.get(name, 0.0) - self._burst_s - now_s, 0.0)
-
-    def take(self, name: str, amount: float, now_s: float) -> None:
-        """Take from a bucket, whatever is in it.
+    def take(self, name: str, amount: float, now_s: float) -> float:
+        """Take from a bucket, if anything is in it.
 
         Args:
             name: Whose.
             amount: ≥ 0.
-            now_s: As for ``wait_s``.
+            now_s: Of a clock that never goes back.
+
+        Returns:
+            0 where it was taken; else how long it is until something is in it, seconds.
+        """
+        wait_s = self._full_at.get(name, 0.0) - self._burst_s - now_s
+        if wait_s > 0:
+            return wait_s
+        self.spend(name, amount, now_s)
+        return 0.0
+
+    def spend(self, name: str, amount: float, now_s: float) -> None:
+        """Take from a bucket, whatever is in it.
+
+        Args:
+            name: Whose.
+            amount: As for ``take``.
+            now_s: As for ``take``.
         """
         if not self._cost_s:
             return
-        full_at = max(self._full_at.get(name, 0.0), now_s) + amount * self._cost_s
-        self._full_at[name] = full_at
-        self._full_at.move_to_end(name)
-        if len(self._full_at) > self._remembered:
-            self._full_at.popitem(last=False)
+        full = self._full_at
+        full[name] = max(full.get(name, 0.0), now_s) + amount * self._cost_s
+        full.move_to_end(name)
+        if len(full) > self._remembered:
+            full.popitem(last=False)

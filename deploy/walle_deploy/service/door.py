@@ -61,8 +61,8 @@ class Door:
         self._revoked: WatchedFile[frozenset[str]] | None = None
         if not isinstance(asked, OpenSpec) and asked.revoked is not None:
             self._revoked = WatchedFile.opened(asked.revoked, read_lines)
-        self._devices = _Budgets(spec.budgets, spec.budgets.device)
-        self._addresses = _Budgets(spec.budgets, spec.budgets.address)
+        self._devices = _budgets(spec.budgets, spec.budgets.device)
+        self._addresses = _budgets(spec.budgets, spec.budgets.address)
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
         self.headers = own | ({FORWARDED} if spec.proxies else frozenset())
         """Those of a request that are looked at."""
@@ -88,15 +88,13 @@ class Door:
             ForbiddenError: It is no device.
             ServiceBusyError: It comes too often.
         """
-        visit = self._admitted(headers, client, "checks")
-        proven = visit.proven
+        proven, address = self._admitted(headers, client, ("checks",))
         if proven.role == "relay":
             raise self._refused(
                 "forbidden",
-                visit.address,
+                address,
                 ForbiddenError(f"relay {proven.name!r} may bring reports, and ask for no device"),
             )
-        self._take("checks", visit, 1)
         return proven.name
 
     def admit_reports(
@@ -112,9 +110,7 @@ class Door:
             IdentityError: Who sends them has not proven who he is.
             ServiceBusyError: He sent too much.
         """
-        visit = self._admitted(headers, client, "frames")
-        self._wait("bytes", visit)
-        return visit
+        return self._admitted(headers, client, ("frames", "bytes"))
 
     def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
         """Take from budgets what a batch was.
@@ -124,8 +120,12 @@ class Door:
             frames: In it.
             size_bytes: Of it.
         """
-        self._take("frames", visit, frames)
-        self._take("bytes", visit, size_bytes)
+        now_s = monotonic_ms() / 1_000
+        for what, amount in (("frames", frames), ("bytes", size_bytes)):
+            if visit.address:
+                self._addresses[what].spend(visit.address, amount, now_s)
+            if visit.proven.role == "device":
+                self._devices[what].spend(visit.proven.name, amount, now_s)
 
     def refused_later(self, address: str, error: ForbiddenError) -> ForbiddenError:
         """Count, and seldom log, what was let in and turned out to be for somebody else.
@@ -151,48 +151,37 @@ class Door:
         return own if self._revoked is None else [*own, self._revoked]
 
     def _admitted(
-        self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None, what: str
+        self,
+        headers: Mapping[bytes, bytes],
+        client: tuple[str, int] | None,
+        budgets: tuple[str, ...],
     ) -> Visit:
+        now_s = monotonic_ms() / 1_000
         peer = client[0] if client else ""
         address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
-        visit = Visit(ANYBODY, address)
-        self._wait(what, visit)
+        if address:
+            for what in budgets:
+                if after_s := self._addresses[what].take(address, 1, now_s):
+                    raise self._too_much(f"{address}: this address", what, after_s, address)
         if self._authenticator is None:
-            return visit
+            return Visit(ANYBODY, address)
         try:
             proven = self._authenticator.prove(headers, peer, wall_ms() / 1_000)
             if self._revoked is not None and self._revoked.known:
                 _check_revoked(proven, self._revoked.known)
         except IdentityError as error:
-            self._take(what, visit, 1)
             raise self._refused("unproven", address, error) from None
-        visit = Visit(proven, address)
-        self._wait(what, visit)
-        return visit
+        if proven.role == "device":
+            for what in budgets:
+                if after_s := self._devices[what].take(proven.name, 1, now_s):
+                    raise self._too_much(f"device {proven.name!r}", what, after_s, address)
+        return Visit(proven, address)
 
-    def _wait(self, what: str, visit: Visit) -> None:
-        now_s = monotonic_ms() / 1_000
-        after_s = self._addresses.of[what].wait_s(visit.address, now_s) if visit.address else 0.0
-        who = f"{visit.address}: this address"
-        if not after_s and visit.proven.role == "device":
-            after_s = self._devices.of[what].wait_s(visit.proven.name, now_s)
-            who = f"device {visit.proven.name!r}"
-        if after_s:
-            raise self._refused(
-                "over_budget",
-                visit.address,
-                ServiceBusyError(
-                    f"{who} sent more {what} than it may (spec.budgets): again in {after_s:.0f} s",
-                    after_s,
-                ),
-            )
-
-    def _take(self, what: str, visit: Visit, amount: int) -> None:
-        now_s = monotonic_ms() / 1_000
-        if visit.address:
-            self._addresses.of[what].take(visit.address, amount, now_s)
-        if visit.proven.role == "device":
-            self._devices.of[what].take(visit.proven.name, amount, now_s)
+    def _too_much(self, who: str, what: str, after_s: float, address: str) -> ServiceBusyError:
+        error = ServiceBusyError(
+            f"{who} sent more {what} than it may (spec.budgets): again in {after_s:.0f} s", after_s
+        )
+        return self._refused("over_budget", address, error)
 
     def _refused[E: WalleError](self, why: str, address: str, error: E) -> E:
         self.refused[why] += 1
@@ -208,15 +197,12 @@ class Door:
         return error
 
 
-class _Budgets:
-    """Of devices, or of addresses."""
-
-    def __init__(self, spec: BudgetsSpec, rates: DeviceBudget | AddressBudget) -> None:
-        burst_s = spec.burst_ms / 1_000
-        self.of = {
-            name: Budget(getattr(rates, name), burst_s, spec.remembered)
-            for name in ("checks", "frames", "bytes")
-        }
+def _budgets(spec: BudgetsSpec, rates: DeviceBudget | AddressBudget) -> dict[str, Budget]:
+    burst_s = spec.burst_ms / 1_000
+    return {
+        name: Budget(getattr(rates, name), burst_s, spec.remembered)
+        for name in ("checks", "frames", "bytes")
+    }
 
 
 def _authenticator(spec: ServiceSpec, proxies: Proxies) -> DeviceAuthenticator | None:

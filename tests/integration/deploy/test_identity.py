@@ -150,7 +150,7 @@ def open_ms(folder):
         return open_until_ms(reading)
 
 
-def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder):
+def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder, caplog):
     key = SigningKey.read(folder / "signing.json")
     own, relay = key.sign("device", "d-1"), key.sign("relay", "cloud")
     thief = SigningKey.create("shop").sign("relay", "cloud")
@@ -166,15 +166,24 @@ def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder):
             403,
         ]
         assert check(port, "d-2", own) == 403
+        assert check(port, "d-1", "A" * 8_000) == 401
         assert [post(port, [of("d-1")], each) for each in (None, "x", thief)] == [401] * 3
         assert post(port, [of("d-2")], own) == 403
         assert post(port, [of("d-1"), of("d-2", 2)], own) == 403
         assert devices(folder) == 0
         # numbers of others' data directories are not used up by a device
         assert post(port, [of("d-1", 2**61, "cd" * 8)], own) == 200
-        sink = HttpReportSink(f"http://127.0.0.1:{port}", token=lambda: relay)
+        # what is refused waits for a token that is one, and that is said once
+        given = [thief]
+        sink = HttpReportSink(f"http://127.0.0.1:{port}", backoff_s=0.01, token=lambda: given[0])
         sink.take([of(f"d-{number}", number, "cd" * 8) for number in range(1, 21)])
+        ends = time.monotonic() + 30
+        while "answered 401" not in caplog.text:
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        given[0] = relay
         sink.close(30)
+        assert caplog.text.count("answered 401") == 1
         assert (sink.dropped, devices(folder)) == (0, 20)
         # revoked in all workers, and every 20 ms they look
         (folder / "revoked.part").write_text("d-1\n")

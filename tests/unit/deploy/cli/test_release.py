@@ -12,6 +12,8 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.stored_health import put_health
+from walle_deploy.service.ports import DeviceBatch
+from walle_deploy.store.adapters import StoredDevices
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
@@ -121,6 +123,16 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         "something to look at for latency, output",
     ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
+
+
+def test_a_status_says_that_its_evidence_may_be_from_anybody(release):
+    release("create", release.file)
+    assert "unauthenticated" not in release("status") + release("status", "ipv-v2")
+    assert not release.json("status", "ipv-v2")[0]["is_unauthenticated"]
+    StoredDevices(release.store).write(DeviceBatch("one", 1, 0, {}, (), is_open=True))
+    for shown in (release("status"), release("status", "ipv-v2")):
+        assert "unauthenticated" in shown
+    assert release.json("status", "ipv-v2")[0]["is_unauthenticated"]
 
 
 def test_a_watch_ends_with_the_release(release, monkeypatch):

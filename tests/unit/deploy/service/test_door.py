@@ -200,7 +200,7 @@ def test_ten_thousand_addresses_take_the_room_that_they_may(clock):
     asked = [check(peer=f"198.51.{each // 250}.{each % 250}") for each in range(10_000)]
     answers, service = served(small, *asked)
     assert {status for status, _, _ in answers} == {200}
-    assert len(service.door._addresses.of["checks"]) == 100
+    assert len(service.door._addresses["checks"]) == 100
 
 
 def test_refusals_are_logged_once_a_minute(tokens, clock, caplog):
