@@ -28,7 +28,7 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import read_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
-from walle_deploy.service.door import Door, Visit, picked
+from walle_deploy.service.door import OPEN_MODE, Door, Visit, picked
 from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
@@ -115,7 +115,10 @@ def open_service(
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
     parts = Parts(StoredTables(opened), StoredDevices(opened), signer)
-    return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
+    service = ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
+    if service.door.is_open:
+        service.warn_once(OPEN_MODE)
+    return service
 
 
 def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:

@@ -1,9 +1,16 @@
 """How devices and relays prove who they are, and how much each may ask: parts of a YAML."""
 
 from ipaddress import ip_network
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StringConstraints
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StringConstraints,
+    model_validator,
+)
 
 from walle_stream.spec.models import PathField
 from walle_stream.spec.scalars import DurationMs, SizeBytes
@@ -59,6 +66,14 @@ class TokensSpec(Strict):
     cached: StrictInt = Field(
         default=100_000, ge=0, le=10_000_000, description="Tokens that are not verified again."
     )
+
+    @model_validator(mode="after")
+    def _tells_relays_apart(self) -> Self:
+        if self.audience == self.relay_audience:
+            raise ValueError(
+                "relayAudience: is that of devices, too, so any device could report of all"
+            )
+        return self
 
 
 class ProxySpec(Strict):

@@ -6,6 +6,7 @@ same: a look at a table in place of 0.3 ms. What was refused is looked at anew e
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final, NamedTuple
@@ -99,7 +100,7 @@ class TokenAuthenticator:
         self._check_end(ends_s, now_s)
         if begins_s > now_s + self._skew_s:
             raise IdentityError(
-                f"the token is valid in {begins_s - now_s:.0f} s alone: a clock may be wrong"
+                f"the token is valid from {_shown(begins_s)} on: a clock may be wrong"
             )
         return _Believed(self._proven(claims), ends_s)
 
@@ -133,9 +134,16 @@ class TokenAuthenticator:
     def _check_end(self, ends_s: float, now_s: float) -> None:
         if ends_s + self._skew_s <= now_s:
             raise IdentityError(
-                f"the token expired {now_s - ends_s:.0f} s ago: a new one is needed, or a clock "
-                "is wrong"
+                f"the token expired at {_shown(ends_s)}: a new one is needed, or a clock is wrong"
             )
+
+
+def _shown(at_s: float) -> str:
+    # the same for each request of a device, which says once why it fails
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{at_s:g} s"
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float:

@@ -28,6 +28,9 @@ OPEN_MODE: Final = (
 )
 """What is said of the open mode at the start."""
 
+_UNPROVEN_COST: Final = 10
+"""Of an address, in checks: to verify a signature takes as long as some of them."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -170,6 +173,7 @@ class Door:
             if self._revoked is not None and self._revoked.known:
                 _check_revoked(proven, self._revoked.known)
         except IdentityError as error:
+            self._addresses[budgets[0]].spend(address, _UNPROVEN_COST - 1, now_s)
             raise self._refused("unproven", address, error) from None
         if proven.role == "device":
             for what in budgets:

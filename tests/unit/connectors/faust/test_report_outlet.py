@@ -1,7 +1,9 @@
 """Reports on their way to a service over real HTTP: once there, in order, and never in the way."""
 
 import asyncio
+from argparse import Namespace
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +11,9 @@ pytest.importorskip("faust", reason="the extra `cloud` is not installed")
 
 from aiohttp import ClientSession, web
 
+from walle_connectors.faust.assembly import _outlet
 from walle_connectors.faust.reports import ReportOutlet
+from walle_stream.errors import SpecFileError
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.report_batch import decode_batch
 
@@ -137,3 +141,14 @@ def test_a_frame_that_it_may_not_send_keeps_no_other_one_away():
         assert (outlet.counts.sent, outlet.counts.dropped) == (2, 1)
 
     asyncio.run(run())
+
+
+def test_a_token_comes_from_the_commands_file(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("abc")
+    worker = SimpleNamespace(patience_ms=60_000)
+    outlet = _outlet(Namespace(reports="http://h:1", reports_token=path), worker)
+    assert outlet._token() == "abc"
+    for url, token in (("http://u:p@h:1", path), ("http://h:1", tmp_path / "none")):
+        with pytest.raises(SpecFileError):
+            _outlet(Namespace(reports=url, reports_token=token), worker)

@@ -11,12 +11,13 @@ from walle_deploy.service import door as module
 from walle_deploy.service.asgi import service_app
 from walle_deploy.service.door import Door, picked
 from walle_deploy.service.service import Parts, ReleaseService
-from walle_deploy.service.settings import ServiceSpec
+from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
 from walle_stream.clock import wall_ms
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.single import load_single
 
 KEY = ed25519()
-MANY = {"device": {"checks": 0}, "address": {"checks": 0}}
+MANY = {"address": {"checks": 0}}
 
 
 @pytest.fixture
@@ -191,8 +192,9 @@ def test_who_is_refused_spends_its_addresss_budget_and_no_devices(tokens, clock)
     few = spec(authentication=tokens, budgets=budgets)
     forged = [check(b"Bearer x", peer="192.0.2.9")] * 8
     answers, service = served(few, *forged, check(signed()), check(signed()))
-    assert [status for status, _, _ in answers] == [401] * 5 + [429] * 3 + [200, 200]
-    assert service.door.refused == {"unproven": 5, "over_budget": 3}
+    assert [status for status, _, _ in answers] == [401] + [429] * 7 + [200, 200]
+    assert answers[1][1][b"retry-after"] == b"2"
+    assert service.door.refused == {"unproven": 1, "over_budget": 7}
 
 
 def test_ten_thousand_addresses_take_the_room_that_they_may(clock):
@@ -212,6 +214,40 @@ def test_refusals_are_logged_once_a_minute(tokens, clock, caplog):
 def test_of_a_header_that_stands_there_twice_none_is_taken():
     wanted = frozenset({b"a"})
     assert picked([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], wanted) == {b"a": b"1, 3"}
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "text"),
+    [
+        ("authentication: {mode: tokens, keys: k, issuer: i, skew: 1d}", "5:60", "at most"),
+        (
+            "authentication: {mode: token}",
+            "5:26",
+            "'open', 'tokens', 'proxy', found 'token', did you mean 'tokens'?",
+        ),
+        ("authentication: {keys: k}", "5:3", "missing key 'mode'"),
+        ("authentication: {mode: tokens, keyz: k, issuer: i}", "5:34", "did you mean 'keys'?"),
+        (
+            "authentication: {mode: tokens, keys: k, issuer: i, relayAudience: walle-devices}",
+            "5:69",
+            "any device could report of all",
+        ),
+        ("authentication: {mode: proxy, header: x-client}", "5:19", "anybody could be the proxy"),
+        ("authentication: {mode: proxy, header: X-Client}", "5:41", "[a-z0-9]"),
+        ("authentication: tokens", "5:19", "a mapping, found 'tokens'"),
+        ("proxies: [10.0.0.1/8]", "5:13", "has host bits set"),
+        ("budgets: {device: {checks: -1}}", "5:30", "at least 0, found -1"),
+        ("budgets: {adress: {checks: 1}}", "5:13", "did you mean 'address'?"),
+    ],
+)
+def test_what_is_wrong_in_a_set_up_is_said_with_its_place(tmp_path, line, place, text):
+    path = tmp_path / "service.yaml"
+    head = "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: t}\nspec:\n  "
+    path.write_text(f"{head}{line}\n")
+    with pytest.raises(SpecFileError) as caught:
+        load_single(path, ServiceDefinition)
+    assert f"{caught.value.line}:{caught.value.column}" == place
+    assert text in caught.value.message
 
 
 def test_files_that_cannot_be_read_are_said_at_the_start(tokens, tmp_path):
