@@ -25,7 +25,7 @@ from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.transport import read_batch
+from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.door import OPEN_MODE, Door, Visit, picked
@@ -179,7 +179,9 @@ def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
             headers = picked(request.scope["headers"], door.headers)
             visit = door.admit_reports(headers, request.scope["client"])
             with room.share() as share:
-                body = await read_body(request, BATCH_MAX_BYTES, share)
+                is_own = visit.proven.role == "device"
+                most = OWN_MAX_BYTES if is_own else BATCH_MAX_BYTES
+                body = await read_body(request, most, share)
                 door.took(visit, 0, share.held_bytes)
                 if isinstance(body, Response):
                     return body

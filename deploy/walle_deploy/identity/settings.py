@@ -114,7 +114,7 @@ class DeviceBudget(Strict):
     """What one proven device may send, a second."""
 
     checks: _Rate = Field(default=10, description="Checks.")
-    frames: _Rate = Field(default=20, description="Frames of reports.")
+    frames: _Rate = Field(default=5, description="Frames of reports.")
     bytes: SizeBytes = Field(default=2**20, description="Bytes of reports.")
 
 

@@ -21,6 +21,10 @@ from walle_stream.wire.reports import decode_reports
 
 _log = logging.getLogger(__name__)
 
+OWN_MAX_BYTES: Final = 1024 * 1024
+"""Largest batch of a device that reports for itself: it has one device's counts."""
+
+_OWN_FRAMES_MAX: Final = 1_000
 _WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 _BACKOFF_S: Final = 0.2
@@ -52,11 +56,17 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
         device: Who sent it, and may speak for itself alone; empty for who may speak for any.
 
     Raises:
-        EnvelopeError: It is no batch, or too large.
+        EnvelopeError: It is no batch, or too large, or has too many frames for one device.
         ForbiddenError: A device speaks for another one.
     """
     frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
-    return [_own(frame, device) for frame in frames] if device else frames
+    if not device:
+        return frames
+    if len(frames) > _OWN_FRAMES_MAX:
+        raise EnvelopeError(
+            f"a batch of {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX}"
+        )
+    return [_own(frame, device) for frame in frames]
 
 
 def _own(frame: ReportFrame, device: str) -> ReportFrame:

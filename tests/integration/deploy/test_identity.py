@@ -170,6 +170,8 @@ def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder, caplog):
         assert [post(port, [of("d-1")], each) for each in (None, "x", thief)] == [401] * 3
         assert post(port, [of("d-2")], own) == 403
         assert post(port, [of("d-1"), of("d-2", 2)], own) == 403
+        long = of("d-1")._replace(body=bytes(2**20))
+        assert [post(port, [long], each) for each in (own, relay)] == [413, 200]
         assert devices(folder) == 0
         # numbers of others' data directories are not used up by a device
         assert post(port, [of("d-1", 2**61, "cd" * 8)], own) == 200

@@ -19,6 +19,10 @@ def test_a_device_reports_for_itself_alone():
         read_batch(encode_batch([frame(1, OWN)]), "d-10")
     with pytest.raises(EnvelopeError):
         read_batch(b"no batch", "d-1")
+    many = encode_batch([frame(number, OWN) for number in range(1_001)])
+    assert len(read_batch(many)) == 1_001
+    with pytest.raises(EnvelopeError, match="1001 frames of device 'd-1'"):
+        read_batch(many, "d-1")
 
 
 def test_no_device_uses_up_the_numbers_of_anothers_data_directory():
