@@ -22,7 +22,9 @@ against the classes)::
     │  └─ BrokerMissingError
     ├─ DeployError
     │  ├─ ConflictError
+    │  ├─ ForbiddenError(PermissionError)
     │  ├─ GitError
+    │  ├─ IdentityError
     │  ├─ ProfileError(ValueError)
     │  ├─ RefNotFoundError(LookupError)
     │  ├─ ReleaseStateError
@@ -100,7 +102,9 @@ from walle_stream.errors.brokers import (
 from walle_stream.errors.deploy import (
     ConflictError,
     DeployError,
+    ForbiddenError,
     GitError,
+    IdentityError,
     IntegrityError,
     ProfileError,
     ReceiptError,
@@ -174,10 +178,12 @@ __all__ = [
     "EngineError",
     "EnvelopeError",
     "EpochOverError",
+    "ForbiddenError",
     "FormatVersionError",
     "FrameError",
     "FunctionError",
     "GitError",
+    "IdentityError",
     "IntegrityError",
     "IsolationError",
     "LinkAddressError",

@@ -21,10 +21,24 @@ class ConflictError(DeployError):
     is_retryable: ClassVar[bool] = True
 
 
+class ForbiddenError(DeployError, PermissionError):
+    """Who asks is known, and may not do this, such as a device that speaks for another one.
+
+    Ask as the one whom it is for; nothing was changed.
+    """
+
+
 class GitError(DeployError):
     """git refused, or cannot be run.
 
     The message ends with git's own line; nothing was changed.
+    """
+
+
+class IdentityError(DeployError):
+    """Nobody has proven who asks: no token, or one that is forged, expired, revoked or another's.
+
+    Nothing was done. Get a new token; the message says what is wrong with this one.
     """
 
 

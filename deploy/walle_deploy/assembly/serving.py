@@ -7,7 +7,7 @@ monitors count one after the other, each frame once. Simulations run in processe
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,9 +23,11 @@ from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.transport import take_batch
+from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
+from walle_deploy.service.door import OPEN_MODE, Door, Visit, picked
+from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.service.worker import load_settings, open_table
@@ -34,7 +36,16 @@ from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.trust.repository import TrustedRepository
-from walle_stream.errors import EnvelopeError, RefNotFoundError, SpecFileError, WalleError
+from walle_stream.errors import (
+    EnvelopeError,
+    ForbiddenError,
+    IdentityError,
+    RefNotFoundError,
+    ServiceBusyError,
+    SpecFileError,
+    WalleError,
+)
+from walle_stream.ports import ReportFrame
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
@@ -45,7 +56,7 @@ _REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
 _log = logging.getLogger(__name__)
 
 
-def open_parts(setup: Mapping[str, str]) -> Parts:
+def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
     """Open the seams of a whole service.
 
     Args:
@@ -53,6 +64,7 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
             they are given, ``repository``: folder of the signed files, for simulations and
             exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms,
             ``lease_ms``: of the controllers.
+        door: Lets in who may report.
 
     Raises:
         WalleError: One of them cannot be opened.
@@ -62,14 +74,18 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     store = open_store(setup["store"])
     # one more connection: a check's table waits for no reports
     counted = open_store(setup["store"])
-    receipts = StoredReceiptKeys(store)
-    monitor = Monitor(counted, lambda token: receipts.keys.read(token, receipts.now_ms()))
+    receipts = StoredReceiptKeys(store, is_open=door.is_open)
+    monitor = Monitor(
+        counted,
+        lambda token: receipts.keys.read(token, receipts.now_ms()),
+        needs_receipts=not door.is_open,
+    )
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
         _signer(setup),
         receipts,
-        (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
+        (Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),),
         _beside(
             store,
             counted,
@@ -105,9 +121,13 @@ def open_service(
     need_addresses(spec, has_own_files=bool(repository))
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
-    receipts = StoredReceiptKeys(opened)
+    door = Door(spec)
+    receipts = StoredReceiptKeys(opened, is_open=door.is_open)
     parts = Parts(StoredTables(opened), signer, receipts)
-    return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
+    service = ReleaseService(spec, parts._replace(beside=lambda: closing(opened)), door)
+    if door.is_open:
+        service.warn_once(OPEN_MODE)
+    return service
 
 
 def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
@@ -160,24 +180,43 @@ def _signer(setup: Mapping[str, str]) -> CenSigner | None:
     return CenSigner(read_ring(ring)) if ring.exists() else None
 
 
-def _taking(monitor: Monitor) -> Callable[[Request], object]:
+def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
     room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
 
     async def take(request: Request) -> Response:
-        with room.share() as share:
-            body = await read_body(request, BATCH_MAX_BYTES, share)
-            if isinstance(body, Response):
-                return body
-            try:
-                new = await asyncio.to_thread(take_batch, monitor, body)
-            except EnvelopeError as error:
-                return JSONResponse({"error": error.message}, 400)
-            except WalleError as error:
-                _log.warning("reports: %s", error)
-                return JSONResponse({"error": error.message}, 503)
+        try:
+            headers = picked(request.scope["headers"], door.headers)
+            visit = door.admit_reports(headers, request.scope["client"])
+            with room.share() as share:
+                is_own = visit.proven.role == "device"
+                most = OWN_MAX_BYTES if is_own else BATCH_MAX_BYTES
+                body = await read_body(request, most, share)
+                door.took(visit, 0, share.held_bytes)
+                if isinstance(body, Response):
+                    return body
+                frames = await asyncio.to_thread(_frames, body, visit)
+                door.took(visit, len(frames), 0)
+                new = await asyncio.to_thread(monitor.take, frames)
+        except ForbiddenError as error:
+            return _refused(door.refused_later(visit.address, error))
+        except (EnvelopeError, IdentityError, ServiceBusyError) as error:
+            return _refused(error)
+        except WalleError as error:
+            _log.warning("reports: %s", error)
+            return _refused(error)
         return JSONResponse({"new": new})
 
     return take
+
+
+def _frames(body: bytes, visit: Visit) -> Sequence[ReportFrame]:
+    proven = visit.proven
+    return read_batch(body, proven.name if proven.role == "device" else "")
+
+
+def _refused(error: WalleError) -> Response:
+    status, headers = refusal(error)
+    return JSONResponse({"error": error.message}, status, headers)
 
 
 def _beside(

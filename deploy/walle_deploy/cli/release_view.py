@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -10,6 +11,10 @@ from rich.text import Text
 
 from walle_deploy.release.gates import Verdict
 from walle_deploy.release.progress import Progress
+
+_UNAUTHENTICATED: Final = (
+    "unauthenticated: a release service asks nobody who he is (docs/deploy/identity.md)"
+)
 
 
 def overview(releases: Sequence[Progress]) -> RenderableType:
@@ -22,6 +27,8 @@ def overview(releases: Sequence[Progress]) -> RenderableType:
             *(each.release, f"{each.task}@{each.version}", _stage(each), f"{each.percent:g} %"),
             *(f"{each.known_devices.get(each.version, 0):,}", shown_time(each.since_ms)),
         )
+    if any(each.is_open and each.is_unauthenticated for each in releases):
+        return Group(table, Text(f"evidence is {_UNAUTHENTICATED}"))
     return table
 
 
@@ -40,6 +47,7 @@ def detail(progress: Progress) -> RenderableType:
             f"{version}: {count:,}" for version, count in sorted(progress.known_devices.items())
         ),
         "unproven": _unproven(progress),
+        "evidence": _UNAUTHENTICATED if progress.is_unauthenticated else "",
         "waits for": " and ".join(progress.waits_for),
         "revision": str(progress.revision),
         "can": ", ".join(progress.can),

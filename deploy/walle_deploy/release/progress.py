@@ -7,6 +7,7 @@ from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
 from walle_deploy.store.port import LEADER, ReadTransaction
+from walle_deploy.store.receipt_keys import open_until_ms
 from walle_deploy.store.rows import Scope, StoredRelease
 
 
@@ -45,6 +46,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     wrong_reports: int
     """Of devices that reported it with an invalid one."""
     gates: tuple[Verdict, ...]
+    is_unauthenticated: bool = False
+    """Whether its evidence may be from anybody: a release service asked nobody who he is since
+    the release was created."""
 
 
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
@@ -83,6 +87,7 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         bare_reports=counted.bare if counted is not None else 0,
         wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
+        is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
     )
 
 

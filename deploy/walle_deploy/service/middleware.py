@@ -14,8 +14,9 @@ import msgspec
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_HEADER, Push
 from walle_deploy.service.asgi import App, Message, Receive, Send
+from walle_deploy.service.door import picked
+from walle_deploy.service.refusals import REFUSALS
 from walle_deploy.service.service import ReleaseService
-from walle_stream.errors import ProfileError, ServiceUnreachableError
 
 _PROFILE: Final = PROFILE_HEADER.encode()
 _PUSH: Final = PUSH_HEADER.encode()
@@ -40,7 +41,8 @@ def push_middleware(
     The service runs from the application's start-up to its shutdown, which an ASGI server tells
     this outermost application alone: where another one mounts it, enter ``service.running()`` in
     that one's lifespan. A request without a profile, with a bad one, or before there is a table,
-    is the application's own affair alone; so is one whose ``user_of`` fails. An answer with a push
+    or by who has not proven who he is (``spec.authentication``), is the application's own affair
+    alone; so is one whose ``user_of`` fails. An answer with a push
     is for one device: ``Cache-Control: no-store`` takes the place of what it said.
 
     Args:
@@ -97,8 +99,10 @@ def _push(
         )
         return None
     try:
-        return service.check(header, user_of(scope) if user_of else "")
-    except (ProfileError, ServiceUnreachableError) as error:
+        headers = picked(scope["headers"], service.door.headers)
+        device = service.door.admit_check(headers, scope.get("client"))
+        return service.check(header, user_of(scope) if user_of else "", device)
+    except REFUSALS as error:
         _log.debug("no push: %s", error)
     except Exception as error:  # noqa: BLE001 - the answer is the business's
         service.warn_once(f"no push: {type(error).__name__}: {error}")

@@ -1,6 +1,7 @@
 """The seams of the service: where releases come from, who signs addresses.
 
-All methods may block; the service calls them in a thread beside its event loop.
+All methods may block; the service calls them in a thread beside its event loop. Who asks is found
+out by ``identity.ports``.
 """
 
 from pathlib import Path

@@ -22,6 +22,7 @@ from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.service.door import Door
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
 from walle_deploy.service.ports import (
     ReceiptSource,
@@ -33,7 +34,12 @@ from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import wall_ms
-from walle_stream.errors import ProfileError, ServiceUnreachableError, WalleError
+from walle_stream.errors import (
+    ForbiddenError,
+    ProfileError,
+    ServiceUnreachableError,
+    WalleError,
+)
 
 _WARNINGS_MAX: Final = 100
 _log = logging.getLogger(__name__)
@@ -48,7 +54,7 @@ class Parts(NamedTuple):
     receipts: ReceiptSource | None = None
     """None: devices get none."""
     routes: Sequence[Any] = ()
-    """Starlette routes beside those of the service."""
+    """Starlette routes beside those of the service; they let nobody in past its door."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
     """Entered in a thread before the first check, left after the last one."""
     making: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -67,14 +73,19 @@ class _Current(NamedTuple):
 class ReleaseService:
     """Answers checks; used by one event loop."""
 
-    def __init__(self, spec: ServiceSpec, parts: Parts) -> None:
+    def __init__(self, spec: ServiceSpec, parts: Parts, door: Door | None = None) -> None:
         """Load nothing yet.
 
         Args:
             spec: How it is set up.
             parts: Its seams.
+            door: Of a service that is set up so; None: one is made.
+
+        Raises:
+            SpecFileError: A file that says who may ask cannot be read.
         """
         self.spec = spec
+        self.door = door or Door(spec)
         self.known = KnownDevices(spec.known_devices.max)
         self.answers: Counter[str] = Counter()
         """Checks by what became of them."""
@@ -88,6 +99,8 @@ class ReleaseService:
         self.is_running = False
         """Whether ``running`` was entered, and not left."""
         self._warned: set[str] = set()
+        self.routes = parts.routes
+        """Starlette routes beside those of the service."""
         self._parts = parts
         self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None
@@ -102,18 +115,20 @@ class ReleaseService:
         """That of the table in use."""
         return self._current.releases if self._current else None
 
-    def check(self, header: bytes, vouched: str = "") -> Push | None:
+    def check(self, header: bytes, vouched: str = "", proven: str = "") -> Push | None:
         """Answer a check.
 
         Args:
             header: Value of the header ``walle-profile``; nothing of it is trusted.
             vouched: User who is signed in, by somebody who knows.
+            proven: Device that asks, see ``Door.admit_check``; empty where nobody was asked.
 
         Returns:
             What is new for the device, None for nothing.
 
         Raises:
             ProfileError: The header is no profile.
+            ForbiddenError: It is that of another device.
             ServiceUnreachableError: There is no table yet.
         """
         current = self._current
@@ -125,6 +140,14 @@ class ReleaseService:
         except ProfileError:
             self.answers["bad_profile"] += 1
             raise
+        if proven and profile.device != proven:
+            raise self.door.refused_later(
+                f"device {proven!r}",
+                ForbiddenError(
+                    f"device {proven!r} sent the profile of {profile.device!r}: each asks for "
+                    "itself alone"
+                ),
+            )
         hashed = id_hash(profile.device)
         self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
         offers = current.releases.decide(profile, hashed)
@@ -156,11 +179,13 @@ class ReleaseService:
             "device_classes": index.class_count if index else 0,
             "generation": index.generation if index else 0,
             "table_is_old": int(bool(self.problem)),
-            "files_unread": len(self.sources.problems),
+            "files_unread": len(self.sources.problems) + len(self.door.problems),
+            "open": int(self.door.is_open),
         }
         labelled: dict[str, Mapping[str, int]] = {
             "checks_total": self.answers,
             "offers_total": self.offered,
+            "refused_total": self.door.refused,
             "unfit_devices": index.unfit_devices if index else {},
             **self._parts.figures_beside(),
         }
@@ -201,11 +226,6 @@ class ReleaseService:
             if beside is not None:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
 
-    @property
-    def routes(self) -> Sequence[Any]:
-        """Starlette routes beside those of the service."""
-        return self._parts.routes
-
     async def _look(self) -> None:
         """Take a newer table over, if there is one."""
         generation = self._current.releases.generation if self._current else -1
@@ -225,6 +245,7 @@ class ReleaseService:
         self.sources.refresh()
         if self._parts.receipts is not None:
             self._parts.receipts.refresh()
+        self.door.refresh()
         if self._parts.table.generation() == generation:
             return None
         with self._parts.making():

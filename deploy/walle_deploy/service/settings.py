@@ -1,9 +1,16 @@
 """``kind: ReleaseService``: how a release service is set up."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictInt, StringConstraints
+from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
+from walle_deploy.identity.settings import (
+    AuthenticationSpec,
+    BudgetsSpec,
+    Network,
+    OpenSpec,
+    ProxySpec,
+)
 from walle_deploy.model.addresses import checked_url
 from walle_deploy.policy.attributes import AttributeSource
 from walle_stream.spec.models import Metadata
@@ -97,10 +104,33 @@ class ServiceSpec(Strict):
         description="After the death of the process that takes releases on, another one takes "
         "over so much later.",
     )
+    authentication: AuthenticationSpec = Field(
+        default_factory=OpenSpec,
+        discriminator="mode",
+        description="How devices and relays prove who they are.",
+    )
+    proxies: tuple[Network, ...] = Field(
+        default=(),
+        max_length=1_000,
+        description="Addresses of proxies, which say in x-forwarded-for who asked them.",
+    )
+    budgets: BudgetsSpec = Field(
+        default_factory=BudgetsSpec, description="What one device and one address may send."
+    )
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="Bounds.")
     known_devices: KnownDevicesSpec = Field(
         default_factory=KnownDevicesSpec, description="What is remembered of devices."
     )
+
+    @model_validator(mode="after")
+    def _names_proxies(self) -> Self:
+        asked = self.authentication
+        if isinstance(asked, ProxySpec) and asked.secret is None and not self.proxies:
+            raise ValueError(
+                "authentication: anybody could be the proxy: name its addresses (proxies), or "
+                "share a secret with it (authentication.secret)"
+            )
+        return self
 
 
 class ServiceDefinition(Strict):

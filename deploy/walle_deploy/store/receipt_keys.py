@@ -20,6 +20,7 @@ LOOK_MS: Final = 10_000
 
 _KIND: Final = "receipts"
 _NAME: Final = "keys"
+_OPEN: Final = "open"
 _DAY_MS: Final = 86_400_000
 _SETTLED_MS: Final = 60_000
 _KEPT_MS: Final = 9 * _DAY_MS
@@ -34,15 +35,23 @@ class _StoredKey(msgspec.Struct, frozen=True):
 class StoredReceiptKeys:
     """A ``ReceiptSource``. Any thread; ``refresh`` blocks for a query, seldom."""
 
-    def __init__(self, store: ReleaseStore, monotonic: Callable[[], float] = monotonic_ms) -> None:
+    def __init__(
+        self,
+        store: ReleaseStore,
+        monotonic: Callable[[], float] = monotonic_ms,
+        *,
+        is_open: bool = False,
+    ) -> None:
         """Look at nothing yet.
 
         Args:
             store: Stays the caller's.
+            is_open: Whether anybody gets receipts: each look notes that in the store.
             monotonic: A clock that nobody sets, milliseconds.
         """
         self._store = store
         self._monotonic = monotonic
+        self._is_open = is_open
         self._lock = Lock()
         self._keys: ReceiptKeys | None = None
         self._ahead_ms = 0.0  # of the database's clock before the monotonic one
@@ -78,6 +87,10 @@ class StoredReceiptKeys:
                 found, now_ms = _read(transaction), transaction.now_ms()
             if _is_due(found, now_ms):
                 found, now_ms = self._rotated()
+            if self._is_open:
+                with self._store.writing() as transaction:
+                    # until the next look, or a release that begins before it would seem proven
+                    transaction.put_snapshot(_KIND, _OPEN, b"%d" % (now_ms + LOOK_MS))
             signing = next((e for e in found if now_ms - e.made_ms >= _SETTLED_MS), found[0])
             ordered = sorted(found, key=lambda each: each is not signing)
             self._keys = ReceiptKeys((each.id, each.secret) for each in ordered)
@@ -93,6 +106,17 @@ class StoredReceiptKeys:
                 found = [_StoredKey(*new_key(), now_ms), *kept]
                 transaction.put_snapshot(_KIND, _NAME, msgspec.json.encode(found))
         return found, now_ms
+
+
+def open_until_ms(transaction: ReadTransaction) -> int:
+    """Return until when services asked nobody who he is; 0 for never.
+
+    What was reported, or asked for, before may be from anybody.
+
+    Args:
+        transaction: To look in.
+    """
+    return int(transaction.named_snapshots(_KIND, [_OPEN]).get(_OPEN, b"0"))
 
 
 def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:

@@ -35,7 +35,7 @@ async def business(scope, receive, send):
     await send({"type": "http.response.body", "body": b"bought"})
 
 
-def test_another_application_tells_devices_what_a_store_has(store):
+def test_another_application_tells_devices_what_a_store_has(store, caplog):
     service = open_service(store, FILES)
     profile = encode_profile(DeviceProfile("d-1")).encode()
     sent = []
@@ -50,6 +50,7 @@ def test_another_application_tells_devices_what_a_store_has(store):
             await app(scope, None, send)
 
     asyncio.run(ask())
+    assert caplog.text.count("authentication is open") == 1
     value = dict(sent[0]["headers"])[b"walle-push"]
     push = msgspec.json.decode(urlsafe_b64decode(value + b"=="), type=Push)
     assert push.metadata_url == f"{FILES}metadata/"

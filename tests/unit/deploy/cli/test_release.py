@@ -16,6 +16,7 @@ from walle_deploy.release.events import Tick
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.stored_health import put_memory
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
@@ -141,6 +142,16 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     )
     assert failures["new"]["per_run"]["low"] < 9 / 200 < failures["new"]["per_run"]["high"]
     assert failures["evidence"] == min(failures["beyond_tolerated"], failures["beyond_control"])
+
+
+def test_a_status_says_that_its_evidence_may_be_from_anybody(release):
+    release("create", release.file)
+    assert "unauthenticated" not in release("status") + release("status", "ipv-v2")
+    assert not release.json("status", "ipv-v2")[0]["is_unauthenticated"]
+    StoredReceiptKeys(release.store, is_open=True).refresh()
+    for shown in (release("status"), release("status", "ipv-v2")):
+        assert "unauthenticated" in shown
+    assert release.json("status", "ipv-v2")[0]["is_unauthenticated"]
 
 
 def test_a_watch_ends_with_the_release(release, monkeypatch):
