@@ -13,10 +13,10 @@ from typing import Final, Protocol
 import msgspec
 
 from walle_deploy.device.client import ReleaseClient
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import DeviceProfile, with_versions
 from walle_deploy.model.pushes import PushedTask
-from walle_deploy.model.receipts import HeldReceipts
 from walle_stream.app.installation import NO_HOST, Change
 from walle_stream.app.installed import NewVersion
 from walle_stream.clock import monotonic_ms

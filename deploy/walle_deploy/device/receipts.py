@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from walle_deploy.model.receipts import HOUR_MS, HeldReceipt, HeldReceipts, peek
+from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
+from walle_deploy.model.receipts import peek
 from walle_stream.errors import ReceiptError
 from walle_stream.ports import Proof
 

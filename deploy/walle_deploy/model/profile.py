@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.owners import device_problem
-from walle_deploy.model.receipts import HeldReceipts
 from walle_stream.errors import ProfileError
 
 PROFILE_HEADER: Final = "walle-profile"

@@ -11,7 +11,7 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -26,12 +26,6 @@ VALID_MS: Final = 7 * 86_400_000
 
 AHEAD_MS: Final = 300_000
 """How far from the future a receipt may be: clocks of databases are set."""
-
-RENEWED_MS: Final = 3 * 86_400_000
-"""Age from which on a device is given another one."""
-
-HOUR_MS: Final = 3_600_000
-"""How fine a device says how old its receipts are."""
 
 _MAC_BYTES: Final = 16
 _KEY_BYTES: Final = 32
@@ -54,42 +48,6 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     group: Group = ""
     issued_ms: int = 0
     """When, by the clock of the store, epoch milliseconds."""
-
-
-_FEW: Final = msgspec.Meta(max_length=32)
-
-
-class HeldReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """What a device says of a receipt that it holds, in place of sending it."""
-
-    hour: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
-    """``issued_ms`` // ``HOUR_MS``; 0: it holds none."""
-    release: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    group: Annotated[str, msgspec.Meta(max_length=16)] = ""
-
-
-class HeldReceipts(msgspec.Struct, frozen=True, array_like=True):
-    """What a device says of the receipts of all versions that it has.
-
-    All of it may be a lie: a device that holds none has reports that nobody counts.
-    """
-
-    since_hour: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
-    """Of the oldest of those that name no release; 0: there are none of these."""
-    others: dict[Annotated[str, msgspec.Meta(max_length=128)], HeldReceipt] = {}
-    """By task: those that name a release, and where a receipt is missing."""
-    keys: Annotated[list[Annotated[str, msgspec.Meta(max_length=16)]], _FEW] = []
-    """Ids of the keys that made them: a store that was restored, or another one, has others."""
-
-
-def is_fresh(hour: int, now_ms: int) -> bool:
-    """Return whether a receipt need not be renewed.
-
-    Args:
-        hour: Of it, as a device says.
-        now_ms: The clock of the store.
-    """
-    return now_ms - RENEWED_MS < (hour + 1) * HOUR_MS and hour * HOUR_MS <= now_ms + AHEAD_MS
 
 
 class ReceiptKeys:

@@ -99,10 +99,10 @@ def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> 
     if not (gate.enabled and found.is_known):
         return found
     least = bucket_of(1_000.0 * gate.floor)
-    mine, usual = matched(found.new, found.old, least)
+    mine, usual = _matched(found.new, found.old, least)
     if mine.buckets:
-        return Moved(mine, usual, grew(mine, usual, gate.tolerated))
-    evidence = grew(*bounded(found.new, found.old, least), gate.tolerated)
+        return Moved(mine, usual, _grew(mine, usual, gate.tolerated))
+    evidence = _grew(*_bounded(found.new, found.old, least), gate.tolerated)
     return Moved(found.new, found.old, evidence, is_alike=False)
 
 
@@ -118,10 +118,10 @@ def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Mov
     found = Moved(mine, usual)
     if not (gate.enabled and found.is_known):
         return found
-    return Moved(mine, usual, changed(mine, usual, gate.tolerated))
+    return Moved(mine, usual, _changed(mine, usual, gate.tolerated))
 
 
-def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
+def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     """Return the times of both versions as if they had been called alike.
 
     Runs of calls of a size that one version has not are left out; the old ones get the weights
@@ -141,7 +141,7 @@ def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     return _standardised(pairs, new.devices, old.devices)
 
 
-def bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
+def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     """Return times of both versions, where no calls are alike, so that the new ones are no longer.
 
     They are of a version that is as fast. A call costs something besides its runs, so in larger
@@ -202,7 +202,7 @@ def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, fl
     return found
 
 
-def grew(new: Values, old: Values, tolerated: float) -> float:
+def _grew(new: Values, old: Values, tolerated: float) -> float:
     """Return the logarithm of the e-value against: values grew by what is tolerated at most.
 
     Args:
@@ -214,7 +214,7 @@ def grew(new: Values, old: Values, tolerated: float) -> float:
     return _mean([_larger(new, old, old.quantile(share), shift) for share in SLOWER])
 
 
-def changed(new: Values, old: Values, tolerated: float) -> float:
+def _changed(new: Values, old: Values, tolerated: float) -> float:
     """Return the logarithm of the e-value against: values grew or shrank by that at most.
 
     Args:

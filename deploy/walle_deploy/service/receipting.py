@@ -8,8 +8,9 @@ cost nothing where the device's oldest receipt is young.
 from collections.abc import Mapping
 from typing import Final
 
+from walle_deploy.model.held import is_fresh
 from walle_deploy.model.profile import DeviceProfile
-from walle_deploy.model.receipts import Receipt, is_fresh
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.policy.index import ReleaseIndex, Standing
 from walle_deploy.service.ports import ReceiptSource
 

@@ -10,9 +10,10 @@ from tests.integration.deploy.device.hostile import DEVICES, WAIT_S, Service, _s
 from tests.integration.scripted_visits import PIPELINE
 from tests.unit.deploy.hasty import hasty
 from walle_deploy.assembly.hosting import Hosting
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_TYPE
-from walle_deploy.model.receipts import HeldReceipts, Receipt, ReceiptKeys
+from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.policy.hashing import id_hash, is_within, salt_key, share_limit
 from walle_deploy.release.desk import ReleaseDesk

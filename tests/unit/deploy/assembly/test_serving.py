@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from walle_deploy.assembly.serving import open_service
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
-from walle_deploy.model.receipts import HeldReceipts
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.service.middleware import push_middleware

@@ -6,16 +6,10 @@ from walle_deploy.device import agent as module
 from walle_deploy.device.agent import AGAIN_MAX_MS, DeviceAgent, Outcome
 from walle_deploy.device.client import Answer
 from walle_deploy.device.receipts import ReceiptBook
+from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedTask
-from walle_deploy.model.receipts import (
-    HOUR_MS,
-    HeldReceipt,
-    HeldReceipts,
-    Receipt,
-    ReceiptKeys,
-    peek,
-)
+from walle_deploy.model.receipts import Receipt, ReceiptKeys, peek
 from walle_stream.app.installation import NO_HOST
 from walle_stream.errors import (
     IntegrityError,

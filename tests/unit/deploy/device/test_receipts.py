@@ -3,14 +3,8 @@ import logging
 import pytest
 
 from walle_deploy.device.receipts import ReceiptBook
-from walle_deploy.model.receipts import (
-    HOUR_MS,
-    HeldReceipt,
-    HeldReceipts,
-    Receipt,
-    ReceiptKeys,
-    peek,
-)
+from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
+from walle_deploy.model.receipts import Receipt, ReceiptKeys, peek
 from walle_stream.ports import Proof
 
 KEYS = ReceiptKeys.create()

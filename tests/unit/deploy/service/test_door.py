@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.unit.deploy.identity.issuing import ed25519, public, token, write_keys
-from tests.unit.deploy.service.offering import MemorySink, MemoryTable, header, table
+from tests.unit.deploy.service.offering import MemoryTable, header, table
 from walle_deploy.service import door as module
 from walle_deploy.service.asgi import service_app
 from walle_deploy.service.door import Door, picked
@@ -34,12 +34,12 @@ def signed(device="d-1", **changes):
 
 
 def spec(**parts):
-    return ServiceSpec.model_validate({"poll": "10ms", "knownDevices": {"flush": "20s"}, **parts})
+    return ServiceSpec.model_validate({"poll": "10ms", **parts})
 
 
 def served(spec, *requests, act=None):
     """Return status, headers and error of each request (headers, peer), and the service."""
-    service = ReleaseService(spec, Parts(MemoryTable(table()), MemorySink()))
+    service = ReleaseService(spec, Parts(MemoryTable(table())))
     app, said = service_app(service), []
 
     async def send(message):
@@ -76,8 +76,6 @@ def test_in_the_open_mode_nobody_is_asked_and_that_is_said():
     assert statuses(spec(), check(), check(b"Bearer nonsense", "d-2"), check(peer="")) == [200] * 3
     _, service = served(spec())
     assert {each.name: each.value for each in service.figures()}["open"] == 1
-    (batch,) = service._parts.sink.batches
-    assert batch.is_open
 
 
 def test_a_device_asks_for_itself_alone(tokens):
@@ -114,8 +112,7 @@ def test_a_device_asks_for_itself_alone(tokens):
     assert service.door.refused == {"forbidden": 2, "unproven": 6}
     # who was refused is no known device
     assert len(service.known) == 2
-    (batch,) = service._parts.sink.batches
-    assert not batch.is_open
+    assert {each.name: each.value for each in service.figures()}["open"] == 0
 
 
 def test_a_device_is_revoked_while_it_asks(tokens):

@@ -10,15 +10,10 @@ from tests.unit.deploy.service.offering import (
     pushed,
     running,
 )
+from walle_deploy.model.held import HOUR_MS, RENEWED_MS, HeldReceipt, HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, decode_profile, encode_profile
 from walle_deploy.model.pushes import Push
-from walle_deploy.model.receipts import (
-    HOUR_MS,
-    RENEWED_MS,
-    HeldReceipt,
-    HeldReceipts,
-    ReceiptKeys,
-)
+from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.service.middleware import encode_push
 from walle_deploy.service.service import Parts
