@@ -26,12 +26,13 @@ from tests.unit.deploy.monitoring.reporting import frame, report
 from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import HttpReportSink
 from walle_deploy.release.desk import ReleaseDesk
-from walle_deploy.store.adapters import StoredRows, open_until_ms
 from walle_deploy.store.opening import open_store
+from walle_deploy.store.receipt_keys import StoredReceiptKeys, open_until_ms
 from walle_stream.wire.report_batch import encode_batch
 
 pytestmark = pytest.mark.integration
@@ -136,13 +137,22 @@ def metrics(port):
     return asked(HTTPConnection("127.0.0.1", port, timeout=30), "GET", "/metrics")[1].decode()
 
 
-def of(device, number=1, incarnation="ab" * 8):
-    return frame(number, report([(device, 1, {})]), incarnation=incarnation)
+def of(device, number=1, incarnation="ab" * 8, receipt=""):
+    made = report([(device, 1, {})])
+    made.devices[0].receipt = receipt
+    return frame(number, made, incarnation=incarnation)
+
+
+def receipt(folder, device):
+    """What a service of this store gives a device that has the version."""
+    with closing(open_store(str(folder / "releases.db"))) as store:
+        source = StoredReceiptKeys(store)
+        return source.keys.issue(Receipt(device, TASK, "v1", issued_ms=source.now_ms()))
 
 
 def devices(folder):
     with closing(open_store(str(folder / "releases.db"))) as store:
-        return HealthReader(StoredRows(store)).health(TASK, "v1").devices
+        return HealthReader(store).health(TASK, "v1").devices
 
 
 def open_ms(folder):
@@ -173,12 +183,15 @@ def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder, caplog):
         long = of("d-1")._replace(body=bytes(2**20))
         assert [post(port, [long], each) for each in (own, relay)] == [413, 200]
         assert devices(folder) == 0
+        assert post(port, [of("d-1"), of("d-1", 2, receipt=receipt(folder, "d-2"))], own) == 200
+        assert devices(folder) == 0  # without a receipt of its own it counts for nothing
         # numbers of others' data directories are not used up by a device
-        assert post(port, [of("d-1", 2**61, "cd" * 8)], own) == 200
+        assert post(port, [of("d-1", 2**61, "cd" * 8, receipt(folder, "d-1"))], own) == 200
         # what is refused waits for a token that is one, and that is said once
         given = [thief]
         sink = HttpReportSink(f"http://127.0.0.1:{port}", backoff_s=0.01, token=lambda: given[0])
-        sink.take([of(f"d-{number}", number, "cd" * 8) for number in range(1, 21)])
+        names = {number: f"d-{number}" for number in range(1, 21)}
+        sink.take([of(each, n, "cd" * 8, receipt(folder, each)) for n, each in names.items()])
         ends = time.monotonic() + 30
         while "answered 401" not in caplog.text:
             assert time.monotonic() < ends
@@ -300,7 +313,8 @@ def test_certificates_behind_nginx(folder):
         assert check(port, "d-1", connection=secure(port, "")) == 400
         assert check(port, "d-1", connection=secure(port, "stolen")) == 400
         assert post(port, [of("d-7")], connection=secure(port, "d-1")) == 403
-        assert post(port, [of("d-7")], connection=secure(port, "cloud")) == 200
+        frames = [of("d-7", receipt=receipt(folder, "d-7"))]
+        assert post(port, frames, connection=secure(port, "cloud")) == 200
         # past nginx, from this machine: the secret is not known
         assert check(direct, "d-1", x_client_name="CN=d-1") == 401
         assert check(direct, "d-1", x_client_name="CN=d-1", walle_proxy_secret="g" * 16) == 401

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.deploy.device.hostile import DEVICES, WAIT_S, Service, _steps, package
 from tests.integration.scripted_visits import PIPELINE
 from tests.unit.deploy.hasty import hasty
-from walle_deploy.assembly.hosting import Hosting
+from walle_deploy.assembly.hosting import Access, Hosting
 from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_TYPE
@@ -99,7 +99,7 @@ class World:
         profiles = [DeviceProfile(each) for each in DEVICES]
         root = self.files.repository.root()
         folder = self.folder / "data-files"
-        hosting = Hosting(self.files.url, root, profiles, {}, folder, every_s=0.05)
+        hosting = Hosting(Access(self.files.url), root, profiles, {}, folder, every_s=0.05)
         with closing(hosting):
             hosting.fit(assembly)
             assembly.report_sink = self
