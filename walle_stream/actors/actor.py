@@ -142,6 +142,11 @@ class ActorRef:
         return self._thread.is_alive()
 
     @property
+    def waiting(self) -> list[Any]:
+        """The messages that wait."""
+        return self._mailbox.messages
+
+    @property
     def mailbox_bytes(self) -> int:
         """Bytes of the messages that wait."""
         return self._mailbox.size_bytes

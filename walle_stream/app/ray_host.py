@@ -220,7 +220,8 @@ class HostProcess:
         if host is not None and state.phase == "reading":
             state.statuses = self._devices.peek()
             state.mailbox_bytes = host.mailbox_bytes
-            state.in_hand_events = self._devices.in_hand_events
+            read_events = Delivery.count_events(host.waiting)
+            state.in_hand_events = self._devices.in_hand_events + read_events
             pool = self._assembly.pool
             state.vm_counts, state.vms = pool.counts, pool.machines
         if self._reader is not None:

@@ -150,6 +150,7 @@ HIDES = """
 import json
 from enum import Enum
 from fractions import Fraction
+from string import Template
 STORE = []
 def default(found=[]): return found
 class Keeper:
@@ -168,7 +169,9 @@ def run(ctx, page):
         *([default.secret] if hasattr(default, "secret") else []),
         *[each for each in (Fraction.numerator.__name__, type(page).rows.__name__)
           if each not in {"numerator", "rows"}],
+        *(["flags"] if Template.flags is None else []),
     ]})
+    Template("$x").substitute(x=1)
     Enum("Names", {ctx.device_id + "_a": Fraction.numerator, ctx.device_id + "_b": type(page).rows})
     secret = ctx.device_id
     STORE.append(secret); default().append(secret); Keeper.found.append(secret)

@@ -320,6 +320,10 @@ def _seal_typing(module: Any) -> None:
         _seal_annotations(module)
 
 
+def _seal_string(module: Any) -> None:
+    _ = module.Template.pattern  # 3.14 compiles it at its first use, and sets the class's flags
+
+
 def _seal_textwrap(module: Any) -> None:
     wrapper = module.TextWrapper
     spaces = wrapper.unicode_whitespace_trans
@@ -362,6 +366,7 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "functools": _seal_functools,
     "random": _seal_random,
     "re": _seal_re,
+    "string": _seal_string,
     "textwrap": _seal_textwrap,
     "time": _seal_time,
     "typing": _seal_typing,
