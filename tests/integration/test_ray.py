@@ -149,6 +149,24 @@ def test_a_signal_stops_the_run_and_the_next_one_goes_on(run, feed, ray_environ,
     assert outcome(data_dir) == outcome(tmp_path / "local")
 
 
+SLOW_END = """
+import os, signal, threading
+from walle_stream.app.ray_session import ray_session
+told = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: told.set())
+with ray_session(1):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(told.wait(60), threading.Event().wait(4.0))  # Ray's own handler aborts after 3 s
+"""
+
+
+@needs_ray
+def test_an_end_may_take_its_time(ray_environ):
+    command = [sys.executable, "-c", SLOW_END]
+    done = subprocess.run(command, env=ray_environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True False\n"), done.stderr
+
+
 def refused(done):
     [line] = done.stderr.splitlines()
     return done.returncode, line

@@ -54,6 +54,7 @@ def test_the_walk_goes_far(found: Any) -> None:
     [
         ("decimal.DecimalTuple._field_defaults = {}", "as_tuple()._field_defaults"),
         ("statistics.NormalDist.spare = []", "statistics.NormalDist.spare"),
+        ("statistics.NormalDist.spare = property(len)", "statistics.NormalDist.spare"),
         ("json.dumps.__defaults__ = ({},)", "json.dumps(default 0)"),
         ("fractions._hash_algorithm = functools.lru_cache(fractions._hash_algorithm)", "_hash_"),
         ("re.RegexFlag._value2member_map_ = {1: []}", "RegexFlag._value2member_map_"),

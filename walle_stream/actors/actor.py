@@ -12,7 +12,7 @@ from threading import Thread, current_thread
 from typing import Any
 
 from walle_stream.actors.mailbox import MAILBOX_MAX_BYTES, Envelope, Mailbox, Reply
-from walle_stream.errors import ActorDeadError, AskTimeoutError
+from walle_stream.errors import ActorDeadError, AskTimeoutError, WalleError
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +142,11 @@ class ActorRef:
         return self._thread.is_alive()
 
     @property
+    def waiting(self) -> list[Any]:
+        """The messages that wait."""
+        return self._mailbox.messages
+
+    @property
     def mailbox_bytes(self) -> int:
         """Bytes of the messages that wait."""
         return self._mailbox.size_bytes
@@ -157,6 +162,9 @@ class ActorRef:
             self._loop(actor)
         except BaseException as error:  # noqa: BLE001 - the actor loop is the last place to see it
             self.failure = error
+            if not isinstance(error, WalleError):
+                # whoever is told of it may have one line for it: a mistake of ours needs its place
+                _log.exception("actor %s failed", self.name)
         finally:
             self._mailbox.close()
             self._refuse_waiting()

@@ -141,6 +141,12 @@ class Mailbox:
         return self._is_closed
 
     @property
+    def messages(self) -> list[Any]:
+        """The waiting messages."""
+        with self._condition:
+            return [each.message for each in self._envelopes]
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the waiting messages."""
         return self._size_bytes

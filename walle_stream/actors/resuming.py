@@ -1,8 +1,10 @@
 """What a partition and the cloud side believe of each other, made equal at every opening.
 
 Frames of a partition are numbered without holes. What was acknowledged is no more in the outbox:
-so the cloud side holds all below the outbox, and nothing that was never made. Where a disk was
-lost, a backup restored, or power cut with ``sync: false``, one of them has forgotten. Then the
+so the cloud side holds all below the outbox, and nothing that was never made. Each opening has an
+epoch: the cloud side has seen none that the partition does not know, and none from before its
+frames were last numbered anew. Where a disk was lost, a backup restored, or power cut with
+``sync: false``, one of them has forgotten, or has another history of the same numbers. Then the
 outbox is made anew, in one commit: of the feature rows above what the cloud side has of each
 device (all, where the partition has forgotten once), and of what was in it besides; frames go on
 behind the last one that the cloud side has, which drops what it knows. What cannot be made again
@@ -23,6 +25,7 @@ from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.wire.calls import decode_calls, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
+from walle_stream.wire.numbering import Numbering
 from walle_stream.wire.reports import is_reports
 from walle_stream.wire.rows import PartitionHead
 
@@ -55,7 +58,10 @@ def resumed_head(
     made = head.next_frame - 1
     acknowledged = outbox[0][0] - 1 if outbox else made
     epoch, held = holdings.last_frame(incarnation, partition)
-    is_agreed = acknowledged <= held <= made
+    # another copy was opened meanwhile, and its frames may have numbers of these
+    is_other = epoch > rows.epoch
+    is_older = 0 < epoch < head.numbering.since
+    is_agreed = acknowledged <= held <= made and not is_other and not is_older
     calls = list(rows.calls())
     if calls:
         unseen = [body for number, body in outbox if is_agreed and number > held]
@@ -68,24 +74,27 @@ def resumed_head(
     bodies = list(encode_calls(calls, plan.compression))
     head.counters.resent_calls += len(calls)
     if not is_agreed:
-        records = _missing(rows, head, partial(holdings.last_numbers, incarnation))
+        forgotten = max(held - made, int(is_other))
+        is_all = is_other or head.counters.forgotten_frames > 0
+        records = _missing(rows, head, partial(holdings.last_numbers, incarnation), is_all=is_all)
         bodies = [
             *(encode_body(part, plan.compression) for part in split_records(records)),
             *(body for _, body in outbox if is_reports(body)),
             *bodies,
         ]
         head.next_frame = held + 1
+        head.numbering = Numbering(max(rows.epoch, epoch) + 1, held + 1)
         head.counters.resent_features += len(records)
-        head.counters.forgotten_frames += max(held - made, 0)
+        head.counters.forgotten_frames += forgotten
         if plan.report_ms:
-            head.counters.lost_reports += max(acknowledged - held, 0)
+            # numbers of an older numbering say nothing: any of the frames
+            head.counters.lost_reports += max(acknowledged - (0 if is_older else held), 0)
         rows.put_outbox((), [number for number, _ in outbox])
         _log.info(
             "partition %d and the cloud side disagree after a power cut, or since a copy was "
-            "restored: %s has forgotten %d frames, %d features are sent again",
+            "restored: %s has forgotten frames, %d features are sent again",
             partition,
-            "the partition" if held > made else "the cloud side",
-            held - made if held > made else acknowledged - held,
+            "the partition" if forgotten else "the cloud side",
             len(records),
         )
     frames = list(enumerate(bodies, head.next_frame))
@@ -102,8 +111,10 @@ def _missing(
     rows: PartitionRows,
     head: PartitionHead,
     last_numbers: Callable[[list[str]], Sequence[int]],
+    *,
+    is_all: bool,
 ) -> list[FeatureRecord]:
-    # features that the cloud side lacks; all of a partition that was behind once: it may have made
+    # features that the cloud side lacks; all of a partition that was behind once: there may be
     # others of the same numbers, and a copy of the cloud side may be from before that
     counters, found = head.counters, list[FeatureRecord]()
     for devices in batched(rows.made(), _ASKED, strict=False):
@@ -114,7 +125,7 @@ def _missing(
                 if record.sequence_number > before:
                     counters.lost_features += record.sequence_number - before - 1
                     before = record.sequence_number
-                elif not counters.forgotten_frames:
+                elif not is_all:
                     continue
                 found.append(record)
     return found

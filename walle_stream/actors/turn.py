@@ -1,6 +1,6 @@
 """A turn of a partition: what is taken from batches until their commit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -34,6 +34,11 @@ class Delivery(msgspec.Struct):
         """Hand a batch over, now."""
         arrived_ms, now_ms = batch.arrived_ms, monotonic_ms()
         return cls(batch, now_ms if arrived_ms is None else arrived_ms, now_ms)
+
+    @staticmethod
+    def count_events(messages: Iterable[object]) -> int:
+        """Return how many events are in those messages of a host that are deliveries."""
+        return sum(len(each.batch.events) for each in messages if isinstance(each, Delivery))
 
     def events(self) -> list[Event]:
         """Return the events, also of a batch that has let them go."""

@@ -210,6 +210,7 @@ class LocalRun:
         told = []
         for index, host in enumerate(self._hosts):
             progress, unread = -1.0, Unread()
+            read_events = Delivery.count_events(host.waiting)
             if readers:  # one for each host, or one for all
                 reader = readers[index % len(readers)]
                 progress, unread = reader.progress, reader.unread
@@ -221,7 +222,7 @@ class LocalRun:
                     pid=pid,
                     step=step,
                     mailbox_bytes=host.mailbox_bytes,
-                    in_hand_events=self._devices[index].in_hand_events,
+                    in_hand_events=self._devices[index].in_hand_events + read_events,
                 )
             )
         return told

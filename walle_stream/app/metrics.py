@@ -37,7 +37,7 @@ _UNREAD: Final = {
     "unread": "Share of the source that a host has yet to read.",
     "unread_rows": "Records of the source that a host has yet to read.",
     "unread_bytes": "Bytes of the source that a host has yet to read.",
-    "in_hand_events": "Events that a host has taken and not committed.",
+    "in_hand_events": "Events that a host has read and not committed.",
 }
 
 

@@ -153,7 +153,7 @@ def write_package(data: bytes, path: Path) -> None:
         PackageError: It cannot be written there.
     """
     try:
-        put_file(path.absolute(), data)  # "." has no name
+        put_file(path, data)
     except OSError as error:
         if error.errno in _FULL:
             raise

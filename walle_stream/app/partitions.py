@@ -120,7 +120,8 @@ class PartitionOpener:
             epoch = rows.next_epoch(last + 1)
             if keeper is not None:
                 keeper.own(epoch)
-            return UplinkSession(place.uplink, number, epoch, incarnation, rows.outbox())
+            sender = number, epoch, incarnation
+            return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
 
         return PartitionHost(
             number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper

@@ -7,6 +7,7 @@ crosses a process; where the source's own group places partitions, each reads wh
 it is given. With a broker as tunnel hosts send to it themselves.
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -43,7 +44,7 @@ from walle_stream.app.ray_link import RayLink
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here
 from walle_stream.clock import process_cpu_s
-from walle_stream.errors import ActorDeadError, SourceChangedError
+from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
 from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.counts import VmCounts, VmStatus
@@ -54,6 +55,7 @@ type Phase = Literal["reading", "closing", "done", "worn out"]
 is more to read, in a new process."""
 
 
+_log = logging.getLogger(__name__)
 _LOOK_S = 0.2
 """How often a host that waits for the cloud side looks whether it is asked to stop."""
 
@@ -220,7 +222,8 @@ class HostProcess:
         if host is not None and state.phase == "reading":
             state.statuses = self._devices.peek()
             state.mailbox_bytes = host.mailbox_bytes
-            state.in_hand_events = self._devices.in_hand_events
+            read_events = Delivery.count_events(host.waiting)
+            state.in_hand_events = self._devices.in_hand_events + read_events
             pool = self._assembly.pool
             state.vm_counts, state.vms = pool.counts, pool.machines
         if self._reader is not None:
@@ -245,6 +248,8 @@ class HostProcess:
             state.phase = "worn out" if is_worn else "done"
         except BaseException as error:  # noqa: BLE001 - the driver decides what becomes of it
             state.failure = error
+            if not isinstance(error, WalleError):
+                _log.exception("host %d failed", self._index)  # the driver has one line for it
 
     def _read(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> bool:
         limit, is_worn = self._options.limit, False

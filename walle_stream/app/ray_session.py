@@ -8,7 +8,9 @@ import logging
 import os
 import platform
 import secrets
+import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -129,8 +131,18 @@ def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Itera
             folder = stack.enter_context(cluster_folder())
             stack.callback(ray.shutdown)
             thread.submit(_start, ray, folder, hosts + more_cpus, more_bytes).result()
+        _take_signals_back()
         stack.enter_context(_without_notices(ray))
         yield ray
+
+
+def _take_signals_back() -> None:
+    # Ray's own handler of a SIGTERM aborts the process 3 s later, whatever ours does meanwhile
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -45,9 +45,9 @@ class HostStatus(msgspec.Struct, kw_only=True):
     unread_bytes: int = -1
     """The same in bytes of the source."""
     mailbox_bytes: int = 0
-    """Batches that were read and wait for a turn."""
+    """Memory of batches that were read and wait for a turn."""
     in_hand_events: int = 0
-    """Events that turns have taken, and that no commit has yet."""
+    """Events that were read, and that no commit has yet."""
 
     @classmethod
     def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:

@@ -20,7 +20,9 @@ def status(options: argparse.Namespace) -> int:
     print(_headline(found))
     for host in found.hosts:
         place = _process(host.pid)
-        print(f"host {host.index}: {host.step}, {place}, {host.restarts} restarts{_unread(host)}")
+        # of a killed run the databases say more than it could
+        unread = "" if found.phase == "killed" else _unread(host)
+        print(f"host {host.index}: {host.step}, {place}, {host.restarts} restarts{unread}")
     if found.cloud_restarts or found.cloud_pid:
         print(f"cloud side: {_process(found.cloud_pid)}, {found.cloud_restarts} restarts")
     _print_tasks(found.tasks)
@@ -75,9 +77,9 @@ def _unread(host: HostStatus) -> str:
         told.append(f"{host.unread_rows:,} rows")
     if host.unread_bytes >= 0:
         told.append(f"{host.unread_bytes:,} bytes")
-    waiting = f", {host.mailbox_bytes:,} bytes wait for a turn" if host.mailbox_bytes else ""
+    waiting = ""
     if host.in_hand_events:
-        waiting += f", {host.in_hand_events:,} events wait for their commit"
+        waiting = f", {host.in_hand_events:,} events wait for their commit"
     return (f", unread: {', '.join(told)}" if told else ", what is unread is not known") + waiting
 
 

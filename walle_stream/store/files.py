@@ -53,7 +53,7 @@ def put_file(
 
 def part_of(path: Path) -> Path:
     """Return a hidden name beside a file, which nobody else uses."""
-    return path.with_name(f".{uuid4().hex}.{os.getpid()}")
+    return path.parent / f".{uuid4().hex}.{os.getpid()}"  # "." and "/" have no name
 
 
 def place_file(part: Path, path: Path) -> None:

@@ -14,6 +14,7 @@ from walle_stream.ports import Uplink
 from walle_stream.tunnel.outbox import LimitedTunnel, Shed
 from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink, uplink_size_bytes
+from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 _POLL_S = 0.005
 
@@ -28,6 +29,7 @@ class UplinkSession:
         epoch: int,
         incarnation: str,
         outbox: Iterable[tuple[int, bytes]] = (),
+        numbering: Numbering = FIRST_NUMBERING,
     ) -> None:
         """Open the session and send again what the outbox holds; may block.
 
@@ -37,11 +39,12 @@ class UplinkSession:
             epoch: Of this opening, higher than any before.
             incarnation: Of the data directory.
             outbox: (number, body) of the frames without acknowledgement.
+            numbering: Of the frames.
         """
         self._uplink = uplink
         self._partition = partition
-        self._epoch = epoch
-        self._incarnation = incarnation
+        self._sender = (partition, epoch, incarnation)
+        self._numbering = numbering
         self._in_flight: dict[int, int] = {}
         self._acknowledged: list[int] = []
         self._limits = uplink if isinstance(uplink, LimitedTunnel) else None
@@ -54,7 +57,7 @@ class UplinkSession:
 
     def frame(self, number: int, body: bytes) -> UplinkFrame:
         """Make a frame of what is committed to the outbox; from now on it is in flight."""
-        envelope = UplinkEnvelope(self._partition, self._epoch, self._incarnation, number, body)
+        envelope = UplinkEnvelope(*self._sender, number, body, self._numbering)
         self._in_flight[number] = uplink_size_bytes(body)
         self.in_flight_bytes += self._in_flight[number]
         return self._partition, number, encode_uplink(envelope)

@@ -12,6 +12,7 @@ import msgspec
 
 from walle_stream.errors import FormatVersionError, StoreCorruptedError
 from walle_stream.wire.ledger import Ledger
+from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 ROW_VERSION: Final = 1
 """Version of every layout in this module."""
@@ -137,6 +138,8 @@ class PartitionHead(msgspec.Struct):
     """What became of each task's runs, by its name."""
     told_losses: int = 0
     """``Counters.losses`` at the end of the last run, which told of them."""
+    numbering: Numbering = FIRST_NUMBERING
+    """Of the frames."""
 
     def copied(self) -> "PartitionHead":
         """Return a copy to change: a failed commit must leave the counters as they were."""

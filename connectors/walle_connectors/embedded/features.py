@@ -4,7 +4,7 @@ Keys, integers big-endian::
 
     \x00 counts | format                   single rows
     \x00 lane u32 lane                     position of a lane, u64
-    \x01 INCARNATION u32 partition         highest epoch, u64; number of the last frame, u64
+    \x01 INCARNATION u32 partition         highest epoch, the last frame, its numbering: u64 each
     \x02 DEVICE                            DeviceSeen, MessagePack
     \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
     \x10 DEVICE \x00 u32 generation u64 seq   (task, version, feature, encoding), MessagePack
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from rocksdict import Rdict, WriteBatch
@@ -35,15 +35,16 @@ from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
+from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 from walle_stream.wire.reports import is_reports
 
-FORMAT_VERSION: Final = b"3"
+FORMAT_VERSION: Final = b"4"
 """Version of the layout above."""
 
 _U64: Final = Struct(">Q")
 _FEATURE: Final = Struct(">IQ")
 _U32: Final = Struct(">I")
-_SENDER: Final = Struct(">QQ")
+_SENDER: Final = Struct(">QQQQ")
 _LANE: Final = b"\x00lane"
 _CACHE_DEVICES: Final = 50_000
 
@@ -52,6 +53,15 @@ _decode_seen = msgspec.msgpack.Decoder(DeviceSeen).decode
 _decode_feature = msgspec.msgpack.Decoder(tuple[str, str, bytes, bytes]).decode
 _decode_call = msgspec.msgpack.Decoder(OpenCall).decode
 _decode_counts = msgspec.msgpack.Decoder(MergeCounts).decode
+
+
+class _Last(NamedTuple):
+    # frame of a sender that was merged
+    number: int
+    numbering: Numbering
+
+
+_NOTHING: Final = _Last(0, FIRST_NUMBERING)
 
 
 class FeatureStore:
@@ -115,7 +125,7 @@ class FeatureStore:
         positions: dict[int, int] = {}
         reports: list[ReportFrame] = []
         rows: dict[bytes, bytes] = {}
-        last_frames: dict[tuple[str, int], int] = {}
+        last_frames: dict[tuple[str, int], _Last] = {}
         for lane, position, data in frames:
             positions[lane] = position
             counts.frames += 1
@@ -125,16 +135,22 @@ class FeatureStore:
             except EnvelopeError:
                 counts.frames_refused += 1
                 continue
-            if not self._fence.admits(envelope.incarnation, envelope.partition, envelope.epoch):
+            sender = (envelope.incarnation, envelope.partition)
+            known = last_frames.get(sender) or self._last_frames.get(sender, _NOTHING)
+            last, number = known.number, envelope.number
+            # frames of a numbering that this side, or the copy that it is of, was not asked about:
+            # their partition finds at its next opening that this side is behind
+            is_foreign = envelope.numbering != known.numbering and not (
+                number == envelope.numbering.first == last + 1
+            )
+            if is_foreign or not self._fence.admits(*sender, envelope.epoch):
                 counts.frames_refused += 1
                 continue
-            sender = (envelope.incarnation, envelope.partition)
-            last = last_frames.get(sender, self._last_frames.get(sender, 0))
-            counts.missing_frames += max(envelope.number - last - 1, 0)
-            last_frames[sender] = max(envelope.number, last)
+            counts.missing_frames += max(number - last - 1, 0)
+            last_frames[sender] = _Last(max(number, last), envelope.numbering)
             batch.put(
                 b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
-                _SENDER.pack(envelope.epoch, last_frames[sender]),
+                _SENDER.pack(envelope.epoch, last_frames[sender].number, *envelope.numbering),
             )
             reports += _reports_in(envelope)
             if calls is None:
@@ -177,7 +193,7 @@ class FeatureStore:
     def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
         """Return a partition's highest epoch and last merged frame; 0 for none."""
         sender = (incarnation, partition)
-        return self._fence.epochs.get(sender, 0), self._last_frames.get(sender, 0)
+        return self._fence.epochs.get(sender, 0), self._last_frames.get(sender, _NOTHING).number
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
         """Return the numbers of devices' last features that were merged."""
@@ -308,12 +324,13 @@ class FeatureStore:
             int(_U32.unpack(key[len(_LANE) :])[0]): int(_U64.unpack(row)[0]) for key, row in rows
         }
 
-    def _senders(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    def _senders(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], _Last]]:
         epochs, frames = {}, {}
         for key, row in scan_rocks(self._database, self._path, b"\x01", b"\x02"):
             partition = int(_U32.unpack_from(key, len(key) - 4)[0])
             sender = (key[1:-4].decode(), partition)
-            epochs[sender], frames[sender] = _SENDER.unpack(row)
+            epochs[sender], number, since, first = _SENDER.unpack(row)
+            frames[sender] = _Last(number, Numbering(since, first))
         return epochs, frames
 
 

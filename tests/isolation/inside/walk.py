@@ -35,11 +35,12 @@ PLAIN = frozenset(
         type(NotImplemented),
     }
 )
+# no ``property``: a class that has one in its body gives it a name
 IMMUTABLE = PLAIN | {
     *(tuple, frozenset, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
     *(types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType),
     *(types.GetSetDescriptorType, types.MemberDescriptorType, types.ClassMethodDescriptorType),
-    *(property, classmethod, staticmethod, types.CodeType, types.GenericAlias, types.UnionType),
+    *(classmethod, staticmethod, types.CodeType, types.GenericAlias, types.UnionType),
 }
 DEPTH = 8
 OF_A_KIND = 2  # results of one kind that are looked into

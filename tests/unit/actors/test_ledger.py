@@ -2,6 +2,7 @@ import zstandard
 
 from walle_stream.actors.ledger import RawRows, book_measured, book_sent
 from walle_stream.wire.calls import CloudCall, encode_calls
+from walle_stream.wire.envelope import uplink_size_bytes
 from walle_stream.wire.frame import FeatureRecord, encode_body
 from walle_stream.wire.ledger import Ledger, TaskBytes
 
@@ -14,7 +15,7 @@ CALLS = [
     CloudCall("d1", 1, "both", "1", "ask", b'{"q":1}'),
     CloudCall("d1", 2, "c", "1", "ask", b"{}"),
 ]
-ENVELOPE_BYTES = 30
+ENVELOPE_BYTES = uplink_size_bytes(b"")
 
 
 def frames(records, calls=(), compression="zstd"):

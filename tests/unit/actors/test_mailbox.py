@@ -12,7 +12,9 @@ def test_messages_come_out_in_order_of_arrival():
     box = Mailbox()
     for number in range(3):
         box.put(Envelope(number))
+    assert box.messages == [0, 1, 2]
     assert [box.take(0).message for _ in range(3)] == [0, 1, 2]
+    assert box.messages == []
 
 
 def test_a_full_box_refuses_after_the_timeout():

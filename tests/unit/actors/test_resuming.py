@@ -27,6 +27,7 @@ class Pair:
     def __init__(self, folder):
         self.store = PartitionStore.open(folder / "00")
         self.rows = PartitionRows(self.store)
+        self.epoch = self.rows.next_epoch()
         self.head = PartitionHead()
         self.asked = []  # keys
         self.tunnel = None
@@ -88,7 +89,7 @@ class Pair:
     def send(self, frames):
         self.cloud.merge(
             [
-                (0, number, encode_uplink(UplinkEnvelope(3, 1, INCARNATION, number, body)))
+                (0, number, encode_uplink(UplinkEnvelope(3, self.epoch, INCARNATION, number, body)))
                 for number, body in frames
             ]
         )
@@ -97,7 +98,8 @@ class Pair:
         """What an opening does: compares, and sends the outbox."""
         holdings = CloudHoldings(self.actor.on_message)
         plan = SimpleNamespace(holdings=holdings, report_ms=report_ms, compression="none")
-        self.head, _ = resumed_head(self.rows, plan, 3, INCARNATION)
+        self.head, seen_epoch = resumed_head(self.rows, plan, 3, INCARNATION)
+        self.epoch = self.rows.next_epoch(seen_epoch + 1)
         self.send(self.rows.outbox())
         return self.head
 
@@ -284,3 +286,33 @@ def test_a_partition_that_forgot_once_sends_all_to_a_copy_of_the_cloud_side(pair
     assert pair.open().counters.resent_features == 3
     assert [feature for _, _, feature in pair.held] == [b"{}", b'{"again":1}', b"{}"]
     assert pair.cloud.stats.differing_features == 1
+
+
+def test_a_partition_that_forgot_an_opening_sends_all(pair):
+    pair.make(1, 2, feature=b'{"mine":1}')
+    pair.epoch += 1  # of another copy, whose frame has the number of one of these
+    pair.send([(1, encode_body([FeatureRecord("d", "t", "1", 2, b"{}", b"")], "none"))])
+    pair.make(3, is_arriving=False)
+    pair.epoch += 1
+    pair.send([(2, encode_body([FeatureRecord("d", "t", "1", 3, b'{"its":1}', b"")], "none"))])
+    assert pair.open().counters.resent_features == 3
+    assert [feature for _, _, feature in pair.held] == [b'{"mine":1}', b'{"mine":1}', b"{}"]
+    pair.make(4)
+    assert pair.open().counters.resent_features == 3
+
+
+def test_a_copy_of_the_cloud_side_with_older_numbers_is_sent_what_it_lacks(pair, tmp_path):
+    for number in (1, 2, 3):
+        pair.make(number)
+    older = pair.cloud
+    pair.open_cloud(tmp_path / "new")
+    assert pair.open().counters.resent_features == 3
+    pair.make(4)
+    pair.make(5)
+    pair.cloud.close()
+    pair.cloud, pair.actor = older, pair.actor
+    pair.open_tunnel(tmp_path / "other")
+    head = pair.open()
+    assert head.counters.resent_features == 3 + 2
+    assert [number for _, number, _ in pair.held] == [1, 2, 3, 4, 5]
+    assert pair.cloud.stats.losses == 0

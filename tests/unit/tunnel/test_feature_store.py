@@ -2,6 +2,7 @@ from walle_connectors.embedded import CONNECTOR
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
+from walle_stream.wire.numbering import Numbering
 
 
 def frame(*records, epoch=1, incarnation="aa" * 8, partition=0):
@@ -143,4 +144,26 @@ def test_frames_that_were_passed_over_are_counted_and_told_once(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
     assert (store.stats.losses, store.stats.told, store.last_frame("aa" * 8, 0)) == (2, 2, (1, 5))
     assert store.last_numbers("aa" * 8, ["nobody"]) == [0]
+    store.close()
+
+
+def test_frames_of_a_numbering_that_it_was_not_asked_about_are_refused(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+
+    def send(epoch, number, *numbering):
+        body = encode_body([FeatureRecord("a", "t", "1", number, b"{}", b"")], "none")
+        made = UplinkEnvelope(0, epoch, "aa" * 8, number, body, Numbering(*numbering))
+        store.merge([(0, store.stats.frames + 1, encode_uplink(made))])
+        return store.stats.frames_refused, store.last_frame("aa" * 8, 0)
+
+    assert [send(1, number) for number in (1, 2)] == [(0, (1, 1)), (0, (1, 2))]
+    # of another table that was lost: this one is a copy from before
+    assert send(4, 1, 4, 1) == (1, (1, 2))
+    assert send(4, 3, 4, 1) == (2, (1, 2))
+    # asked, it was behind
+    assert send(5, 3, 5, 3) == (2, (5, 3))
+    store.close()
+    store = CONNECTOR.open_features(tmp_path / "c")
+    assert send(5, 4, 5, 3) == (2, (5, 4))
+    assert store.stats.missing_frames == 0
     store.close()

@@ -148,6 +148,9 @@ def test_a_vm_without_memory_leaves_the_others_theirs(run_child: Any) -> None:
 
 HIDES = """
 import json
+from enum import Enum
+from fractions import Fraction
+from string import Template
 STORE = []
 def default(found=[]): return found
 class Keeper:
@@ -164,7 +167,12 @@ def run(ctx, page):
         *([json.dumps.secret] if hasattr(json.dumps, "secret") else []),
         *(["state"] if ctx.state.get("secret") else []),
         *([default.secret] if hasattr(default, "secret") else []),
+        *[each for each in (Fraction.numerator.__name__, type(page).rows.__name__)
+          if each not in {"numerator", "rows"}],
+        *(["flags"] if Template.flags is None else []),
     ]})
+    Template("$x").substitute(x=1)
+    Enum("Names", {ctx.device_id + "_a": Fraction.numerator, ctx.device_id + "_b": type(page).rows})
     secret = ctx.device_id
     STORE.append(secret); default().append(secret); Keeper.found.append(secret)
     CLOSURE().append(secret); default.secret = Keeper.name = secret

@@ -7,6 +7,7 @@ what a script could write to, or leave something of its own in, by kind:
 - class attributes that are containers, and defaults of functions: a container
   that nobody can change takes their place;
 - functions that remember their arguments (``lru_cache``): the function alone;
+- properties, also of the guest library: a class that has one in its body gives it a name;
 - flags that remember each combination (``enum``): plain numbers, a bounded many;
 - caches of ``re``, ``struct``, ``typing`` and dates: keys of builtin classes, or
   no cache. A text of a script's own class would stay there with all that it
@@ -74,6 +75,15 @@ class _Fixed(tuple[Any, ...]):
     __slots__ = ()
 
 
+class _FixedProperty(property):
+    """A property that takes no name from a script's class: the next run would read it."""
+
+    __slots__ = ()
+
+    def __set_name__(self, owner: type[Any], name: str, /) -> None:
+        """Keep the name of the function."""
+
+
 class _Members(dict[Any, Any]):
     # of a library's flags, by value: what has no name is made anew when it is asked for,
     # but for plain numbers of few bits
@@ -119,6 +129,8 @@ def seal() -> None:
                 _BY_NAME[name](module)
             if name.partition(".")[0] in _LIBRARY:
                 _seal_module(module)
+            else:
+                _seal_properties(module)
 
 
 def seal_imports() -> None:
@@ -147,6 +159,18 @@ def _seal_module(module: ModuleType) -> None:
             setattr(module, key, fixed[id(value)][1])
 
 
+def _seal_properties(module: ModuleType) -> None:
+    for each in tuple(vars(module).values()):
+        if isinstance(each, type) and each.__module__ == module.__name__:
+            for key, value in tuple(vars(each).items()):
+                if type(value) is property:
+                    setattr(each, key, _fixed_property(value))
+
+
+def _fixed_property(value: property) -> property:
+    return _FixedProperty(value.fget, value.fset, value.fdel, value.__doc__)
+
+
 def _seal_class(class_: type[Any], fixed: dict[int, tuple[Any, Any]]) -> None:
     own = vars(class_)
     members: Any = class_
@@ -163,6 +187,8 @@ def _seal_value(owner: Any, key: str, value: Any, fixed: dict[int, tuple[Any, An
     kind = type(value)
     if kind is classmethod or kind is staticmethod:
         _seal_value(owner, key, value.__func__, fixed)
+    elif kind is property:
+        setattr(owner, key, _fixed_property(value))
     elif kind is _CACHED:
         code = value.__wrapped__.__code__
         if code.co_argcount or code.co_kwonlyargcount or code.co_flags & _TAKES_MORE:
@@ -294,6 +320,10 @@ def _seal_typing(module: Any) -> None:
         _seal_annotations(module)
 
 
+def _seal_string(module: Any) -> None:
+    _ = module.Template.pattern  # 3.14 compiles it at its first use, and sets the class's flags
+
+
 def _seal_textwrap(module: Any) -> None:
     wrapper = module.TextWrapper
     spaces = wrapper.unicode_whitespace_trans
@@ -336,6 +366,7 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "functools": _seal_functools,
     "random": _seal_random,
     "re": _seal_re,
+    "string": _seal_string,
     "textwrap": _seal_textwrap,
     "time": _seal_time,
     "typing": _seal_typing,
