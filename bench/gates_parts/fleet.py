@@ -102,6 +102,7 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
     number = np.arange(len(device)) - first[device] + 1
     moved = np.minimum(fleet.moved, minutes).astype(np.int64)
     entered = np.minimum(fleet.entered, minutes).astype(np.int64)
+    is_counted = _counted(fleet, clock, device, at, rng)
     shape = minutes, len(LEVELS)
     counts = [np.zeros(shape, np.int64) for _ in range(4)]
     for place, level in enumerate(LEVELS):
@@ -114,7 +115,7 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
             (False, entered, np.maximum(np.minimum(ends, moved), entered)),
         ):
             of = here & (is_new == is_new_group)
-            reached = _tally(window[of], minutes)
+            reached = _tally(window[of & is_counted], minutes)
             at_risk = reached.copy()
             for pace in np.unique(fleet.pace):
                 own = fleet.pace == pace
@@ -246,6 +247,22 @@ def _failures(
     at = np.concatenate((at, np.interp(places[kept], clock.ran_so_far, clock.minutes)))
     order = np.argsort(device * (end + 1) + at)  # one key is quicker than two
     return device[order], at[order]
+
+
+def _counted(
+    fleet: _Fleet, clock: _Clock, device: Ints, at: Floats, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which failed runs are in their device's first report in a window."""
+    arrived = fleet.reported(device, at)
+    window = arrived.astype(np.int64)
+    here = device * (len(clock.rhythm) + 2) + window
+    is_first = np.concatenate(([True], here[1:] != here[:-1])) if len(here) else here > 0
+    paces = RUNS * fleet.pace[device] * clock.rhythm[np.minimum(window, len(clock.rhythm) - 1)]
+    earlier = np.maximum(arrived - window - 2 * _REPORTED, 0.0) * np.maximum(paces, 0.0)
+    # where all runs fail, one before would be a failure, too; slow devices report once
+    is_bad = fleet.always[device] | (fleet.fails[device] & (at >= fleet.moved[device]))
+    is_alone = is_bad | (rng.random(len(at)) < np.exp(-earlier))
+    return (is_first & is_alone) | (fleet.pace[device] < 0)
 
 
 def _first(device: Ints, window: Ints, devices: Ints) -> Ints:

@@ -123,9 +123,11 @@ def _count_devices(
             failed, crashed = max(failed, there.failures), max(crashed, there.crashes)
         if is_first := old.seen != number:
             fresh.add(hashed)
-        if is_group:
-            _reach(counts.failures_at_risk, counts.failures_reached, failed, failures, is_first)
-            _reach(counts.crashes_at_risk, counts.crashes_reached, crashed, crashes, is_first)
+        if is_group and is_first:
+            # an hour that comes at once is no more exposure than the first report of it
+            more = part.first[hashed]
+            _reach(counts.failures_at_risk, counts.failures_reached, failed, more[0])
+            _reach(counts.crashes_at_risk, counts.crashes_reached, crashed, more[1])
         new = rows[stored.id, hashed] = CountedDevice(
             min(failed + failures, _MOST),
             min(crashed + crashes, _MOST),
@@ -153,10 +155,10 @@ def _move_to_last(
                 moves[stored.id, before][0] -= 1
 
 
-def _reach(at_risk: list[int], reached: list[int], before: int, more: int, is_first: bool) -> None:
+def _reach(at_risk: list[int], reached: list[int], before: int, more: int) -> None:
     for place, level in enumerate(LEVELS):
         if before < level:
-            at_risk[place] += is_first
+            at_risk[place] += 1
             reached[place] += before + more >= level
 
 

@@ -94,6 +94,8 @@ class ReportCounts:
         self.counts = WindowCounts()
         self.devices: dict[int, tuple[int, int]] = {}
         """Failed runs and crashes by the device's hash."""
+        self.first: dict[int, tuple[int, int]] = {}
+        """Those of each device's first report alone."""
         self.values: list[DeviceValues] = []
 
     @classmethod
@@ -111,6 +113,7 @@ class ReportCounts:
             hashed = device_hash(each.device_id)
             failures, crashes = found.get(hashed, (0, 0))
             found[hashed] = failures + failed, crashes + each.crashes
+        made.first = dict(found)
         return made
 
     def add_runs_of(self, report: TaskReport) -> None:
@@ -125,6 +128,7 @@ class ReportCounts:
         for hashed, (failed, crashed) in other.devices.items():
             failures, crashes = own.get(hashed, (0, 0))
             own[hashed] = failures + failed, crashes + crashed
+        self.first = other.first | self.first
 
     def plus(self, other: "ReportCounts") -> "ReportCounts":
         """Return the sum of both."""

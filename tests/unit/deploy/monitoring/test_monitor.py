@@ -334,7 +334,7 @@ def test_each_device_is_at_risk_once_in_a_window(store):
     store.now += MINUTE
     take(("c", 5, {"E": 5}), group="control", version="v1")
     store.now += 2 * MINUTE
-    assert windows(store) == [levels((0, 9), (0, 1)), levels((9, 10)), levels((3, 3), (1, 41))]
+    assert windows(store) == [levels((0, 0), (0, 1)), levels((9, 10)), levels((3, 3), (1, 41))]
     assert windows(store, "control") == [levels((0, 3)), levels((3, 8))]
 
 
