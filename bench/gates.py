@@ -4,12 +4,17 @@ Releases of versions that are like the one before, and of some that fail on a fe
 through the product's own gate code (``release.logrank``, ``memory`` and ``gates``), which looks at
 every minute. The fleets are simulated, with failures of devices one by one; the error rate is the
 default. Progress on stderr, tables on stdout. One core; ``--runs 20 --only broken`` for a look.
+Settings that are done are kept in ``--kept FILE``: begun again, it goes on after them, where the
+code is the same.
 """
 
 import argparse
+import json
 import os
 import time
 from collections import Counter
+from contextlib import suppress
+from hashlib import blake2b
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +43,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="settings whose title has this in it")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--kept", type=Path, default=ROOT / ".bench-gates.jsonl")
     options = parser.parse_args()
     is_whole = options.runs >= RUNS and not options.only
     path = options.json or (ROOT / "bench/results/gates.json" if is_whole else None)
@@ -50,7 +56,10 @@ def main() -> int:
         "runs": options.runs,
         "error_rate": GATES.error_rate,
         "percents": PERCENTS,
-        "settings": [_measured(each, options.seed, options.runs) for each in chosen],
+        "settings": [
+            _kept(options.kept, [_code(), options.seed, options.runs, each], number, len(chosen))
+            for number, each in enumerate(chosen, 1)
+        ],
         "seconds": round(time.monotonic() - began),
         **surroundings(load),
     }
@@ -69,6 +78,31 @@ def settings() -> list[Setting]:
         for kind, each in product(KINDS, product(BASES, STEPS[:2], (True,)))
     ]
     return found + [Setting(_MOST, *each, failing) for failing, each in product(FAILING, grid)]
+
+
+def _code() -> str:
+    """Return a digest of what decides, and of what simulates."""
+    found = ROOT.glob("deploy/walle_deploy/release/*.py"), ROOT.glob("bench/gates_parts/*.py")
+    paths = [ROOT / "deploy/walle_deploy/model/health.py", *found[0], *found[1]]
+    files = [path.read_bytes() for path in sorted(paths)]
+    return blake2b(b"".join(files), digest_size=8).hexdigest()
+
+
+def _kept(path: Path, key: list[Any], number: int, count: int) -> dict[str, Any]:
+    """Return what was measured of a setting: now, or when this was begun before."""
+    wanted = json.loads(json.dumps(key))
+    lines = path.read_text().splitlines() if path.exists() else []
+    for line in lines:
+        with suppress(json.JSONDecodeError):  # the last one may be cut
+            done = json.loads(line)
+            if done["key"] == wanted:
+                return dict(done["found"])
+    _, seed, runs, setting = key
+    found = _measured(setting, seed, runs)
+    say(f"{number} of {count} settings")
+    with path.open("a") as file:
+        file.write(json.dumps({"key": key, "found": found}) + "\n")
+    return found
 
 
 def _measured(setting: Setting, seed: int, runs: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from walle_deploy.model.health import LEVELS
+from walle_deploy.release.steps import GrayStep
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
@@ -26,6 +27,12 @@ CLOSED: Final = 2
 RUNS: Final = 20 / 60
 """Of a device in a minute."""
 
+EXPOSURE: Final = GrayStep(percent=1).min_exposure
+"""Minutes in which a device of the version ran, on average, before a step ends."""
+
+_HELD: Final = 60
+"""Minutes that a step is held at most, and from which on none has to be: at night devices run four
+times in so many."""
 _DAY: Final = 1_440
 _SWING: Final = 0.8
 _ASKED: Final = 10 / 60
@@ -83,9 +90,11 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
         setting: Of the fleet.
         rng: What is random.
     """
-    minutes = setting.minutes * (len(PERCENTS) + 1)
-    clock = _Clock(minutes, setting.daily, rng)
-    fleet = _Fleet(setting, minutes, rng)
+    steps = len(PERCENTS) + 1
+    clock = _Clock(steps * (setting.minutes + _HELD), setting.daily, rng)
+    fleet = _Fleet(setting, clock, rng)
+    minutes = int(fleet.begins[-1])
+    clock.cut(minutes)
     device, at = _failures(setting, fleet, clock, rng)
     is_new = at >= fleet.moved[device]
     window = np.minimum(fleet.reported(device, at).astype(np.int64), minutes)
@@ -93,6 +102,7 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
     number = np.arange(len(device)) - first[device] + 1
     moved = np.minimum(fleet.moved, minutes).astype(np.int64)
     entered = np.minimum(fleet.entered, minutes).astype(np.int64)
+    is_counted = _counted(fleet, clock, device, at, rng)
     shape = minutes, len(LEVELS)
     counts = [np.zeros(shape, np.int64) for _ in range(4)]
     for place, level in enumerate(LEVELS):
@@ -105,7 +115,7 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
             (False, entered, np.maximum(np.minimum(ends, moved), entered)),
         ):
             of = here & (is_new == is_new_group)
-            reached = _tally(window[of], minutes)
+            reached = _tally(window[of & is_counted], minutes)
             at_risk = reached.copy()
             for pace in np.unique(fleet.pace):
                 own = fleet.pace == pace
@@ -113,13 +123,18 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
                 at_risk += rng.binomial(np.maximum(alive, 0), clock.ran(pace))
             counts[0 if is_new_group else 2][:, place] = at_risk
             counts[1 if is_new_group else 3][:, place] = reached
-    seen = fleet.reported(slice(None), fleet.moved + rng.exponential(1 / RUNS, setting.devices))
     devices = np.arange(setting.devices)
+    seen, before = (
+        fleet.reported(slice(None), clock.next_run(begun, fleet.pace, rng))
+        for begun in (fleet.moved, fleet.entered)
+    )
+    for first, of in ((seen, is_new), (before, ~is_new)):
+        np.minimum.at(first, device[of], window[of].astype(np.float64))
     return Counted(
         *counts,
         np.cumsum(_tally(seen, minutes)),
         np.cumsum(_tally(_first(device[is_new], window[is_new], devices), minutes)),
-        np.cumsum(_tally(fleet.entered[fleet.entered < fleet.moved], minutes)),
+        np.cumsum(_tally(before[before < fleet.moved], minutes)),
         np.cumsum(_tally(_first(device[~is_new], window[~is_new], devices), minutes)),
         np.cumsum(_tally(fleet.moved, minutes)),
     )
@@ -135,6 +150,22 @@ class _Clock:
         self.ran_so_far = np.concatenate(([0.0], np.cumsum(self.rhythm)))
         self.failed_so_far = np.concatenate(([0.0], np.cumsum(self.rhythm**2)))
 
+    def cut(self, minutes: int) -> None:
+        """Forget what comes after so many minutes."""
+        self.minutes, self.rhythm = self.minutes[: minutes + 1], self.rhythm[:minutes]
+        self.ran_so_far = self.ran_so_far[: minutes + 1]
+        self.failed_so_far = self.failed_so_far[: minutes + 1]
+
+    def next_run(self, after: Floats, pace: Floats, rng: np.random.Generator) -> Floats:
+        """Return when devices have their first run after some moment; the end for never."""
+        begun = np.interp(after, self.minutes, self.ran_so_far)
+        place = begun + rng.exponential(1.0, len(begun)) / (RUNS * np.abs(pace))
+        return np.where(
+            place < self.ran_so_far[-1],
+            np.interp(place, self.ran_so_far, self.minutes),
+            len(self.rhythm),
+        )
+
     def ran(self, pace: float) -> Floats:
         """Return the share of devices that report a run in each minute; a pace < 0 is slow."""
         runs = RUNS * abs(pace) * self.rhythm
@@ -146,7 +177,7 @@ class _Clock:
 class _Fleet:
     """Devices: when they are counted, and how they run."""
 
-    def __init__(self, setting: Setting, minutes: int, rng: np.random.Generator) -> None:
+    def __init__(self, setting: Setting, clock: _Clock, rng: np.random.Generator) -> None:
         count = setting.devices
         step = np.searchsorted(PERCENTS, rng.random(count) * 100, side="right")
         asked = rng.uniform(0, _ASKED, count)
@@ -159,12 +190,33 @@ class _Fleet:
             self.pace = rng.choice([0.25, 1.0, 4.0], count)
             self.frailty = np.minimum(np.exp(rng.normal(-1.125, 1.5, count)), 0.3 / setting.base)
         installing = rng.exponential(np.where(is_slow, _SLOW, _INSTALLED))
-        begin = step * float(setting.minutes)
+        self.begins = self._begins(setting, clock, step, rng)
+        """Minute in which each step begins, and after them the end."""
+        begin, minutes = self.begins[step], self.begins[-1]
         self.moved = np.where(step < len(PERCENTS), begin + asked + installing, float(minutes))
         self.entered = np.where(step == 0, self.moved, asked)
         self.always = rng.random(count) < (_BROKEN_SHARE if setting.kind == "broken" else 0.0)
         self.fails = rng.random(count) < setting.failing
         self._phase = np.where(is_slow, rng.uniform(0, _SLOW, count), -1.0)
+
+    def _begins(
+        self, setting: Setting, clock: _Clock, step: Ints, rng: np.random.Generator
+    ) -> Floats:
+        """Return when steps begin: the one before has lasted, and its devices ran often enough."""
+        begins, chances = [0], {pace: clock.ran(pace) for pace in np.unique(self.pace).tolist()}
+        for number in range(len(PERCENTS) + 1):
+            at, paces = begins[-1], self.pace[step <= number]
+            end, ran = at + setting.minutes, np.zeros(len(paces))
+            while at < end + _HELD and setting.minutes < _HELD:
+                if at >= end and ran.sum() >= EXPOSURE * np.count_nonzero(ran):
+                    break
+                chance = [chances[pace][at] for pace in chances]
+                ran += (
+                    rng.random(len(paces)) < np.array(chance)[np.searchsorted(list(chances), paces)]
+                )
+                at += 1
+            begins.append(max(at, end))
+        return np.array(begins, np.float64)
 
     def reported(self, device: Ints | slice, at: Floats) -> Floats:
         """Return when what devices did at some time is reported."""
@@ -195,6 +247,22 @@ def _failures(
     at = np.concatenate((at, np.interp(places[kept], clock.ran_so_far, clock.minutes)))
     order = np.argsort(device * (end + 1) + at)  # one key is quicker than two
     return device[order], at[order]
+
+
+def _counted(
+    fleet: _Fleet, clock: _Clock, device: Ints, at: Floats, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which failed runs are in their device's first report in a window."""
+    arrived = fleet.reported(device, at)
+    window = arrived.astype(np.int64)
+    here = device * (len(clock.rhythm) + 2) + window
+    is_first = np.concatenate(([True], here[1:] != here[:-1])) if len(here) else here > 0
+    paces = RUNS * fleet.pace[device] * clock.rhythm[np.minimum(window, len(clock.rhythm) - 1)]
+    earlier = np.maximum(arrived - window - 2 * _REPORTED, 0.0) * np.maximum(paces, 0.0)
+    # where all runs fail, one before would be a failure, too; slow devices report once
+    is_bad = fleet.always[device] | (fleet.fails[device] & (at >= fleet.moved[device]))
+    is_alone = is_bad | (rng.random(len(at)) < np.exp(-earlier))
+    return (is_first & is_alone) | (fleet.pace[device] < 0)
 
 
 def _first(device: Ints, window: Ints, devices: Ints) -> Ints:

@@ -51,7 +51,9 @@ SPECS = st.fixed_dictionaries(
         "simulation": st.just({"kinds": "k", "events": "e"}),
         "beta": st.just({"devices": ["a"], "minDevices": 2}),
         "gray": st.lists(st.integers(1, 100), unique=True, max_size=4).map(
-            lambda found: [{"percent": each, "minDuration": "5ms"} for each in sorted(found)]
+            lambda found: [
+                {"percent": each, "minDuration": "5ms", "minExposure": 0} for each in sorted(found)
+            ]
         ),
         "policy": st.sampled_from([{}, {"os": "x"}]),
         "onStop": st.sampled_from(["rollback", "pause"]),

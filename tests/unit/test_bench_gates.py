@@ -73,6 +73,8 @@ def test_a_quick_one_has_bars_tables_and_a_picture(parts, tmp_path):
             "10 min, flat",
             "--json",
             str(path),
+            "--kept",
+            str(tmp_path / "kept.jsonl"),
         ],
         capture_output=True,
         text=True,

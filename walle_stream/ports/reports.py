@@ -37,7 +37,7 @@ the hosts' threads, once for each device and report: it may block for a look at 
 class ReportSink(Protocol):
     """Takes reports. One thread, the cloud side's."""
 
-    def take(self, frames: Sequence[ReportFrame]) -> None:
+    def take(self, frames: Sequence[ReportFrame]) -> object:
         """Take frames; blocks until they are as durable as the sink makes them.
 
         Called before the tunnel is told that they arrived: after a death frames come again,
@@ -45,7 +45,7 @@ class ReportSink(Protocol):
         decoded is the sink's to count.
 
         Args:
-            frames: At least one.
+            frames: At least one. What is returned nobody looks at.
 
         Raises:
             WalleError: The cloud side fails and is restarted: all of them come again. A sink

@@ -143,6 +143,15 @@ def is_reports(body: bytes) -> bool:
     return body[:1] == bytes((REPORTS_VERSION,))
 
 
+def claimed_bytes(body: bytes) -> int:
+    """Return how long a body of reports is inflated, by what it says itself; 0 for others.
+
+    Args:
+        body: Not trusted; one that is longer is not decoded.
+    """
+    return int.from_bytes(body[_SIZE], "little") if is_reports(body) else 0
+
+
 def decode_reports(body: bytes) -> list[TaskReport]:
     """Decode a body; the inverse of ``encode_reports``.
 
@@ -153,8 +162,8 @@ def decode_reports(body: bytes) -> list[TaskReport]:
         EnvelopeError: They are cut, altered, too large, of another version, or say what
             cannot be, such as more failures than runs.
     """
-    size = int.from_bytes(body[_SIZE], "little")
-    if is_reports(body) and size > REPORTS_MAX_BYTES:
+    size = claimed_bytes(body)
+    if size > REPORTS_MAX_BYTES:
         raise EnvelopeError(
             f"a frame of reports claims {size} bytes, at most {REPORTS_MAX_BYTES} are allowed"
         )

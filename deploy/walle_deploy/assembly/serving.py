@@ -7,7 +7,7 @@ monitors count one after the other, each frame once. Simulations run in processe
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
-from walle_deploy.service.door import OPEN_MODE, Door, Visit, picked
+from walle_deploy.service.door import OPEN_MODE, Door, picked
 from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
@@ -45,7 +45,6 @@ from walle_stream.errors import (
     SpecFileError,
     WalleError,
 )
-from walle_stream.ports import ReportFrame
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
@@ -194,9 +193,10 @@ def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
                 door.took(visit, 0, share.held_bytes)
                 if isinstance(body, Response):
                     return body
-                frames = await asyncio.to_thread(_frames, body, visit)
+                own = visit.proven.name if is_own else ""
+                frames = await asyncio.to_thread(read_batch, body, own)
                 door.took(visit, len(frames), 0)
-                new = await asyncio.to_thread(monitor.take, frames)
+                new = await asyncio.to_thread(monitor.take, frames, own)
         except ForbiddenError as error:
             return _refused(door.refused_later(visit.address, error))
         except (EnvelopeError, IdentityError, ServiceBusyError) as error:
@@ -207,11 +207,6 @@ def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
         return JSONResponse({"new": new})
 
     return take
-
-
-def _frames(body: bytes, visit: Visit) -> Sequence[ReportFrame]:
-    proven = visit.proven
-    return read_batch(body, proven.name if proven.role == "device" else "")
 
 
 def _refused(error: WalleError) -> Response:

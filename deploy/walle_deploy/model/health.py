@@ -38,12 +38,15 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Failed runs by the error's class, such as ``KeyError`` or ``RunStopped``."""
     strikes: int = 0
     """Runs that had to be stopped."""
-    latency_us: Mapping[int, int] = {}
-    """Runs by bucket of their time in microseconds: bucket ``i`` holds values in
+    device_minutes: int = 0
+    """Minutes in which a device ran, over all devices."""
+    latency_us: Mapping[int, float] = {}
+    """Device-minutes by bucket of the time of runs in microseconds: bucket ``i`` holds values in
     (GAMMA**(i-1), GAMMA**i], with GAMMA of a relative accuracy of 1 %. Above it stands how
-    large the call was that they were made in, see ``wire.reports.timed_bucket``."""
-    output_bytes: Mapping[int, int] = {}
-    """Runs by bucket of the bytes that they emitted, plus 1; the same buckets."""
+    large the call was that they were made in, see ``wire.reports.timed_bucket``. A device weighs
+    one in a minute, however many runs it says it had."""
+    output_bytes: Mapping[int, float] = {}
+    """The same by bucket of the bytes that runs emitted, plus 1."""
 
 
 GAMMA = (1 + 0.01) / (1 - 0.01)

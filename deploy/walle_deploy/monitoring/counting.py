@@ -114,17 +114,20 @@ def _count_devices(
     moves: _Moves,
     other: int | None,
 ) -> None:
-    counts, is_group = part.counts, stored.scope.group in _BESIDE
+    counts, is_group, fresh = part.counts, stored.scope.group in _BESIDE, set[int]()
     for hashed, (failures, crashes) in part.devices.items():
         old = rows.get((stored.id, hashed), _UNKNOWN)
         failed, crashed = old.failures, old.crashes
         if other is not None and (there := rows.get((other, hashed))) is not None:
             # one count over both groups: whichever was written last has all of it
             failed, crashed = max(failed, there.failures), max(crashed, there.crashes)
-        if is_group:
-            is_first = old.seen != number
-            _reach(counts.failures_at_risk, counts.failures_reached, failed, failures, is_first)
-            _reach(counts.crashes_at_risk, counts.crashes_reached, crashed, crashes, is_first)
+        if is_first := old.seen != number:
+            fresh.add(hashed)
+        if is_group and is_first:
+            # an hour that comes at once is no more exposure than the first report of it
+            more = part.first[hashed]
+            _reach(counts.failures_at_risk, counts.failures_reached, failed, more[0])
+            _reach(counts.crashes_at_risk, counts.crashes_reached, crashed, more[1])
         new = rows[stored.id, hashed] = CountedDevice(
             min(failed + failures, _MOST),
             min(crashed + crashes, _MOST),
@@ -137,6 +140,7 @@ def _count_devices(
                 moves[stored.id, stored.row_of(after)][place] += 1
                 if before != _NEVER:
                     moves[stored.id, stored.row_of(before)][place] -= 1
+    counts.add_values(part.values, fresh)
 
 
 def _move_to_last(
@@ -151,10 +155,10 @@ def _move_to_last(
                 moves[stored.id, before][0] -= 1
 
 
-def _reach(at_risk: list[int], reached: list[int], before: int, more: int, is_first: bool) -> None:
+def _reach(at_risk: list[int], reached: list[int], before: int, more: int) -> None:
     for place, level in enumerate(LEVELS):
         if before < level:
-            at_risk[place] += is_first
+            at_risk[place] += 1
             reached[place] += before + more >= level
 
 

@@ -1,6 +1,6 @@
 """What is counted of reports, and in windows of time; percentiles of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final, Self
 
@@ -14,6 +14,12 @@ CLASSES_MAX: Final = 64
 
 RELATIVE_ACCURACY: Final = 0.01
 """Of percentiles."""
+
+UNIT: Final = 1_000
+"""What one device weighs in the times and sizes of a minute."""
+
+type DeviceValues = tuple[Collection[int], Mapping[int, int], Mapping[int, int]]
+"""Of one report: its devices' hashes, runs by bucket of their time, and of their output."""
 
 _OTHER: Final = "(other)"
 _MOST: Final = 2**62
@@ -33,18 +39,21 @@ class WindowCounts(msgspec.Struct, array_like=True):
     strikes: int = 0
     classes: dict[str, int] = {}
     latency_us: dict[int, int] = {}
+    """Of each device-minute that has values ``UNIT`` in all, see ``add_values``."""
     output_bytes: dict[int, int] = {}
     failures_at_risk: list[int] = msgspec.field(default_factory=_zeros)
     """See ``GroupWindow``, also for the next ones."""
     failures_reached: list[int] = msgspec.field(default_factory=_zeros)
     crashes_at_risk: list[int] = msgspec.field(default_factory=_zeros)
     crashes_reached: list[int] = msgspec.field(default_factory=_zeros)
+    device_minutes: int = 0
 
     def merge(self, other: "WindowCounts") -> None:
         """Add what was counted elsewhere, or at another time."""
         self.runs = min(self.runs + other.runs, _MOST)
         self.failures = min(self.failures + other.failures, _MOST)
         self.strikes = min(self.strikes + other.strikes, _MOST)
+        self.device_minutes += other.device_minutes
         self.add_classes(other.classes)
         _add(self.latency_us, other.latency_us)
         _add(self.output_bytes, other.output_bytes)
@@ -59,6 +68,23 @@ class WindowCounts(msgspec.Struct, array_like=True):
             key = name if name in own or len(own) < CLASSES_MAX else _OTHER
             own[key] = min(own.get(key, 0) + count, _MOST)
 
+    def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:
+        """Add times and sizes so that a device weighs one in a minute, whatever it reports.
+
+        Its first report in the minute counts, by the shares of its runs. Were runs added up, one
+        device that says it had millions would outweigh all others.
+
+        Args:
+            values: By report.
+            fresh: Devices without a report in this minute before; those that are counted go.
+        """
+        self.device_minutes += len(fresh)
+        for devices, latency_us, output_bytes in values:
+            weight = UNIT * len(fresh.intersection(devices))
+            fresh.difference_update(devices)
+            _add(self.latency_us, _shares(latency_us, weight))
+            _add(self.output_bytes, _shares(output_bytes, weight))
+
 
 class ReportCounts:
     """What is new of one scope, before it is counted."""
@@ -68,6 +94,9 @@ class ReportCounts:
         self.counts = WindowCounts()
         self.devices: dict[int, tuple[int, int]] = {}
         """Failed runs and crashes by the device's hash."""
+        self.first: dict[int, tuple[int, int]] = {}
+        """Those of each device's first report alone."""
+        self.values: list[DeviceValues] = []
 
     @classmethod
     def of(cls, devices: Iterable[DeviceRuns]) -> Self:
@@ -84,20 +113,22 @@ class ReportCounts:
             hashed = device_hash(each.device_id)
             failures, crashes = found.get(hashed, (0, 0))
             found[hashed] = failures + failed, crashes + each.crashes
+        made.first = dict(found)
         return made
 
     def add_runs_of(self, report: TaskReport) -> None:
-        """Add times and sizes of a report's runs."""
-        _add(self.counts.latency_us, report.latency_us)
-        _add(self.counts.output_bytes, report.output_bytes)
+        """Add times and sizes of a report's runs, which are those of these devices."""
+        self.values.append((tuple(self.devices), report.latency_us, report.output_bytes))
 
     def add(self, other: "ReportCounts") -> None:
         """Add what another report says."""
         self.counts.merge(other.counts)
+        self.values += other.values
         own = self.devices
         for hashed, (failed, crashed) in other.devices.items():
             failures, crashes = own.get(hashed, (0, 0))
             own[hashed] = failures + failed, crashes + crashed
+        self.first = other.first | self.first
 
     def plus(self, other: "ReportCounts") -> "ReportCounts":
         """Return the sum of both."""
@@ -124,7 +155,7 @@ def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
     return found
 
 
-def percentile(buckets: Mapping[int, int], share: float) -> float | None:
+def percentile(buckets: Mapping[int, float], share: float) -> float | None:
     """Return a percentile of bucket counts, at most 1 % off; None where nothing was counted.
 
     Args:
@@ -149,6 +180,13 @@ def device_hash(device_id: str) -> int:
     """Return 64 bits, signed; two of a million ids share one with a probability of 3e-8."""
     digest = blake2b(device_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
+
+
+def _shares(counts: Mapping[int, int], weight: int) -> dict[int, int]:
+    total = sum(counts.values())
+    if not (weight and total):
+        return {}
+    return {place: round(count * weight / total) for place, count in counts.items()}
 
 
 def _add(own: dict[int, int], counts: Mapping[int, int]) -> None:

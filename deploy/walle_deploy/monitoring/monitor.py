@@ -20,10 +20,17 @@ from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.monitoring.proof import Proof, ProvenReport, ReadReceipt
 from walle_deploy.store.port import CountTransaction, ReleaseStore
-from walle_stream.errors import EnvelopeError
+from walle_stream.errors import EnvelopeError, ForbiddenError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.reports import decode_reports
+from walle_stream.wire.reports import TaskReport, decode_reports
+
+OWN: Final = "own "
+"""Begins the incarnation of frames of a device that has proven who it is: all of its partitions of
+all of its data directories are parts of one."""
+
+_OWN_MARKS: Final = 32
+"""Partitions of which such a device is known what was counted; it may invent any number."""
 
 _FOLD_MS: Final = 60_000
 """Between two looks at what is to be folded, where the last one found nothing."""
@@ -94,22 +101,24 @@ class Monitor:
         self._waiting: list[_Turn] = []
         self._fold_ms = 0
 
-    def take(self, frames: Sequence[ReportFrame]) -> int:
+    def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
         """Count frames, once over all processes of the store, and store that; blocks.
 
         Calls that come while another one stores are stored together.
 
         Args:
             frames: Those of one partition in order; they may come again.
+            device: Who sent them, and may speak for itself alone; empty for who may for any.
 
         Returns:
             How many were counted now.
 
         Raises:
+            ForbiddenError: A device speaks for another one: nothing was counted.
             ServiceUnreachableError: They may or may not be stored: give them again, here or to
                 another worker.
         """
-        turn = _Turn([self._read(frame) for frame in frames])
+        turn = _Turn([self._read(frame, device) for frame in frames])
         with self._lock:
             self._waiting.append(turn)
         with self._storing:
@@ -132,10 +141,13 @@ class Monitor:
                 "reports_with_invalid_receipt_total": dict(counts.wrong),
             }
 
-    def _read(self, frame: ReportFrame) -> _Frame:
+    def _read(self, frame: ReportFrame, device: str) -> _Frame:
         reports = None
         with suppress(EnvelopeError):
-            reports = [self._proof.sort(each) for each in decode_reports(frame.body)]
+            found = decode_reports(frame.body)
+            if device:
+                _refuse_others(device, found)
+            reports = [self._proof.sort(each) for each in found]
         return _Frame((frame.incarnation, frame.partition), frame.number, reports)
 
     def _take_waiting(self, own: _Turn) -> None:
@@ -187,12 +199,23 @@ class Monitor:
                     counted += 1
             new.append(counted)
         batch.write(transaction, now_ms)
-        transaction.put_marks(moved)
+        transaction.put_marks(moved, now_ms)
+        for own in {each[0] for each in moved.keys() - marks.keys() if each[0].startswith(OWN)}:
+            transaction.trim_marks(own, _OWN_MARKS)
         if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
             transaction, now_ms // WINDOW_MS
         ):
             self._fold_ms = now_ms
         return new
+
+
+def _refuse_others(device: str, reports: Sequence[TaskReport]) -> None:
+    for each in (each for report in reports for each in report.devices):
+        if each.device_id != device:
+            raise ForbiddenError(
+                f"device {device!r} sent a report of {each.device_id[:256]!r}: each reports for "
+                "itself alone"
+            )
 
 
 def _add(

@@ -12,7 +12,7 @@ from walle_deploy.model.health import (
     VersionHealth,
 )
 from walle_deploy.monitoring.counting import WINDOW_MS
-from walle_deploy.monitoring.counts import WindowCounts, merged_counts
+from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
 from walle_deploy.monitoring.proof import UNPROVEN, group_scope
 from walle_deploy.store.port import ReadTransaction, ReleaseStore
 from walle_deploy.store.rows import CountedWindow, Scope, StoredScope
@@ -144,8 +144,9 @@ def health_of(
         failures=counts.failures,
         failure_classes=counts.classes,
         strikes=counts.strikes,
-        latency_us=counts.latency_us,
-        output_bytes=counts.output_bytes,
+        device_minutes=counts.device_minutes,
+        latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
+        output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
     )
 
 

@@ -1,23 +1,22 @@
 """Reports on their way to a monitor in another process: batches of frames over HTTP.
 
 For cloud sides that are not the monitor's own process: ``HttpReportSink`` there,
-``take_batch`` behind a path of the release service. ``walle cloud`` has a sender of its own.
+``read_batch`` behind a path of the release service. ``walle cloud`` has a sender of its own.
 """
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
 
-from walle_deploy.monitoring.monitor import Monitor
-from walle_stream.errors import EnvelopeError, ForbiddenError
+from walle_deploy.monitoring.monitor import OWN
+from walle_stream.errors import EnvelopeError
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.bearer import bearer_headers
-from walle_stream.wire.report_batch import REPORTS_PATH, decode_batch, encode_batch
-from walle_stream.wire.reports import decode_reports
+from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH, decode_batch, encode_batch
+from walle_stream.wire.reports import REPORTS_MAX_BYTES, claimed_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +24,8 @@ OWN_MAX_BYTES: Final = 1024 * 1024
 """Largest batch of a device that reports for itself: it has one device's counts."""
 
 _OWN_FRAMES_MAX: Final = 1_000
+_INFLATED: Final = 4
+"""So many times as long a batch may be inflated."""
 _WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 _BACKOFF_S: Final = 0.2
@@ -35,19 +36,6 @@ _UNPROVEN: Final = 401
 _REFUSED: Final = {400, 403, 413}
 
 
-def take_batch(monitor: Monitor, batch: bytes) -> int:
-    """Count a batch, once over all workers of the store; blocks on the monitor's store.
-
-    Returns:
-        How many frames were new.
-
-    Raises:
-        EnvelopeError: It is no batch, or too large: nothing of it was counted.
-        StoreError: It may not be stored: whoever sent it should send it again, to any worker.
-    """
-    return monitor.take(read_batch(batch))
-
-
 def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """Return the frames of a batch, of which nothing is counted yet.
 
@@ -56,10 +44,14 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
         device: Who sent it, and may speak for itself alone; empty for who may speak for any.
 
     Raises:
-        EnvelopeError: It is no batch, or too large, or has too many frames for one device.
-        ForbiddenError: A device speaks for another one.
+        EnvelopeError: It is no batch, or too large, also inflated, or has too many frames for one
+            device.
     """
     frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
+    most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
+    claimed = [claimed_bytes(each.body) for each in frames]  # longer ones are not decoded
+    if (size := sum(each for each in claimed if each <= REPORTS_MAX_BYTES)) > most:
+        raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
     if not device:
         return frames
     if len(frames) > _OWN_FRAMES_MAX:
@@ -70,33 +62,10 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
 
 
 def _own(frame: ReportFrame, device: str) -> ReportFrame:
-    with suppress(EnvelopeError):  # that frame is refused where it would be counted
-        for report in decode_reports(frame.body):
-            for each in report.devices:
-                if each.device_id != device:
-                    raise ForbiddenError(
-                        f"device {device!r} sent a report of {each.device_id[:256]!r}: each "
-                        "reports for itself alone"
-                    )
     # numbers of a data directory that another one has must not be used up by this one
-    own = blake2b(f"{device}/{frame.incarnation}".encode(), digest_size=8).hexdigest()
-    return frame._replace(incarnation=own)
-
-
-class MonitorSink:
-    """A ``ReportSink`` in one process with its monitor."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        """Keep the monitor."""
-        self._monitor = monitor
-
-    def take(self, frames: Sequence[ReportFrame]) -> None:
-        """Count frames and store them; see ``ReportSink.take``. Blocks on the monitor's store.
-
-        Raises:
-            StoreError: They may not be stored, and come again.
-        """
-        self._monitor.take(frames)
+    own = blake2b(device.encode(), digest_size=8).hexdigest()
+    part = blake2b(f"{frame.incarnation}/{frame.partition}".encode(), digest_size=7).digest()
+    return frame._replace(incarnation=OWN + own, partition=int.from_bytes(part))
 
 
 class HttpReportSink:

@@ -89,6 +89,9 @@ class Judgement(msgspec.Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     devices: int
     """That reported runs of the new version."""
+    exposure: float = math.inf
+    """Minutes in which each device of the group ``new`` ran in this step, on average over those
+    that did; infinite where none did."""
 
     @property
     def why(self) -> str:
@@ -124,7 +127,9 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
     devices = health.new.release.devices
     is_stopped = any(each.outcome == "stop" for each in verdicts)
     outcome: Outcome = "stop" if is_stopped else "go" if devices else "wait"
-    return Judgement(outcome, tuple(verdicts), devices)
+    step = health.new.step
+    exposure = step.device_minutes / step.devices if step.devices else math.inf
+    return Judgement(outcome, tuple(verdicts), devices, exposure)
 
 
 def _has_control(memory: Memory, health: ReleaseHealth) -> bool:

@@ -117,7 +117,8 @@ def _has_to_stay(state: ReleaseState, event: Tick) -> bool:
     if step is None:
         return False
     is_short = event.at_ms - state.since_ms < step.min_duration
-    return is_short or event.devices < step.min_devices or event.judgement != "go"
+    is_unseen = event.devices < step.min_devices or event.exposure < step.min_exposure
+    return is_short or is_unseen or event.judgement != "go"
 
 
 def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:

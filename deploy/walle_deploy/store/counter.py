@@ -35,13 +35,22 @@ class SqlCounter(SqlReader):
         )
         return {(incarnation, part): number for incarnation, part, number in rows.fetchall()}
 
-    def put_marks(self, marks: Mapping[tuple[str, int], int]) -> None:
+    def put_marks(self, marks: Mapping[tuple[str, int], int], now_ms: int) -> None:
         """Keep the numbers of last frames."""
-        given = self._dialect.given(incarnation="TEXT", part=_INT, number=_INT)
+        given = self._dialect.given(incarnation="TEXT", part=_INT, number=_INT, moved_ms=_INT)
         self._bulk(
             f"INSERT INTO walle_marks SELECT * FROM {given} AS came {_DONE}"
-            " (incarnation, part) DO UPDATE SET number = excluded.number",
-            sorted((*key, number) for key, number in marks.items()),
+            " (incarnation, part) DO UPDATE SET number = excluded.number,"
+            " moved_ms = excluded.moved_ms",
+            sorted((*key, number, now_ms) for key, number in marks.items()),
+        )
+
+    def trim_marks(self, incarnation: str, most: int) -> None:
+        """Keep those of so many partitions: the ones that moved last."""
+        self._execute(
+            "DELETE FROM walle_marks WHERE incarnation = ? AND part NOT IN (SELECT part"
+            " FROM walle_marks WHERE incarnation = ? ORDER BY moved_ms DESC, part LIMIT ?)",
+            (incarnation, incarnation, most),
         )
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:

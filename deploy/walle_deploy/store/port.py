@@ -180,8 +180,12 @@ class CountTransaction(ReadTransaction, Protocol):
         """
         ...
 
-    def put_marks(self, marks: Mapping[tuple[str, int], int]) -> None:
+    def put_marks(self, marks: Mapping[tuple[str, int], int], now_ms: int) -> None:
         """Keep the numbers of last frames."""
+        ...
+
+    def trim_marks(self, incarnation: str, most: int) -> None:
+        """Keep those of so many partitions: the ones that moved last."""
         ...
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:

@@ -12,7 +12,7 @@ import msgspec
 
 from walle_stream.errors import IntegrityError
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Of the tables below."""
 
 
@@ -115,7 +115,7 @@ _TABLES: Final = (
     ),
     (
         "CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL,"
-        " number BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED"
+        " number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED"
     ),
 )
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -213,6 +214,46 @@ def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder, caplog):
                 time.sleep(0.05)
     assert open_ms(folder) == 0
     assert "authentication is open" not in (folder / "stderr").read_text()
+
+
+def test_reports_that_are_invented_leave_no_row_in_the_store(folder):
+    """By thieves, by a device that was revoked, and by one that may report and lies."""
+    key = SigningKey.read(folder / "signing.json")
+    own, relay = key.sign("device", "d-1"), key.sign("relay", "cloud")
+    other = SigningKey.create("shop").sign("device", "d-1")  # of another fleet
+    late = key.sign("device", "d-1", valid_s=-3_600)
+    (folder / "revoked.txt").write_text("d-9\n")
+    shared, good = receipt(folder, "d-2"), receipt(folder, "d-1")
+
+    def rows():
+        with closing(sqlite3.connect(folder / "releases.db")) as store:
+            return [
+                store.execute(f"SELECT COUNT(*) FROM {each}").fetchone()[0]  # noqa: S608 - ours
+                for each in ("walle_scopes", "walle_counted", "walle_windows", "walle_marks")
+            ]
+
+    with service(folder, TOKENS) as (port, _):
+        while check(port, "d-1", own) == 503:
+            time.sleep(0.05)
+        for number in range(3):  # a budget ends sooner than rows could
+            name = f"{number:016x}"
+            lies = [of("d-1", 1, name, each) for each in ("", "A" * 80, shared, good[:-2])]
+            # in the receipt's place, so is a version that nobody published
+            made = report([("d-1", 1, {"E": 1})], f"v{number + 7}")
+            made.devices[0].receipt = good
+            lies.append(frame(2, made, incarnation=name))
+            assert post(port, lies, own) == 200
+            assert post(port, [of(f"x-{number}", 1, name, good)], relay) == 200
+            assert post(port, [of("d-1", 1, name, good)], other) == 401
+            assert post(port, [of("d-1", 1, name, good)], late) == 401
+            assert post(port, [of("d-9", 1, name)], key.sign("device", "d-9")) == 401
+            assert post(port, [of("d-2", 1, name, shared)], own) == 403
+        assert rows() == [0, 0, 0, 0]
+        assert post(port, [of("d-1", 1, receipt=good)], own) == 200
+        before = rows()
+        assert [post(port, [of("d-1", 1, receipt=good)], own) for _ in range(5)] == [200] * 5
+        assert rows() == before
+    assert devices(folder) == 1
 
 
 def test_the_open_mode_says_so_at_the_start_and_in_the_status(folder):

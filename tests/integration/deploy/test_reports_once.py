@@ -134,7 +134,7 @@ def posted_at_once(ports, frames):
 def expect(store, frames):
     found = health(store)
     assert (found.runs, found.failures, found.devices) == (2 * frames, frames, frames + 1)
-    assert sum(found.latency_us.values()) == 2 * frames
+    assert sum(found.latency_us.values()) == found.device_minutes >= found.devices
 
 
 def test_what_is_sent_to_two_services_at_once_counts_once(store, address):

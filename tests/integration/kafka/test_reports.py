@@ -17,7 +17,7 @@ from kafka.admin import MemberToRemove
 from tests.unit.deploy.monitoring.reporting import publish
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.transport import take_batch
+from walle_deploy.monitoring.transport import read_batch
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
@@ -79,7 +79,7 @@ def service(monitor, ends):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             assert self.path == "/v1/reports"
-            take_batch(monitor, self.rfile.read(int(self.headers["content-length"])))
+            monitor.take(read_batch(self.rfile.read(int(self.headers["content-length"]))))
             if not taken.is_set():
                 taken.set()
                 ends.wait()

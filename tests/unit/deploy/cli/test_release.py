@@ -99,6 +99,7 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     release.desk.apply("ipv-v2", go)
     with release.store.writing() as writing:
         failing = {"devices": 10, "failing_devices": 1, "runs": 200, "failures": 9}
+        failing["device_minutes"] = 14
         seen = both(failing, {"devices": 190})
         put_memory(writing, "ipv-v2", look(Memory(), Gates(), seen, 1, control_percent=50.0))
     names = [f"d{number}" for number in range(200)]
@@ -132,6 +133,7 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
             "40 more devices to report runs (a share of a small fleet may hold none: "
             "'walle release advance ipv-v2' goes on without them)"
         ),
+        "its devices to run in 3.5 minutes each, on average; so far it is 1.4",
     ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
     failures = found["gates"][0]

@@ -70,8 +70,9 @@ def test_a_version_is_what_its_devices_reported(store):
     assert (found.devices, found.failing_devices, found.crashing_devices) == (3, 3, 1)
     assert (found.runs, found.failures, found.strikes) == (11, 4, 1)
     assert found.failure_classes == {"KeyError": 2, "Quarantined": 1, "RunStopped": 1}
-    assert found.latency_us == {bucket_of(1_000): 8, bucket_of(9_000): 3}
-    assert sum(found.output_bytes.values()) == 7
+    # each device once, by its first report of the minute; the idle one never ran
+    assert found.latency_us == {bucket_of(1_000): 2, bucket_of(9_000): 1}
+    assert sum(found.output_bytes.values()) == found.device_minutes == 3
     assert health(store, "v0").runs == 1
     assert health(store, "v9").devices == 0
 
@@ -233,7 +234,7 @@ def test_a_device_counts_in_a_group_by_its_receipt(store):
     assert (found.new.release.devices, found.new.release.runs) == (3, 7)
     assert (found.control.step.devices, found.control.step.crashing_devices) == (1, 1)
     assert found.control.step == found.control.release
-    assert sum(found.new.step.latency_us.values()) == 6
+    assert sum(found.new.step.latency_us.values()) == found.new.step.device_minutes == 2
     assert (found.unproven_devices, health(store, "v2").devices) == (1, 4)
     assert found.new.windows == ()  # it is not closed
     shown = monitor.figures()
@@ -298,7 +299,7 @@ def test_times_of_runs_are_those_of_the_devices_that_count(store):
     monitor.take([frame(1, mixed)])
     found = release_health(store)
     assert (found.new.step.runs, sum(found.new.step.latency_us.values())) == (5, 0)
-    assert sum(health(store, "v2").latency_us.values()) == 7
+    assert sum(health(store, "v2").latency_us.values()) == 2
 
 
 def windows(store, group="new"):
@@ -333,7 +334,7 @@ def test_each_device_is_at_risk_once_in_a_window(store):
     store.now += MINUTE
     take(("c", 5, {"E": 5}), group="control", version="v1")
     store.now += 2 * MINUTE
-    assert windows(store) == [levels((0, 9), (0, 1)), levels((9, 10)), levels((3, 3), (1, 41))]
+    assert windows(store) == [levels((0, 0), (0, 1)), levels((9, 10)), levels((3, 3), (1, 41))]
     assert windows(store, "control") == [levels((0, 3)), levels((3, 8))]
 
 
