@@ -17,7 +17,8 @@ from walle_deploy.store.opening import open_store
 from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
 from walle_stream.clock import wall_ms
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.reports import DeviceRuns, TaskReport, bucket_of, encode_reports
+from walle_stream.wire.buckets import bucket_of
+from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
 
 _TASK: Final = "shop/ipv"
 _FILLED: Final = 5_000

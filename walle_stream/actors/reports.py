@@ -14,14 +14,8 @@ from typing import Final
 from walle_stream.ports import Proof, ProofOf
 from walle_stream.vm.results import GroupResult
 from walle_stream.vm.shelf import STOPPED
-from walle_stream.wire.reports import (
-    FRAME_DEVICES,
-    DeviceRuns,
-    TaskReport,
-    bucket_of,
-    encode_reports,
-    timed_bucket,
-)
+from walle_stream.wire.buckets import bucket_of, timed_bucket
+from walle_stream.wire.reports import FRAME_DEVICES, DeviceRuns, TaskReport, encode_reports
 
 QUARANTINED: Final = "Quarantined"
 """Error of a run that was not let begin."""

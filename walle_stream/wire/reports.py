@@ -7,25 +7,16 @@ them gets percentiles with a known error.
 """
 
 from collections.abc import Iterable, Iterator
-from math import ceil, log
 from typing import Annotated, Final
 
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.buckets import BUCKET_MAX, CALL_BUCKETS, TIMED_MAX
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 REPORTS_VERSION: Final = 5
 """Version of a body that holds reports."""
-
-BUCKET_GAMMA: Final = (1 + 0.01) / (1 - 0.01)
-"""Ratio of a bucket's bounds: any value in it is at most 1 % from the bucket's middle."""
-
-BUCKET_MAX: Final = 2_000
-"""Highest bucket: values from 2.3e17 on are counted in it."""
-
-CALL_BUCKETS: Final = 4_096
-"""From the buckets of runs in calls of one size to those of the next, see ``timed_bucket``."""
 
 FRAME_DEVICES: Final = 20_000
 """Devices of the reports of one frame; more go into another one."""
@@ -33,9 +24,7 @@ FRAME_DEVICES: Final = 20_000
 REPORTS_MAX_BYTES: Final = 16 * 1024 * 1024
 """Largest payload of reports that is unpacked."""
 
-_SCALE: Final = 1 / log(BUCKET_GAMMA)
 _CLASSES_MAX: Final = 64
-_CALLS_MAX: Final = 15
 _SIZE: Final = slice(2, 6)  # of the payload, in the header of ``wire.payload``
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -44,7 +33,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _MaybeName = Annotated[str, msgspec.Meta(max_length=256)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, le=BUCKET_MAX)]
 _Buckets = Annotated[dict[_Bucket, _Count], msgspec.Meta(max_length=BUCKET_MAX + 1)]
-_Timed = Annotated[int, msgspec.Meta(ge=0, le=_CALLS_MAX * CALL_BUCKETS + BUCKET_MAX)]
+_Timed = Annotated[int, msgspec.Meta(ge=0, le=TIMED_MAX)]
 _TimedBuckets = Annotated[dict[_Timed, _Count], msgspec.Meta(max_length=CALL_BUCKETS)]
 
 
@@ -87,29 +76,6 @@ class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(list[TaskReport])
-
-
-def bucket_of(value: float) -> int:
-    """Return the bucket of a value: ``i`` holds (BUCKET_GAMMA**(i-1), BUCKET_GAMMA**i].
-
-    Args:
-        value: Anything up to 1 is in bucket 0.
-    """
-    return min(ceil(log(value) * _SCALE), BUCKET_MAX) if value > 1 else 0
-
-
-def timed_bucket(call_us: float, runs: int) -> int:
-    """Return the bucket of the runs of one call of a VM.
-
-    A call costs something besides its runs, so runs in small calls look slower: only those of
-    like calls can be compared. ``place // CALL_BUCKETS`` is the size, as a power of two, and
-    ``place % CALL_BUCKETS`` the bucket of a run's time.
-
-    Args:
-        call_us: Time of the call, microseconds.
-        runs: In it, ≥ 1.
-    """
-    return CALL_BUCKETS * min(runs.bit_length() - 1, _CALLS_MAX) + bucket_of(call_us / runs)
 
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:

@@ -7,7 +7,8 @@ from typing import Final, Self
 import msgspec
 
 from walle_deploy.model.health import LEVELS
-from walle_stream.wire.reports import CALL_BUCKETS, DeviceRuns, TaskReport
+from walle_stream.wire.buckets import CALL_BUCKETS
+from walle_stream.wire.reports import DeviceRuns, TaskReport
 
 CLASSES_MAX: Final = 64
 """Classes of errors that are told apart; all others are ``(other)``."""

@@ -20,7 +20,7 @@ import numpy as np
 from walle_deploy.model.health import GAMMA, VersionHealth
 from walle_deploy.release.evidence import DRIFT_BETS, Counts, exceeds_other
 from walle_deploy.release.limits import DriftGate, LatencyGate
-from walle_stream.wire.reports import CALL_BUCKETS, bucket_of
+from walle_stream.wire.buckets import CALL_BUCKETS, bucket_of
 
 SLOWER: Final = (0.5, 0.9, 0.99)
 """Quantiles at which latency is compared."""
@@ -129,7 +129,7 @@ def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     then (Kish's effective number).
 
     Args:
-        new: Times of the new version, by ``wire.reports.timed_bucket``.
+        new: Times of the new version, by ``wire.buckets.timed_bucket``.
         old: Of the previous one.
         least: Bucket below which all are the same.
 

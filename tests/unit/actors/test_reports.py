@@ -14,9 +14,10 @@ from walle_stream.ports import Proof, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.vm.results import GroupResult, RunResult
+from walle_stream.wire.buckets import CALL_BUCKETS, bucket_of
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
-from walle_stream.wire.reports import CALL_BUCKETS, bucket_of, decode_reports, is_reports
+from walle_stream.wire.reports import decode_reports, is_reports
 
 pytestmark = pytest.mark.actors
 

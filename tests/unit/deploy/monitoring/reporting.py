@@ -6,7 +6,8 @@ from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.reader import HealthReader
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.reports import DeviceRuns, TaskReport, bucket_of, encode_reports
+from walle_stream.wire.buckets import bucket_of
+from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
 
 TASK, MINUTE = "shop/ipv", 60_000
 KEYS = ReceiptKeys.create()

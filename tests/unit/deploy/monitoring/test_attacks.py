@@ -30,8 +30,8 @@ from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
+from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.report_batch import encode_batch
-from walle_stream.wire.reports import bucket_of
 
 DAY = 24 * 60 * MINUTE
 NOW = 10**12

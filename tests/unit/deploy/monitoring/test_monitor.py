@@ -24,7 +24,7 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.store.rows import Scope
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ServiceUnreachableError
-from walle_stream.wire.reports import BUCKET_GAMMA, bucket_of
+from walle_stream.wire.buckets import BUCKET_GAMMA, bucket_of
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 TABLES = ("walle_scopes", "walle_counted", "walle_windows", "walle_marks")

@@ -12,7 +12,7 @@ from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.gates import judge
 from walle_deploy.release.limits import Gates, LatencyGate, OutputGate
 from walle_deploy.release.memory import Memory, look
-from walle_stream.wire.reports import timed_bucket
+from walle_stream.wire.buckets import timed_bucket
 
 GATES = Gates()
 FLEET = 200
