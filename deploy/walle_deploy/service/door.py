@@ -5,6 +5,7 @@ it is, then his own budget. All of it is a worker's own: with N workers a budget
 large at most.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,8 @@ from walle_deploy.identity.proven import ANYBODY, Proven
 from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
 from walle_deploy.identity.settings import AddressBudget, BudgetsSpec, DeviceBudget, OpenSpec
 from walle_deploy.identity.tokens import TokenAuthenticator
+from walle_deploy.operators.authenticator import OperatorAuthenticator
+from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.files import WatchedFile, read_lines
 from walle_deploy.service.seldom import Seldom
 from walle_deploy.service.settings import ServiceSpec
@@ -27,6 +30,12 @@ OPEN_MODE: Final = (
     "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
 )
 """What is said of the open mode at the start."""
+
+CLOSED: Final = (
+    "this service lets nobody see or change releases over HTTP: write spec.operators into its "
+    "ReleaseService YAML (docs/deploy/operators.md)"
+)
+"""What is answered where no operators are named."""
 
 _UNPROVEN_COST: Final = 10
 """Of an address, in checks: to verify a signature takes as long as some of them."""
@@ -64,6 +73,8 @@ class Door:
         self._revoked: WatchedFile[frozenset[str]] | None = None
         if not isinstance(asked, OpenSpec) and asked.revoked is not None:
             self._revoked = WatchedFile.opened(asked.revoked, read_lines)
+        self.operators = None if spec.operators is None else OperatorAuthenticator(spec.operators)
+        """Who may change releases; None: nobody."""
         self._devices = _budgets(spec.budgets, spec.budgets.device)
         self._addresses = _budgets(spec.budgets, spec.budgets.address)
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
@@ -115,6 +126,32 @@ class Door:
         """
         return self._admitted(headers, client, ("frames", "bytes"))
 
+    async def admit_operator(
+        self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None
+    ) -> Operator:
+        """Let a person in who works on releases.
+
+        Args:
+            headers: Of the request.
+            client: As for ``admit_check``.
+
+        Raises:
+            IdentityError: He has not proven who he is.
+            ForbiddenError: He has no role, or nobody has one.
+            ServiceBusyError: He comes too often.
+        """
+        if self.operators is None:
+            raise ForbiddenError(CLOSED)
+        found, now_s = picked(headers, self.operators.headers | self.headers), monotonic_ms() / 1e3
+        peer, address = self._let(found, client, ("checks",), now_s)
+        try:
+            # its keys may be at the issuer's
+            return await asyncio.to_thread(self.operators.prove, found, peer, wall_ms() / 1_000)
+        except (IdentityError, ForbiddenError) as error:
+            self._addresses["checks"].spend(address, _UNPROVEN_COST - 1, now_s)
+            is_proven = isinstance(error, ForbiddenError)
+            raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
+
     def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
         """Take from budgets what a batch was.
 
@@ -160,12 +197,7 @@ class Door:
         budgets: tuple[str, ...],
     ) -> Visit:
         now_s = monotonic_ms() / 1_000
-        peer = client[0] if client else ""
-        address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
-        if address:
-            for what in budgets:
-                if after_s := self._addresses[what].take(address, 1, now_s):
-                    raise self._too_much(f"{address}: this address", what, after_s, address)
+        peer, address = self._let(headers, client, budgets, now_s)
         if self._authenticator is None:
             return Visit(ANYBODY, address)
         try:
@@ -180,6 +212,22 @@ class Door:
                 if after_s := self._devices[what].take(proven.name, 1, now_s):
                     raise self._too_much(f"device {proven.name!r}", what, after_s, address)
         return Visit(proven, address)
+
+    def _let(
+        self,
+        headers: Mapping[bytes, bytes],
+        client: tuple[str, int] | None,
+        budgets: tuple[str, ...],
+        now_s: float,
+    ) -> tuple[str, str]:
+        """Return who connected, and the address that the budgets are of."""
+        peer = client[0] if client else ""
+        address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
+        if address:
+            for what in budgets:
+                if after_s := self._addresses[what].take(address, 1, now_s):
+                    raise self._too_much(f"{address}: this address", what, after_s, address)
+        return peer, address
 
     def _too_much(self, who: str, what: str, after_s: float, address: str) -> ServiceBusyError:
         error = ServiceBusyError(

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.release.groups import both
-from walle_deploy.cli import release_verbs
 from walle_deploy.cli.release import add
+from walle_deploy.cli.release_options import Releases
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.release.desk import ReleaseDesk
@@ -170,17 +170,17 @@ def test_a_watch_ends_with_the_release(release, monkeypatch):
 def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, capsys):
     release("create", release.file)
     answers = iter([None, "away", "away", "rolled back"])
-    real = release_verbs.look
+    real = Releases.look
 
-    def look(store, name):
+    def look(releases, name):
         match next(answers):
             case "away":
                 raise ServiceUnreachableError("the database does not answer")
             case "rolled back":
                 release.desk.roll_back("ipv-v2", "no")
-        return real(store, name)
+        return real(releases, name)
 
-    monkeypatch.setattr(release_verbs, "look", look)
+    monkeypatch.setattr(Releases, "look", look)
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", lambda _: None)
     with pytest.raises(ReleaseStateError, match="stopped: no"):
         release("watch", "ipv-v2")
@@ -258,7 +258,9 @@ def test_a_person_goes_on_where_a_share_holds_no_device(release):
     release.desk.apply("ipv-v2", go)
     said = release("advance", "ipv-v2", "--by", "bob", "--why", "nobody in it", "--revision", 2)
     assert said == "release ipv-v2: shop/ipv@v2, full (revision 3)\n"
-    assert "bob  advance ipv-v2 -> full 99 %: nobody in it" in release("audit", "ipv-v2")
+    assert "bob (unverified)  advance ipv-v2 -> full 99 %: nobody in it" in release(
+        "audit", "ipv-v2"
+    )
     release("pause", "ipv-v2")
     with pytest.raises(ReleaseStateError, match="resume it, then advance it"):
         release("advance", "ipv-v2", "--revision", 4)
