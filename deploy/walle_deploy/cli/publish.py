@@ -46,7 +46,7 @@ def run_publish(options: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415 - of this alone
 
     from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
-    from walle_deploy.cli.release_options import given_releases  # noqa: PLC0415 - beside it
+    from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
     from walle_deploy.model.releases import VersionFiles  # noqa: PLC0415 - beside it
     from walle_deploy.service.operating import VERSIONS_PATH  # noqa: PLC0415 - beside it

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from walle_deploy.cli import dry_run, publish, simulate
 from walle_deploy.cli.store_option import add_releases
+from walle_stream.errors import DeployError
+from walle_stream.errors.extras import how_to_install
 
 _CHANGES: Final = {
     "pause": "stop the progress; devices keep what they have",
@@ -97,7 +99,11 @@ def _later(name: str) -> Any:
     function = "run_change" if name in _CHANGES else f"run_{name}"
 
     def run(options: argparse.Namespace) -> int:
-        point = import_module(f"walle_deploy.cli.{module}")
+        try:
+            point = import_module(f"walle_deploy.cli.{module}")
+        except ModuleNotFoundError as error:
+            missing = f"{error.name} is not installed: {how_to_install('deploy')}"
+            raise DeployError(missing) from error
         return int(getattr(point, function)(options))
 
     return run

@@ -10,7 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from walle_deploy.cli.release_options import Releases, given_releases, say, say_json
+from walle_deploy.cli.release_api import Releases, given_releases
+from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.cli.release_view import detail, overview, shown_time, step_line
 from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
 from walle_deploy.release.head import read_head, sign_head
@@ -18,7 +19,7 @@ from walle_deploy.release.progress import Progress
 from walle_deploy.release.proof import need_head, verify_chain
 from walle_deploy.service.operating import AUDIT_PATH, RELEASES_PATH, AuditLog
 from walle_deploy.store.rows import AuditHead
-from walle_stream.errors import ReleaseStateError, ServiceUnreachableError
+from walle_stream.errors import ReleaseStateError, ServiceUnreachableError, SpecFileError
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -112,6 +113,8 @@ def run_audit(options: argparse.Namespace) -> int:
 
 def _kept(options: argparse.Namespace) -> AuditHead | None:
     if options.against is not None:
+        if options.keys is None:
+            raise SpecFileError("--against: needs --keys of who signed that head")
         return read_head(options.against, options.keys)
     return AuditHead(*options.expect) if options.expect else None
 

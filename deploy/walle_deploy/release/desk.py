@@ -38,6 +38,28 @@ type Guard = Callable[[WriteTransaction], None]
 """Refuses a change within its transaction by raising."""
 
 
+def _changing_by(event: Callable[[int, str], AnyEvent]) -> Callable[..., StoredRelease]:
+    def change(
+        desk: "ReleaseDesk", release_id: str, why: str = "", revision: int | None = None
+    ) -> StoredRelease:
+        """Change a release.
+
+        Args:
+            desk: Whose method it is.
+            release_id: Which.
+            why: For the audit log.
+            revision: Refuse it where the release was changed since this one.
+
+        Raises:
+            ConflictError: Somebody changed it since.
+            RefNotFoundError: There is none of that name.
+            ReleaseStateError: That cannot be done where it stands.
+        """
+        return desk.apply(release_id, lambda now: event(now, why), revision)
+
+    return change
+
+
 class ReleaseDesk:
     """Changes releases on a store; safe in any number of processes at once."""
 
@@ -167,35 +189,15 @@ class ReleaseDesk:
         crash_point("change.after")
         return stored
 
-    def pause(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
-        """Stop the progress; devices keep what they have, the gates go on looking.
+    pause = _changing_by(Paused)
+    """Stop the progress; devices keep what they have, the gates go on looking."""
 
-        Args:
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
+    resume = _changing_by(Resumed)
+    """Let a paused release go on."""
 
-        Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It is paused already, or ended.
-        """
-        return self.apply(release_id, lambda now: Paused(now, why), revision)
-
-    def resume(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
-        """Let a paused release go on.
-
-        Args:
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
-
-        Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It is not paused.
-        """
-        return self.apply(release_id, lambda now: Resumed(now, why), revision)
+    roll_back = _changing_by(RolledBack)
+    """Take the version back: devices get the stable one with their next request. One that is done
+    can be taken back, too, while it is the newest."""
 
     def advance(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
         """Begin the next step now, whatever the one at hand waits for: time, devices, schedule.
@@ -236,23 +238,6 @@ class ReleaseDesk:
             ReleaseStateError: It needs no approval, or ended.
         """
         return self.apply(release_id, lambda now: Approved(now, self._person, why), revision)
-
-    def roll_back(
-        self, release_id: str, why: str = "", revision: int | None = None
-    ) -> StoredRelease:
-        """Take the version back: devices get the stable one with their next request.
-
-        Args:
-            release_id: Which; one that is done can be, too, while it is the newest.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
-
-        Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It ended, or another one came after it.
-        """
-        return self.apply(release_id, lambda now: RolledBack(now, why), revision)
 
     def apply(
         self,

@@ -34,30 +34,23 @@ def sign_head(head: AuditHead, key: Path) -> str:
     return SigningKey.read(key).seal(_AUDIENCE, claims)
 
 
-def read_head(file: Path, keys: Path | None) -> AuditHead:
+def read_head(file: Path, keys: Path) -> AuditHead:
     """Read a head that was kept; blocks.
 
     Args:
-        file: ``NUMBER:HASH``, or a token of ``sign_head``.
-        keys: Public keys of who signed it; None: it is believed as it is.
+        file: A token of ``sign_head``.
+        keys: Public keys of who signed it.
 
     Raises:
-        SpecFileError: It holds no head, or it is signed and there are no keys.
-        IntegrityError: Its signature does not hold, or it has none.
+        SpecFileError: One of them cannot be read.
+        IntegrityError: It is no head, or not signed by these keys.
     """
     try:
-        known = read_keys(keys) if keys is not None else {}
-        text = file.read_bytes()[: _MAX_BYTES + 1].decode("ascii").strip()
-    except (OSError, UnicodeError) as error:
-        raise SpecFileError(f"{file}: holds no head of an audit log: {error}", str(file)) from error
-    number, _, digest = text.partition(":")
-    if keys is None and number.isdecimal() and digest:
-        return AuditHead(int(number), digest)
-    if keys is None:
-        raise SpecFileError(
-            f"{file}: is signed, or no head: give --keys of who signed it", str(file)
-        )
+        known, data = read_keys(keys), file.read_bytes()[:_MAX_BYTES]
+    except OSError as error:
+        raise SpecFileError(f"{error.filename}: {error.strerror}", str(error.filename)) from error
     try:
+        text = data.decode("ascii").strip()
         claims = read_claims(text, known, [_AUDIENCE], "", ("number", "hash"))
         return AuditHead(int(claims["number"]), str(claims["hash"]))
     except (jwt.PyJWTError, ValueError, TypeError) as error:

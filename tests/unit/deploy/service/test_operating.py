@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.unit.deploy.hasty import hasty
-from walle_deploy.cli.release_options import Releases, _in_process
+from walle_deploy.cli.release_api import Releases, _in_process
 from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator
