@@ -25,6 +25,7 @@ from walle_stream.errors import DeployError, ServiceUnreachableError, WalleError
 from walle_stream.wire.bearer import bearer_headers, token_from
 
 _GOOD: Final = 200
+_AWAY: Final = 500
 _TIMEOUT_S: Final = 60.0
 _AGAIN_S: Final = 0.5
 _AGAIN_MAX_MS: Final = 30_000
@@ -51,7 +52,8 @@ class Releases:
         Raises:
             WalleError: What the service says.
         """
-        return msgspec.json.decode(self._asked("GET", path, b""), type=kind)
+        found: T = self._asked("GET", path, b"", kind)
+        return found
 
     def look(self, name: str) -> Progress:
         """Return how a release goes; blocks.
@@ -79,8 +81,7 @@ class Releases:
         until_ms = 0.0
         while True:
             try:
-                done = self._asked("POST", path, body)
-                return msgspec.json.decode(done, type=Progress | None)
+                return self._asked("POST", path, body, Progress | None)
             except ServiceUnreachableError as error:
                 if not until_ms and _may_be_done(error):
                     until_ms = monotonic_ms() + _AGAIN_MAX_MS
@@ -88,14 +89,16 @@ class Releases:
                     raise
             time.sleep(_AGAIN_S)
 
-    def _asked(self, method: str, path: str, body: bytes) -> bytes:
+    def _asked(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
         status, data = self._ask(method, path, bearer_headers(self._token), body)
-        if status == _GOOD:
-            return data
         try:
+            if status == _GOOD:
+                return msgspec.json.decode(data, type=kind_of_answer)
             said = msgspec.json.decode(data, type=_Said)
-        except (msgspec.MsgspecError, UnicodeError):
-            raise ServiceUnreachableError(f"the release service answered {status}") from None
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            # a proxy, or another server
+            away = ServiceUnreachableError if status >= _AWAY else DeployError
+            raise away(f"no release service answered, but something with {status}") from error
         kind: Any = getattr(errors, said.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
         message = "".join(each if each.isprintable() else "?" for each in said.error)
@@ -104,9 +107,9 @@ class Releases:
 
 
 def _may_be_done(error: ServiceUnreachableError) -> bool:
-    # it was asked, and went away before it answered
-    lost = (urllib3.exceptions.ProtocolError, urllib3.exceptions.ReadTimeoutError)
-    return isinstance(error.__cause__, lost)
+    # it, or a proxy in front, was asked, and it went away before it answered
+    is_refused = isinstance(error.__cause__, urllib3.exceptions.NewConnectionError)
+    return error.__cause__ is not None and not is_refused
 
 
 def path_of(name: str, verb: str = "") -> str:

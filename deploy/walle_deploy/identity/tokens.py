@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import jwt
 
+from walle_deploy.identity.issuer import IssuerKeys
 from walle_deploy.identity.keys import Keys, read_keys
 from walle_deploy.identity.proven import Proven, Role, proven_as
 from walle_deploy.identity.settings import IssuerSpec, TokensSpec
@@ -38,21 +39,13 @@ class _Known[T](NamedTuple):
     tokens: OrderedDict[bytes, _Believed[T]]
 
 
-class KeySource(Protocol):
-    """Has the keys of an issuer; somebody reads them again."""
-
-    @property
-    def known(self) -> Keys | None:
-        """Those of the last reading."""
-
-
 class Tokens[T]:
     """Believes tokens of one issuer. One thread at a time, where it keeps some."""
 
     def __init__(
         self,
         spec: IssuerSpec,
-        keys: KeySource,
+        keys: WatchedFile[Keys] | IssuerKeys,
         audiences: Collection[str],
         read: Callable[[Mapping[str, Any]], T],
         cached: int = 0,
@@ -152,7 +145,7 @@ class TokenAuthenticator(Tokens[Proven]):
         roles = {self._roles[each] for each in audiences if each in self._roles}
         if len(roles) != 1:
             raise IdentityError("the token is for devices and for relays: one of both is needed")
-        return proven_as(roles.pop(), claims["sub"], id_of(claims))
+        return proven_as(roles.pop(), claims["sub"], str(claims.get("jti", "")))
 
 
 def read_claims(
@@ -187,16 +180,6 @@ def read_claims(
             "verify_iat": False,
         },
     )
-
-
-def id_of(claims: Mapping[str, Any]) -> str:
-    """Return the id of a token; empty where it has none.
-
-    Args:
-        claims: Of it.
-    """
-    token = claims.get("jti", "")
-    return token if isinstance(token, str) else ""
 
 
 def _shown(at_s: float) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from walle_deploy.identity.issuer import IssuerKeys
 from walle_deploy.identity.keys import read_keys
 from walle_deploy.identity.proven import proven_as
-from walle_deploy.identity.tokens import Tokens, id_of
-from walle_deploy.operators.issuer import IssuerKeys
+from walle_deploy.identity.tokens import Tokens
 from walle_deploy.operators.operator import ROLES, Operator
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.files import WatchedFile, read_lines
@@ -66,7 +66,7 @@ class OperatorAuthenticator:
         for each in (subject, name):
             proven_as("anybody", each)
         revoked = (self._revoked and self._revoked.known) or frozenset()
-        if not revoked.isdisjoint({subject, name, id_of(claims)}):
+        if not revoked.isdisjoint({subject, name, str(claims.get("jti", ""))}):
             raise IdentityError(f"operator {name!r}, or the token, is revoked")
         said = claims.get(spec.role_claim, [])
         said = said if isinstance(said, list) else [said]

@@ -42,9 +42,10 @@ VERSIONS_PATH: Final = "/v1/versions"
 STABLE_PATH: Final = f"{VERSIONS_PATH}/stable"
 AUDIT_PATH: Final = "/v1/audit"
 
-_BODY_MAX: Final = {RELEASES_PATH: 2**20, VERSIONS_PATH: 2**25}
+# read from who has the role: a beta may name many devices, a version have files for many
+_BODY_MAX: Final = {RELEASES_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
-_ROOM: Final = 2**26
+_ROOM: Final = 2**28
 _STATUS: Final[dict[type[WalleError], int]] = {
     ConflictError: 409,
     IntegrityError: 500,

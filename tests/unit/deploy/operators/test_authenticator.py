@@ -18,7 +18,7 @@ from tests.unit.deploy.identity.issuing import (
     token,
     write_keys,
 )
-from walle_deploy.operators import issuer
+from walle_deploy.identity import issuer
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_stream.errors import ForbiddenError, IdentityError
