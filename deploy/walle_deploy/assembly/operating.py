@@ -7,18 +7,21 @@ the audit log says so.
 
 from typing import Final
 
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
 from walle_deploy.operators.settings import OperatorsSpec
+from walle_deploy.outbound.bounded import one_line
 from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.service.door import picked
 from walle_deploy.service.operating import operator_routes
 from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.schema import altered
 from walle_stream.clock import wall_ms
-from walle_stream.errors import IdentityError
+from walle_stream.errors import IdentityError, IntegrityError
 
 _KIND: Final = "operators"
 
@@ -32,9 +35,7 @@ def demand_operators(store: ReleaseStore, spec: OperatorsSpec) -> None:
     """
     # a duration is written as a text, and read from one alone; the default does here
     data = spec.model_dump_json(by_alias=True, exclude={"skew_ms"}).encode()
-    with store.reading() as reading:
-        known = reading.named_snapshots(_KIND, [_KIND]).get(_KIND)
-    if known != data:
+    if _demanded(store) != data:
         with store.writing() as transaction:
             transaction.put_snapshot(_KIND, _KIND, data)
 
@@ -49,9 +50,9 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
     Raises:
         SpecFileError: The keys of operators are not on this machine: ask the service.
         IdentityError: Nobody can have that name.
+        IntegrityError: What the store remembers was altered.
     """
-    with store.reading() as reading:
-        data = reading.named_snapshots(_KIND, [_KIND]).get(_KIND)
+    data = _demanded(store)
     if data is None:
         if by == CONTROLLER:
             raise IdentityError(f"{by!r} is nobody's name: it is whom the audit log calls so")
@@ -61,7 +62,11 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
             return typed
 
         return Starlette(routes=operator_routes(store, prove))
-    spec = OperatorsSpec.model_validate_json(data, by_alias=True, by_name=False)
+    try:
+        spec = OperatorsSpec.model_validate_json(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        wrong: IntegrityError = altered("who may change it", one_line(str(error)))
+        raise wrong from error
     authenticator = OperatorAuthenticator(spec)
 
     async def prove_token(request: Request) -> Operator:
@@ -69,3 +74,8 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
         return authenticator.prove(headers, "", wall_ms() / 1_000)
 
     return Starlette(routes=operator_routes(store, prove_token, needs_second=spec.second_person))
+
+
+def _demanded(store: ReleaseStore) -> bytes | None:
+    with store.reading() as reading:
+        return reading.named_snapshots(_KIND, [_KIND]).get(_KIND)

@@ -38,7 +38,7 @@ type Guard = Callable[[WriteTransaction], None]
 """Refuses a change within its transaction by raising."""
 
 
-def _changing_by(event: Callable[[int, str], AnyEvent]) -> Callable[..., StoredRelease]:
+def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., StoredRelease]:
     def change(
         desk: "ReleaseDesk", release_id: str, why: str = "", revision: int | None = None
     ) -> StoredRelease:
@@ -51,11 +51,12 @@ def _changing_by(event: Callable[[int, str], AnyEvent]) -> Callable[..., StoredR
             revision: Refuse it where the release was changed since this one.
 
         Raises:
-            ConflictError: Somebody changed it since.
+            ConflictError: Somebody changed it since, or approved it first.
+            ForbiddenError: One approves what one created.
             RefNotFoundError: There is none of that name.
             ReleaseStateError: That cannot be done where it stands.
         """
-        return desk.apply(release_id, lambda now: event(now, why), revision)
+        return desk.apply(release_id, lambda now: event(now, why, desk.person), revision)
 
     return change
 
@@ -81,7 +82,8 @@ class ReleaseDesk:
         """
         self._store = store
         self._request = request
-        self._person = by.person if isinstance(by, Operator) else by
+        self.person = by.person if isinstance(by, Operator) else by
+        """What tells whoever it is from others."""
         self._needs_second = needs_second
         self._who: dict[str, object] = {"by": by}
         if isinstance(by, Operator):
@@ -182,20 +184,23 @@ class ReleaseDesk:
                 compared=_still_offered(transaction, spec.task),
                 created_ms=transaction.now_ms(),
                 reason=why,
-                author=self._person if self._needs_second else "",
+                author=self.person if self._needs_second else "",
             )
             stored = self._put(transaction, name, 1, Change(state, "create", why))
             crash_point("change.before")
         crash_point("change.after")
         return stored
 
-    pause = _changing_by(Paused)
+    pause = _changing_by(lambda now, why, _: Paused(now, why))
     """Stop the progress; devices keep what they have, the gates go on looking."""
 
-    resume = _changing_by(Resumed)
+    resume = _changing_by(lambda now, why, _: Resumed(now, why))
     """Let a paused release go on."""
 
-    roll_back = _changing_by(RolledBack)
+    approve = _changing_by(lambda now, why, person: Approved(now, person, why))
+    """Let a release begin that another person created."""
+
+    roll_back = _changing_by(lambda now, why, _: RolledBack(now, why))
     """Take the version back: devices get the stable one with their next request. One that is done
     can be taken back, too, while it is the newest."""
 
@@ -222,22 +227,6 @@ class ReleaseDesk:
             return Advanced(transaction.now_ms(), why=why)
 
         return self._change(release_id, make, revision, None)
-
-    def approve(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
-        """Let a release begin that somebody else created.
-
-        Args:
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
-
-        Raises:
-            ConflictError: Somebody approved or changed it first.
-            ForbiddenError: It is one's own.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It needs no approval, or ended.
-        """
-        return self.apply(release_id, lambda now: Approved(now, self._person, why), revision)
 
     def apply(
         self,

@@ -142,8 +142,11 @@ class Door:
         """
         if self.operators is None:
             raise ForbiddenError(CLOSED)
-        found, now_s = picked(headers, self.operators.headers | self.headers), monotonic_ms() / 1e3
-        peer, address = self._let(found, client, ("checks",), now_s)
+        found = picked(headers, self.operators.headers | self.headers)
+        peer, now_s = client[0] if client else "", monotonic_ms() / 1_000
+        address = neighbours(self._proxies.client(peer, found.get(FORWARDED, b"")))
+        if address and (after_s := self._addresses["checks"].take(address, 1, now_s)):
+            raise self._too_much(f"{address}: this address", "checks", after_s, address)
         try:
             # its keys may be at the issuer's
             return await asyncio.to_thread(self.operators.prove, found, peer, wall_ms() / 1_000)
@@ -197,7 +200,12 @@ class Door:
         budgets: tuple[str, ...],
     ) -> Visit:
         now_s = monotonic_ms() / 1_000
-        peer, address = self._let(headers, client, budgets, now_s)
+        peer = client[0] if client else ""
+        address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
+        if address:
+            for what in budgets:
+                if after_s := self._addresses[what].take(address, 1, now_s):
+                    raise self._too_much(f"{address}: this address", what, after_s, address)
         if self._authenticator is None:
             return Visit(ANYBODY, address)
         try:
@@ -212,22 +220,6 @@ class Door:
                 if after_s := self._devices[what].take(proven.name, 1, now_s):
                     raise self._too_much(f"device {proven.name!r}", what, after_s, address)
         return Visit(proven, address)
-
-    def _let(
-        self,
-        headers: Mapping[bytes, bytes],
-        client: tuple[str, int] | None,
-        budgets: tuple[str, ...],
-        now_s: float,
-    ) -> tuple[str, str]:
-        """Return who connected, and the address that the budgets are of."""
-        peer = client[0] if client else ""
-        address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
-        if address:
-            for what in budgets:
-                if after_s := self._addresses[what].take(address, 1, now_s):
-                    raise self._too_much(f"{address}: this address", what, after_s, address)
-        return peer, address
 
     def _too_much(self, who: str, what: str, after_s: float, address: str) -> ServiceBusyError:
         error = ServiceBusyError(

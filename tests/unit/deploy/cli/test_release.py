@@ -282,6 +282,10 @@ def test_a_store_that_once_had_operators_asks_for_them(release, tmp_path):
         release("pause", "ipv-v2", "--token", tmp_path / "viewer")
     entry = release.json("audit", "ipv-v2", *own[:2])[0]
     assert (entry["by"], entry["verified"], entry["issuer"]) == ("ann", True, "shop")
+    with release.store.writing() as writing:
+        writing.put_snapshot("operators", "operators", b"{}")
+    with pytest.raises(IntegrityError, match="who may change it"):
+        release("status", *own[:2])
 
 
 def test_two_operators_are_told_of_each_other(release):
