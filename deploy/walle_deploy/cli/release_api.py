@@ -102,6 +102,8 @@ class Releases:
         kind: Any = getattr(errors, said.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
         message = "".join(each if each.isprintable() else "?" for each in said.error)
+        if self._token is None and kind is errors.IdentityError:
+            message += ": give --token or --operator-key (docs/deploy/operators.md)"
         made: WalleError = kind(message) if is_ours else DeployError(message)
         raise made
 

@@ -98,7 +98,7 @@ def run_audit(options: argparse.Namespace) -> int:
         if options.release not in {"", sealed.release_id}:
             continue
         if options.json:
-            say(msgspec.json.encode({"hash": sealed.hash, **_fields(sealed.text)}).decode())
+            say_json({"hash": sealed.hash, **_fields(sealed.text)})
             continue
         entry = read_entry(sealed)
         what = entry.release or f"{entry.task}@{entry.version}"
