@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from walle_deploy.assembly.alarming import alarming
+from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
@@ -24,9 +25,11 @@ from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
+from walle_deploy.operators.operator import Operator
 from walle_deploy.release.controller import LEASE_MS, Controller
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.door import OPEN_MODE, Door, picked
+from walle_deploy.service.operating import operator_routes
 from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
@@ -79,12 +82,23 @@ def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
         lambda token: receipts.keys.read(token, receipts.now_ms()),
         needs_receipts=not door.is_open,
     )
+    asked = None if door.operators is None else door.operators.spec
+    if asked is not None:
+        demand_operators(store, asked)
+
+    async def prove(request: Request) -> Operator:
+        return await door.admit_operator(request.scope["headers"], request.scope["client"])
+
+    needs_second = asked is not None and asked.second_person
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
         _signer(setup),
         receipts,
-        (Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),),
+        (
+            Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),
+            *operator_routes(store, prove, needs_second=needs_second),
+        ),
         _beside(
             store,
             counted,

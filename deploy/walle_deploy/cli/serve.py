@@ -91,7 +91,9 @@ def run_serve(options: argparse.Namespace) -> int:
     mode = spec.authentication.mode
     fields = {"url": url, "workers": options.workers, "store": options.store}
     fields["authentication"] = mode
+    fields["operators"] = spec.operators is not None
     line = f"release service: {url}, {options.workers} worker(s), authentication: {mode}"
+    line += ", operators: " + ("by tokens" if spec.operators else "none, it takes no changes")
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
     end_on_signals()

@@ -1,4 +1,4 @@
-"""``walle token``: a key that signs tokens of devices and relays, for who has no issuer."""
+"""``walle token``: a key that signs tokens of devices, relays and operators."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ _VALID_MAX_MS: Final = 366 * 86_400_000
 
 def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
-    token = commands.add_parser("token", help="make tokens by which devices and relays are known")
+    token = commands.add_parser("token", help="make tokens of devices, relays and operators")
     verbs = token.add_subparsers(dest="verb", required=True, metavar="VERB")
     key = verbs.add_parser("key", help="make a key; made again it is another one, for rotation")
     key.add_argument(
@@ -34,6 +34,13 @@ def add(commands: Any) -> None:
     who = sign.add_mutually_exclusive_group(required=True)
     who.add_argument("--device", metavar="ID", help="for a device's checks and reports")
     who.add_argument("--relay", metavar="NAME", help="for reports of other devices")
+    who.add_argument("--operator", metavar="NAME", help="for releases, with --role")
+    sign.add_argument(
+        "--role",
+        choices=("viewer", "author", "approver"),
+        default="viewer",
+        help="of the operator (viewer)",
+    )
     sign.add_argument(
         "--valid", type=_valid_s, default="1h", metavar="TIME", help="from now on (1h)"
     )
@@ -75,9 +82,14 @@ def run_sign(options: argparse.Namespace) -> int:
     from walle_deploy.identity.proven import proven_as  # noqa: PLC0415 - an extra
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - the same
 
-    role: Literal["device", "relay"] = "relay" if options.device is None else "device"
-    proven = proven_as(role, options.relay if options.device is None else options.device)
-    token = SigningKey.read(options.key).sign(role, proven.name, options.valid, options.audience)
+    key = SigningKey.read(options.key)
+    if options.operator is not None:
+        name = proven_as("anybody", options.operator).name
+        token = key.sign(options.role, name, options.valid, options.audience)
+    else:
+        role: Literal["device", "relay"] = "relay" if options.device is None else "device"
+        name = proven_as(role, options.relay if options.device is None else options.device).name
+        token = key.sign(role, name, options.valid, options.audience)
     sys.stdout.write(token + "\n")
     return 0
 

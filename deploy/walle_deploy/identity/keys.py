@@ -13,10 +13,16 @@ import msgspec
 
 from walle_stream.errors import SpecFileError
 
-ALGORITHMS: Final = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256"}
+ALGORITHMS: Final = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256", ("RSA", ""): "RS256"}
 """Of tokens, by kind and curve of the key (RFC 7518, RFC 8037)."""
 
-_FILE_MAX: Final = 1024 * 1024
+type Keys = Mapping[str, jwt.PyJWK]
+"""Public keys by their ids."""
+
+KEYS_MAX_BYTES: Final = 1024 * 1024
+"""Of a set of keys."""
+
+_RSA_BITS: Final = 2_048
 _SECRET: Final = frozenset({"d", "k"})
 
 
@@ -26,31 +32,40 @@ class KeySet(msgspec.Struct):
     keys: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=1_000)]
 
 
-def read_keys(path: Path) -> Mapping[str, jwt.PyJWK]:
-    """Return the public keys of a file by their ids.
-
-    Args:
-        path: JSON. Keys of another kind, such as RSA, and those for something else than
-            signatures are passed over.
+def read_keys(path: Path) -> Keys:
+    """Return the public keys of a file; see ``parse_keys``.
 
     Raises:
         SpecFileError: It is no set of keys, has none of use, or has what is to be secret.
         OSError: It cannot be read.
     """
     with path.open("rb") as file:
-        data = file.read(_FILE_MAX + 1)
+        return parse_keys(file.read(KEYS_MAX_BYTES + 1), str(path))
+
+
+def parse_keys(data: bytes, path: str) -> Keys:
+    """Return the public keys of a set by their ids.
+
+    Args:
+        data: JSON. Keys of another kind, and those for something else than signatures are passed
+            over.
+        path: Where they are from.
+
+    Raises:
+        SpecFileError: It is no set of keys, has none of use, or has what is to be secret.
+    """
     try:
         found = _taken(data)
     except (ValueError, RecursionError, jwt.PyJWTError) as error:
-        raise SpecFileError(f"{path}: holds no keys of tokens (JWKS): {error}", str(path)) from None
+        raise SpecFileError(f"{path}: holds no keys of tokens (JWKS): {error}", path) from None
     if not found:
-        raise SpecFileError(f"{path}: has no key of Ed25519 or P-256 for signatures", str(path))
+        raise SpecFileError(f"{path}: has no key of Ed25519, P-256 or RSA for signatures", path)
     return found
 
 
 def _taken(data: bytes) -> dict[str, jwt.PyJWK]:
-    if len(data) > _FILE_MAX:
-        raise ValueError(f"more than {_FILE_MAX} bytes")
+    if len(data) > KEYS_MAX_BYTES:
+        raise ValueError(f"more than {KEYS_MAX_BYTES} bytes")
     found: dict[str, jwt.PyJWK] = {}
     for number, key in enumerate(msgspec.json.decode(data, type=KeySet).keys, 1):
         made = _public_key(key, f"key {number}")
@@ -64,12 +79,17 @@ def _public_key(key: Mapping[str, Any], place: str) -> jwt.PyJWK | None:
         raise ValueError(
             f"{place} is a secret one: take it out, and trust nothing that it has signed"
         )
-    kind = key.get("kty"), key.get("crv")
-    algorithm = ALGORITHMS.get(kind) if all(isinstance(each, str) for each in kind) else None  # type: ignore[arg-type]
+    kind = key.get("kty")
+    algorithm = ALGORITHMS.get((str(kind), str(key.get("crv", ""))))
     if algorithm is None or key.get("use", "sig") != "sig":
         return None
+    if kind == "RSA" and key.get("alg", algorithm) != algorithm:
+        return None  # issuers have further ones, for RSA-PSS or SHA-512
     if key.get("alg", algorithm) not in {algorithm, "Ed25519"}:
         raise ValueError(f"{place}: alg {key['alg']!r} is not {algorithm}, that of its kind")
     if not isinstance(key.get("kid"), str) or not key["kid"]:
         raise ValueError(f"{place} has no kid")
-    return jwt.PyJWK(dict(key), algorithm=algorithm)
+    made = jwt.PyJWK(dict(key), algorithm=algorithm)
+    if kind == "RSA" and made.key.key_size < _RSA_BITS:
+        raise ValueError(f"{place}: {made.key.key_size} bits of RSA, expected {_RSA_BITS}")
+    return made

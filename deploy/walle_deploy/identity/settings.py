@@ -22,6 +22,9 @@ DEVICES: Final = "walle-devices"
 RELAYS: Final = "walle-relays"
 """The same of relays'."""
 
+OPERATORS: Final = "walle-operators"
+"""The same of operators': a token of a device, or for another service, is none."""
+
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 _Header = Annotated[
     str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)
@@ -43,18 +46,12 @@ class OpenSpec(Strict):
     mode: Literal["open"] = Field(default="open", description="Nobody is asked.")
 
 
-class TokensSpec(Strict):
-    """Signed tokens (JWT, RFC 7519) in a header of each request."""
+class IssuerSpec(Strict):
+    """Who signs tokens, and which are believed."""
 
-    mode: Literal["tokens"] = Field(description="By signed tokens.")
-    keys: PathField = Field(
-        description="Public keys of the issuer (JWKS, RFC 7517): Ed25519 and P-256."
-    )
     issuer: _Text = Field(description="Claim iss of its tokens.")
-    audience: _Text = Field(default=DEVICES, description="Claim aud of devices' tokens.")
-    relay_audience: _Text = Field(default=RELAYS, description="Claim aud of relays' tokens.")
     revoked: PathField | None = Field(
-        default=None, description="Ids of devices, relays and tokens (jti), one a line."
+        default=None, description="Names, and ids of tokens (jti), one a line."
     )
     header: _Header = Field(default="authorization", description="Where the token is.")
     skew_ms: DurationMs = Field(
@@ -63,6 +60,17 @@ class TokensSpec(Strict):
         le=600_000,
         description="How far the clocks of issuer and service may be apart.",
     )
+
+
+class TokensSpec(IssuerSpec):
+    """Signed tokens (JWT, RFC 7519) in a header of each request."""
+
+    mode: Literal["tokens"] = Field(description="By signed tokens.")
+    keys: PathField = Field(
+        description="Public keys of the issuer (JWKS, RFC 7517): Ed25519, P-256 and RSA."
+    )
+    audience: _Text = Field(default=DEVICES, description="Claim aud of devices' tokens.")
+    relay_audience: _Text = Field(default=RELAYS, description="Claim aud of relays' tokens.")
     cached: StrictInt = Field(
         default=100_000, ge=0, le=10_000_000, description="Tokens that are not verified again."
     )

@@ -5,6 +5,7 @@ Elsewhere an identity provider has it, and the service its public half alone.
 
 import json
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -15,13 +16,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.algorithms import OKPAlgorithm
 
 from walle_deploy.identity.keys import ALGORITHMS, KeySet, read_keys
-from walle_deploy.identity.settings import DEVICES, RELAYS
+from walle_deploy.identity.settings import DEVICES, OPERATORS, RELAYS
 from walle_stream.clock import wall_ms
 from walle_stream.errors import SpecFileError
 from walle_stream.store.files import put_file
 
 VALID_S: Final = 3_600
 """How long a token is valid unless it is said otherwise."""
+
+type Signed = Literal["device", "relay", "viewer", "author", "approver"]
+"""What tokens are for: devices, relays, and operators by their roles."""
 
 _OTHERS: Final = 0o077
 _AUDIENCES: Final = {"device": DEVICES, "relay": RELAYS}
@@ -88,7 +92,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 
     def sign(
         self,
-        role: Literal["device", "relay"],
+        role: Signed,
         name: str,
         valid_s: int = VALID_S,
         audience: str = "",
@@ -96,19 +100,25 @@ class SigningKey(msgspec.Struct, frozen=True):
         """Return a token.
 
         Args:
-            role: What for.
-            name: Id of the device, or name of the relay.
+            role: What for; of an operator what he may do.
+            name: Id of the device, or name of the relay or operator.
             valid_s: From now on.
             audience: Empty: the default of the role.
         """
         now_s = wall_ms() // 1_000
-        claims = {
-            "iss": self.issuer,
-            "aud": audience or _AUDIENCES[role],
-            "sub": name,
-            "iat": now_s,
-            "exp": now_s + valid_s,
-        }
+        claims = {"sub": name, "iat": now_s, "exp": now_s + valid_s}
+        if role not in _AUDIENCES:
+            claims["role"] = role
+        return self.seal(audience or _AUDIENCES.get(role, OPERATORS), claims)
+
+    def seal(self, audience: str, claims: Mapping[str, object]) -> str:
+        """Return a token of any claims.
+
+        Args:
+            audience: What it is for.
+            claims: Beside that, and whose it is.
+        """
+        claims = {"iss": self.issuer, "aud": audience, **claims}
         key = jwt.PyJWK(self.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         return jwt.encode(
             claims, key, algorithm=key.algorithm_name, headers={"kid": self.key["kid"]}

@@ -30,6 +30,16 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The database's clock."""
     by: str
     """Who: a user's name, or ``controller``."""
+    verified: bool | None = None
+    """Whether a person proved who it is; False: it is what somebody typed; None: no person."""
+    issuer: str = ""
+    """Who says who it is, of a person who proved it."""
+    subject: str = ""
+    """Whom the issuer means by that."""
+    role: str = ""
+    """Of the person, at that time."""
+    request: str = ""
+    """Id that whoever asked gave it: the same once more is the same request."""
     action: str
     """One word; see ``machine.Change``, and ``create``, ``publish`` and ``adopt``."""
     why: str = ""
@@ -68,6 +78,11 @@ def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
     sealed = SealedEntry(entry.number, entry.release, text, digest_text(text))
     transaction.append_audit(sealed, head)
     return entry
+
+
+def shown_by(entry: AuditEntry) -> str:
+    """Return who did it, for people."""
+    return f"{entry.by} (unverified)" if entry.verified is False else entry.by
 
 
 def read_entry(sealed: SealedEntry) -> AuditEntry:

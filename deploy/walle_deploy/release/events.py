@@ -50,6 +50,14 @@ class Advanced(_Event, frozen=True):
     why: str = ""
 
 
+class Approved(_Event, frozen=True):
+    """Somebody else than who created it lets it begin."""
+
+    by: str
+    """``Operator.person``."""
+    why: str = ""
+
+
 class RolledBack(_Event, frozen=True):
     """Somebody takes the version back from every device."""
 

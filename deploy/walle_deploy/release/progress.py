@@ -33,7 +33,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: tuple[str, ...]
     """What has to be so before it goes on."""
     can: tuple[str, ...]
-    """Which of ``pause``, ``resume``, ``advance`` and ``rollback`` can be done."""
+    """Which of ``pause``, ``resume``, ``advance``, ``approve`` and ``rollback`` can be done."""
     created_ms: int
     since_ms: int
     """When the stage or step began; of one that ended, when it did."""
@@ -94,6 +94,8 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
 def _can(state: ReleaseState) -> tuple[str, ...]:
     if not state.is_open:
         return ("rollback",) if state.stage == "done" else ()
+    if state.is_unapproved:
+        return ("approve", "rollback")
     if state.paused_ms is not None:
         return ("resume", "rollback")
     if state.stage == "simulation" and not state.is_simulated:
@@ -104,6 +106,10 @@ def _can(state: ReleaseState) -> tuple[str, ...]:
 def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) -> list[str]:
     if not state.is_open:
         return []
+    if state.is_unapproved:
+        return [
+            f"another person to approve it ('walle release approve {state.release.metadata.name}')"
+        ]
     if state.paused_ms is not None:
         return ["resume, as it is paused"]
     if state.stage == "simulation" and not state.is_simulated:

@@ -55,6 +55,10 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """When it was paused; None when it is not."""
     reason: str = ""
     """Why it stands where it stands, for people."""
+    author: str = ""
+    """``Operator.person`` of who created it; empty where it needs nobody's approval."""
+    is_approved: bool = False
+    """Whether another person let it begin."""
     is_simulated: bool = False
     """Whether the simulation was passed."""
     is_offered: bool = False
@@ -81,6 +85,11 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def release(self) -> Release:
         """The definition, checked."""
         return Release.model_validate(self.definition, by_alias=True, by_name=False)
+
+    @property
+    def is_unapproved(self) -> bool:
+        """Whether it waits for another person before it begins."""
+        return bool(self.author) and not self.is_approved
 
     @property
     def is_open(self) -> bool:

@@ -5,6 +5,7 @@ it is, then his own budget. All of it is a worker's own: with N workers a budget
 large at most.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,8 @@ from walle_deploy.identity.proven import ANYBODY, Proven
 from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
 from walle_deploy.identity.settings import AddressBudget, BudgetsSpec, DeviceBudget, OpenSpec
 from walle_deploy.identity.tokens import TokenAuthenticator
+from walle_deploy.operators.authenticator import OperatorAuthenticator
+from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.files import WatchedFile, read_lines
 from walle_deploy.service.seldom import Seldom
 from walle_deploy.service.settings import ServiceSpec
@@ -27,6 +30,12 @@ OPEN_MODE: Final = (
     "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
 )
 """What is said of the open mode at the start."""
+
+CLOSED: Final = (
+    "this service lets nobody see or change releases over HTTP: write spec.operators into its "
+    "ReleaseService YAML (docs/deploy/operators.md)"
+)
+"""What is answered where no operators are named."""
 
 _UNPROVEN_COST: Final = 10
 """Of an address, in checks: to verify a signature takes as long as some of them."""
@@ -64,6 +73,8 @@ class Door:
         self._revoked: WatchedFile[frozenset[str]] | None = None
         if not isinstance(asked, OpenSpec) and asked.revoked is not None:
             self._revoked = WatchedFile.opened(asked.revoked, read_lines)
+        self.operators = None if spec.operators is None else OperatorAuthenticator(spec.operators)
+        """Who may change releases; None: nobody."""
         self._devices = _budgets(spec.budgets, spec.budgets.device)
         self._addresses = _budgets(spec.budgets, spec.budgets.address)
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
@@ -114,6 +125,35 @@ class Door:
             ServiceBusyError: He sent too much.
         """
         return self._admitted(headers, client, ("frames", "bytes"))
+
+    async def admit_operator(
+        self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None
+    ) -> Operator:
+        """Let a person in who works on releases.
+
+        Args:
+            headers: Of the request.
+            client: As for ``admit_check``.
+
+        Raises:
+            IdentityError: He has not proven who he is.
+            ForbiddenError: He has no role, or nobody has one.
+            ServiceBusyError: He comes too often.
+        """
+        if self.operators is None:
+            raise ForbiddenError(CLOSED)
+        found = picked(headers, self.operators.headers | self.headers)
+        peer, now_s = client[0] if client else "", monotonic_ms() / 1_000
+        address = neighbours(self._proxies.client(peer, found.get(FORWARDED, b"")))
+        if address and (after_s := self._addresses["checks"].take(address, 1, now_s)):
+            raise self._too_much(f"{address}: this address", "checks", after_s, address)
+        try:
+            # its keys may be at the issuer's
+            return await asyncio.to_thread(self.operators.prove, found, peer, wall_ms() / 1_000)
+        except (IdentityError, ForbiddenError) as error:
+            self._addresses["checks"].spend(address, _UNPROVEN_COST - 1, now_s)
+            is_proven = isinstance(error, ForbiddenError)
+            raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
 
     def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
         """Take from budgets what a batch was.

@@ -12,6 +12,7 @@ from walle_deploy.identity.settings import (
     ProxySpec,
 )
 from walle_deploy.model.addresses import checked_url
+from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.attributes import AttributeSource
 from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs, SizeBytes
@@ -108,6 +109,9 @@ class ServiceSpec(Strict):
         default_factory=OpenSpec,
         discriminator="mode",
         description="How devices and relays prove who they are.",
+    )
+    operators: OperatorsSpec | None = Field(
+        default=None, description="Who may change releases over HTTP; left out: nobody."
     )
     proxies: tuple[Network, ...] = Field(
         default=(),

@@ -3,7 +3,7 @@
 Place in the flow: ``walle task list``, ``log`` and ``diff``; read from the copies in the cache.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,8 +13,11 @@ from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.audiences import find_own_files
 from walle_deploy.tasks.checkouts import checkout
 from walle_deploy.tasks.definitions import FILES_FILE, told_as
+from walle_deploy.tasks.folders import open_folder
+from walle_deploy.tasks.git import Git
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import TAGS, Mirror, open_mirror
+from walle_deploy.tasks.trees import TreeFile, list_tree
 from walle_stream.errors import RefNotFoundError
 
 _FIELD: Final = "%x1f"
@@ -149,15 +152,39 @@ def diff_versions(
             f"{before} and {after} are of different scenarios: two of the same can be compared"
         )
     with open_mirror(group, before.scenario, cache) as mirror:
-        old, new = _state(mirror, before), _state(mirror, after)
-        files = tuple(Change(kind, path) for kind, path in _compared(old.blobs, new.blobs))
-        audiences = tuple(
-            Change(kind, "", audience, resource)
-            for kind, (audience, resource) in _compared(old.own, new.own)
-        )
-        arguments = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
-        patch = mirror.git.run(*arguments, old.commit, new.commit).decode(errors="replace")
-        return Difference(files, audiences, patch)
+        old, new = (_state(mirror, mirror.commit(each), str(each)) for each in (before, after))
+        return _difference(mirror.git, old, new)
+
+
+def diff_folder(folder: Path, cache: Path | None = None) -> Difference:
+    """Return what differs between a working folder and its last commit; blocks.
+
+    Args:
+        folder: It, or a folder in it.
+        cache: Where copies are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: It is no working folder of a task.
+        SpecFileError: A ``files.yaml`` is wrong.
+        GitError: The group does not answer, or has not the last commit.
+        ConflictError: Another command works in it for long.
+    """
+    with open_folder(folder) as here, open_mirror(here.group, here.ref.scenario, cache) as mirror:
+        tree = here.staged_tree()
+        old = _state(mirror, here.head(), str(here.ref))
+        new = _read(here.folder, list_tree(here.git, tree, str(folder)), tree, str(folder))
+        return _difference(here.git, old, new)
+
+
+def _difference(git: Git, old: "_State", new: "_State") -> Difference:
+    files = tuple(Change(kind, path) for kind, path in _compared(old.blobs, new.blobs))
+    audiences = tuple(
+        Change(kind, "", audience, resource)
+        for kind, (audience, resource) in _compared(old.own, new.own)
+    )
+    arguments = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
+    patch = git.run(*arguments, old.commit, new.commit).decode(errors="replace")
+    return Difference(files, audiences, patch)
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -168,11 +195,13 @@ class _State(msgspec.Struct, frozen=True):
     """By audience and resource."""
 
 
-def _state(mirror: Mirror, ref: TaskRef) -> _State:
-    commit = mirror.commit(ref)
-    folder, files = checkout(mirror, commit, str(ref))
+def _state(mirror: Mirror, commit: str, name: str) -> _State:
+    return _read(*checkout(mirror, commit, name), commit, name)
+
+
+def _read(folder: Path, files: Sequence[TreeFile], commit: str, name: str) -> _State:
     blobs = {file.path: file.blob for file in files}
-    with told_as(f"{ref}:", folder):
+    with told_as(f"{name}:", folder):
         found = find_own_files(folder / FILES_FILE, list(blobs))
     own = {(each.audience, each.resource): blobs[each.path] for each in found}
     return _State(commit, blobs, own)

@@ -7,10 +7,13 @@ import pytest
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.release.groups import both
-from walle_deploy.cli import release_verbs
+from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.cli.release import add
+from walle_deploy.cli.release_api import Releases
+from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.limits import Gates
@@ -20,6 +23,8 @@ from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
+    ForbiddenError,
+    IdentityError,
     IntegrityError,
     RefNotFoundError,
     ReleaseStateError,
@@ -172,17 +177,17 @@ def test_a_watch_ends_with_the_release(release, monkeypatch):
 def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, capsys):
     release("create", release.file)
     answers = iter([None, "away", "away", "rolled back"])
-    real = release_verbs.look
+    real = Releases.look
 
-    def look(store, name):
+    def look(releases, name):
         match next(answers):
             case "away":
                 raise ServiceUnreachableError("the database does not answer")
             case "rolled back":
                 release.desk.roll_back("ipv-v2", "no")
-        return real(store, name)
+        return real(releases, name)
 
-    monkeypatch.setattr(release_verbs, "look", look)
+    monkeypatch.setattr(Releases, "look", look)
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", lambda _: None)
     with pytest.raises(ReleaseStateError, match="stopped: no"):
         release("watch", "ipv-v2")
@@ -228,6 +233,64 @@ def test_the_audit_log_is_checked_and_printed(release):
         release("audit", "--expect", head[:-1] + "x")
 
 
+def test_a_rewritten_log_lacks_the_head_that_was_kept(release, tmp_path):
+    SigningKey.create("shop").write(tmp_path / "signing.json", tmp_path / "keys.json")
+    release("create", release.file)
+    kept = tmp_path / "head.jwt"
+    kept.write_text(release("audit", "--head", "--sign", tmp_path / "signing.json"))
+    against = ("audit", "--against", kept, "--keys", tmp_path / "keys.json")
+    release("pause", "ipv-v2")
+    assert release(*against) == "the chain contains the head that was kept, entry 4\n"
+    with pytest.raises(SpecFileError, match="needs --keys"):
+        release("audit", "--against", kept)
+    release.store.close()
+    for each in tmp_path.glob("releases.db*"):
+        each.unlink()
+    again = Command(tmp_path)
+    try:
+        again("create", again.file, "--why", "made anew")
+        with pytest.raises(IntegrityError, match="entry 4 is not the one") as caught:
+            again(*against)
+    finally:
+        again.store.close()
+    assert caught.value.exit_code == 17
+
+
+def test_a_name_that_nobody_proved_is_said_to_be_that(release):
+    release("create", release.file, "--by", "bob", "--why", "one\nline <b>é</b>'; --")
+    entry = release.json("audit", "ipv-v2")[0]
+    assert (entry["by"], entry["verified"]) == ("bob", False)
+    assert entry["why"] == "one line <b>é</b>'; --"
+    with pytest.raises(IdentityError, match="nobody's name"):
+        release("pause", "ipv-v2", "--by", "controller")
+    with pytest.raises(SpecFileError, match="control characters"):
+        release("pause", "ipv-v2", "--by", "a\x1b[2J")
+    with pytest.raises(RefNotFoundError, match="there is no release"):
+        release("pause", "none/../x?y#z")
+
+
+def test_a_store_that_once_had_operators_asks_for_them(release, tmp_path):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    spec = {"keys": tmp_path / "keys.json", "issuer": "shop", "skew": "2m"}
+    demand_operators(release.store, OperatorsSpec.model_validate(spec, by_alias=True))
+    for _ in range(2):  # the second time it is known
+        demand_operators(release.store, OperatorsSpec.model_validate(spec, by_alias=True))
+    with pytest.raises(IdentityError, match="no token"):
+        release("create", release.file)
+    own = ("--operator-key", tmp_path / "signing.json", "--by", "ann")
+    assert "created" in release("create", release.file, *own)
+    (tmp_path / "viewer").write_text(key.sign("viewer", "eve"))
+    with pytest.raises(ForbiddenError, match="needs the role author"):
+        release("pause", "ipv-v2", "--token", tmp_path / "viewer")
+    entry = release.json("audit", "ipv-v2", *own[:2])[0]
+    assert (entry["by"], entry["verified"], entry["issuer"]) == ("ann", True, "shop")
+    with release.store.writing() as writing:
+        writing.put_snapshot("operators", "operators", b"{}")
+    with pytest.raises(IntegrityError, match="who may change it"):
+        release("status", *own[:2])
+
+
 def test_two_operators_are_told_of_each_other(release):
     release("create", release.file)
     release("pause", "ipv-v2", "--revision", 1)
@@ -260,7 +323,9 @@ def test_a_person_goes_on_where_a_share_holds_no_device(release):
     release.desk.apply("ipv-v2", go)
     said = release("advance", "ipv-v2", "--by", "bob", "--why", "nobody in it", "--revision", 2)
     assert said == "release ipv-v2: shop/ipv@v2, full (revision 3)\n"
-    assert "bob  advance ipv-v2 -> full 99 %: nobody in it" in release("audit", "ipv-v2")
+    assert "bob (unverified)  advance ipv-v2 -> full 99 %: nobody in it" in release(
+        "audit", "ipv-v2"
+    )
     release("pause", "ipv-v2")
     with pytest.raises(ReleaseStateError, match="resume it, then advance it"):
         release("advance", "ipv-v2", "--revision", 4)

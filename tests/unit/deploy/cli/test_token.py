@@ -6,6 +6,8 @@ pytest.importorskip("jwt", reason="the extra `deploy` is not installed")
 
 from tests.unit.deploy.identity.issuing import authenticator, prove
 from walle_deploy.cli import token
+from walle_deploy.operators.authenticator import OperatorAuthenticator
+from walle_deploy.operators.settings import OperatorsSpec
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IdentityError, SpecFileError
 
@@ -25,6 +27,21 @@ def test_a_key_then_tokens_that_a_service_believes(tmp_path, capsys):
         assert run("sign", folder / "signing.json", f"--{who[0]}", who[1], "--valid", "5m") == 0
         given = capsys.readouterr().out.strip().encode()
         assert prove(authenticator(folder / "keys.json"), given, wall_ms() / 1_000)[:2] == who
+
+
+def test_a_token_of_an_operator_is_for_releases_alone(tmp_path, capsys):
+    run("key", tmp_path, "--issuer", "shop")
+    capsys.readouterr()
+    who = ("--operator", "ann", "--role", "approver")
+    assert run("sign", tmp_path / "signing.json", *who) == 0
+    given = capsys.readouterr().out.strip().encode()
+    with pytest.raises(IdentityError):
+        prove(authenticator(tmp_path / "keys.json"), given, wall_ms() / 1_000)
+    spec = OperatorsSpec.model_validate({"keys": tmp_path / "keys.json", "issuer": "shop"})
+    found = prove(OperatorAuthenticator(spec), given, wall_ms() / 1_000)
+    assert (found.name, found.role) == ("ann", "approver")
+    with pytest.raises(IdentityError):
+        run("sign", tmp_path / "signing.json", "--operator", "a\x1bb")
 
 
 def test_what_cannot_be_signed_is_refused(tmp_path):

@@ -22,8 +22,15 @@ def p256(kid="k1"):
     return {**ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()), as_dict=True), "kid": kid}
 
 
-def rsa2048(kid="k1"):
+def rsa_pair(kid="k1"):
+    """Private and public, as RSA's private half is of several numbers."""
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    both = (RSAAlgorithm.to_jwk(each, as_dict=True) for each in (key, key.public_key()))
+    return [{**each, "kid": kid} for each in both]
+
+
+def rsa2048(kid="k1", bits=2_048):
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=bits)
     return {**RSAAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": kid}
 
 

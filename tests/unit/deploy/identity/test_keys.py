@@ -14,10 +14,12 @@ def test_keys_of_use_are_taken_and_others_passed_over(tmp_path):
         {**public(KEY), "use": "sig", "alg": "EdDSA"},
         public(p256("ec")),
         rsa2048("rsa"),
+        {**rsa2048("for RSA-PSS"), "alg": "PS256"},
         {**public(ed25519("for encryption")), "use": "enc"},
     ]
     found = read_keys(write_keys(tmp_path / "keys.json", *given))
-    assert {kid: key.algorithm_name for kid, key in found.items()} == {"k1": "EdDSA", "ec": "ES256"}
+    known = {kid: key.algorithm_name for kid, key in found.items()}
+    assert known == {"k1": "EdDSA", "ec": "ES256", "rsa": "RS256"}
 
 
 @pytest.mark.parametrize(
@@ -33,9 +35,9 @@ def test_keys_of_use_are_taken_and_others_passed_over(tmp_path):
             "key 1 has no kid",
         ),
         ([{**public(KEY), "x": "AA"}], "holds no keys"),
-        ([{**public(KEY), "crv": ["Ed25519"]}], "no key of Ed25519 or P-256"),
-        ([rsa2048()], "no key of Ed25519 or P-256"),
-        ([], "no key of Ed25519 or P-256"),
+        ([{**public(KEY), "crv": ["Ed25519"]}], "no key of Ed25519, P-256 or RSA"),
+        ([rsa2048(bits=1_024)], "1024 bits of RSA"),
+        ([], "no key of Ed25519, P-256 or RSA"),
         (["text"], "holds no keys"),
     ],
 )
