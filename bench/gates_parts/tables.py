@@ -17,6 +17,7 @@ AT_ALL: Final = 0.9
 """Bar: share of those that fail on 0.5 % stopped before the end."""
 
 _LARGE: Final = 0.02
+_TENTH: Final = 0.1
 _LEFT, _WIDTH, _ROW, _TOP = 400, 930, 20, 46
 _LEAST: Final = 0.001
 _HOUR, _DAY = 60, 1_440
@@ -113,12 +114,15 @@ def figure(result: Mapping[str, Any]) -> str:
     """
     alike = [each for each in result["settings"] if not each["failing"]]
     bad = [each for each in result["settings"] if each["failing"]]
-    drawn = [text_at(8, 20, "Stopped though like the one before: bars at 5 and 7.5 %")]
+    drawn = [
+        text_at(8, 20, "Stopped though like the one before: bars at 5 and 7.5 %"),
+        text_at(_LEFT - 8, _TOP - 8, "devices, share of runs that fail, step, rhythm", "end"),
+    ]
     drawn += _panel(alike, _TOP, lambda share: _LEFT + share / 0.1 * _SPAN, (POOLED, ANY), _false)
     below = _TOP * 2 + _ROW * len(alike)
     about = "Devices that had it when it was stopped: p5 to p95, bar at 10 %"
     drawn.append(text_at(8, below - 26, about))
-    drawn += _panel(bad, below, _log_x, (0.01, 0.1, 1.0), _true)
+    drawn += _panel(bad, below, _log_x, (0.01, _TENTH, 1.0), _true)
     height = below + _ROW * len(bad) + 10
     opened = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
@@ -142,7 +146,8 @@ def _panel(
     for tick in ticks:
         x = x_of(tick)
         drawn.append(text_at(x, top - 8, f"{tick:.1%}", "middle"))
-        drawn.append(_line(x, x, top - 4, top + _ROW * len(found), "#b91c1c"))
+        colour = "#b91c1c" if tick in {POOLED, ANY, _TENTH} else "#d1d5db"
+        drawn.append(_line(x, x, top - 4, top + _ROW * len(found), colour))
     for number, each in enumerate(found):
         y = top + _ROW * number
         drawn.append(text_at(_LEFT - 8, y + 14, title_of(each), "end"))

@@ -36,8 +36,6 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     failure_classes: Mapping[str, int] = {}
     """Failed runs by the error's class, such as ``KeyError`` or ``RunStopped``."""
-    strikes: int = 0
-    """Runs that had to be stopped."""
     device_minutes: int = 0
     """Minutes in which a device ran, over all devices."""
     latency_us: Mapping[int, float] = {}
@@ -68,8 +66,6 @@ class GroupWindow(msgspec.Struct, frozen=True):
     crashes_at_risk: tuple[int, ...]
     """The same of crashes."""
     crashes_reached: tuple[int, ...]
-    runs: int = 0
-    failures: int = 0
 
 
 class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,6 @@ class WindowCounts(msgspec.Struct, array_like=True):
 
     runs: int = 0
     failures: int = 0
-    strikes: int = 0
     classes: dict[str, int] = {}
     latency_us: dict[int, int] = {}
     """Of each device-minute that has values ``UNIT`` in all, see ``add_values``."""
@@ -53,7 +52,6 @@ class WindowCounts(msgspec.Struct, array_like=True):
         """Add what was counted elsewhere, or at another time."""
         self.runs = min(self.runs + other.runs, _MOST)
         self.failures = min(self.failures + other.failures, _MOST)
-        self.strikes = min(self.strikes + other.strikes, _MOST)
         self.device_minutes += other.device_minutes
         self.add_classes(other.classes)
         _add(self.latency_us, other.latency_us)
@@ -70,10 +68,9 @@ class WindowCounts(msgspec.Struct, array_like=True):
             own[key] = min(own.get(key, 0) + count, _MOST)
 
     def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:
-        """Add times and sizes so that a device weighs one in a minute, whatever it reports.
+        """Add times and sizes: of a device its first report in a minute, by shares of its runs.
 
-        Its first report in the minute counts, by the shares of its runs. Were runs added up, one
-        device that says it had millions would outweigh all others.
+        Were runs added up, one device that says it had millions would outweigh all others.
 
         Args:
             values: By report.
@@ -109,7 +106,6 @@ class ReportCounts:
             counts.runs += each.runs
             if failed:
                 counts.failures += failed
-                counts.strikes += each.strikes
                 counts.add_classes(each.failures)
             hashed = device_hash(each.device_id)
             failures, crashes = found.get(hashed, (0, 0))

@@ -23,7 +23,7 @@ from walle_deploy.store.port import CountTransaction, ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.reports import TaskReport, decode_reports
+from walle_stream.wire.reports import decode_reports
 
 OWN: Final = "own "
 """Begins the incarnation of frames of a device that has proven who it is: all of its partitions of
@@ -145,8 +145,12 @@ class Monitor:
         reports = None
         with suppress(EnvelopeError):
             found = decode_reports(frame.body)
-            if device:
-                _refuse_others(device, found)
+            names = (each.device_id for report in found for each in report.devices)
+            if device and (others := {*names} - {device}):
+                raise ForbiddenError(
+                    f"device {device!r} sent a report of {min(others)[:256]!r}: each reports for "
+                    "itself alone"
+                )
             reports = [self._proof.sort(each) for each in found]
         return _Frame((frame.incarnation, frame.partition), frame.number, reports)
 
@@ -207,15 +211,6 @@ class Monitor:
         ):
             self._fold_ms = now_ms
         return new
-
-
-def _refuse_others(device: str, reports: Sequence[TaskReport]) -> None:
-    for each in (each for report in reports for each in report.devices):
-        if each.device_id != device:
-            raise ForbiddenError(
-                f"device {device!r} sent a report of {each.device_id[:256]!r}: each reports for "
-                "itself alone"
-            )
 
 
 def _add(

@@ -143,7 +143,6 @@ def health_of(
         runs=counts.runs,
         failures=counts.failures,
         failure_classes=counts.classes,
-        strikes=counts.strikes,
         device_minutes=counts.device_minutes,
         latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
         output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
@@ -158,6 +157,4 @@ def _group_window(window: CountedWindow) -> GroupWindow:
         tuple(counts.failures_reached),
         tuple(counts.crashes_at_risk),
         tuple(counts.crashes_reached),
-        counts.runs,
-        counts.failures,
     )

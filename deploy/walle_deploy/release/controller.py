@@ -148,8 +148,7 @@ class Controller:
         if state.stage not in OFFERED:
             return Tick(now_ms, why=state.reason)
         judgement = judge(state.release.spec.gates, self._look(stored, state))
-        found, exposure = judgement.outcome, judgement.exposure
-        return Tick(now_ms, found, judgement.devices, judgement.why, exposure)
+        return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why, judgement.exposure)
 
     def _package(self, stored: StoredRelease) -> str:
         """Return the name under which a release's package is signed; empty where none is known."""

@@ -128,10 +128,8 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
                 f"'walle release advance {state.release.metadata.name}' goes on without them)"
             )
         if judgement.exposure < step.min_exposure:
-            found.append(
-                f"its devices to run in {step.min_exposure:g} minutes each, on average; so far it "
-                f"is {judgement.exposure:.1f}"
-            )
+            so_far = f"(so far {judgement.exposure:.1f})"
+            found.append(f"its devices to run in {step.min_exposure:g} minutes each {so_far}")
         unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
         if unknown:
             found.append(f"something to look at for {', '.join(unknown)}")

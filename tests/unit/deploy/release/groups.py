@@ -15,13 +15,11 @@ NOTHING = MappingProxyType({})
 BAD = ("failing_devices", "crashing_devices")
 
 
-def window(number=1, at_risk=0, reached=0, crashed=0, runs=0):
+def window(number=1, at_risk=0, reached=0, crashed=0):
     """One in which devices fail for the first time, and no further time."""
     zeros = (0,) * (len(LEVELS) - 1)
     all_at_risk = (at_risk,) * len(LEVELS)
-    return GroupWindow(
-        number, all_at_risk, (reached, *zeros), all_at_risk, (crashed, *zeros), runs, reached
-    )
+    return GroupWindow(number, all_at_risk, (reached, *zeros), all_at_risk, (crashed, *zeros))
 
 
 def group(version, windows=(), **fields):

@@ -286,3 +286,9 @@ def test_runs_of_less_than_the_floor_are_alike():
     assert drifted(new, old).verdicts[2].evidence == 0
     exact = Gates(latency=LatencyGate(tolerated=1.1, floor="0ms"))
     assert drifted(new, old, exact).verdicts[2].outcome == "stop"
+
+
+def test_exposure_is_how_many_minutes_each_device_ran_in_this_step():
+    assert judged({"devices": 4, "device_minutes": 6}, {"devices": 9}).exposure == 1.5
+    # a beta has none in the group: nothing is asked of it
+    assert judged({}, {"devices": 9, "device_minutes": 6}).exposure == math.inf

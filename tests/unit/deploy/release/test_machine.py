@@ -107,6 +107,16 @@ def test_a_hold_out_is_half_of_the_devices_at_most(percent):
         begun(holdOut=percent).release  # noqa: B018 - it is read there
 
 
+def test_a_step_lasts_until_its_devices_ran_often_enough():
+    """At night a step of ten minutes has seen nothing."""
+    state = run(begun(gray=[{"percent": 5, "minExposure": 2}]), go(0))
+    seldom, often = (Tick(60 * MINUTE, "go", 9, "ok", exposure) for exposure in (1.9, 2.0))
+    assert advance(state, seldom) is None
+    assert advance(state, often).state.stage == "full"
+    # a person goes on without it
+    assert advance(state, Advanced(60 * MINUTE, "go", "now")).state.stage == "full"
+
+
 def test_a_step_waits_for_its_time_its_devices_and_its_gates():
     state = run(begun(gray=[{"percent": 5, "minDuration": "10m", "minDevices": 3}]), go(0))
     waits = (go(10 * MINUTE - 1, 3), go(10 * MINUTE, 2), Tick(10 * MINUTE, "wait", 3))
