@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,9 @@ from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
+from walle_deploy.page.app import Operator, page_routes
 from walle_deploy.release.controller import LEASE_MS, Controller
+from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.door import OPEN_MODE, Door, Visit, picked
 from walle_deploy.service.refusals import refusal
@@ -85,7 +88,10 @@ def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
         StoredTables(store),
         _signer(setup),
         receipts,
-        (Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),),
+        (
+            Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),
+            *page_routes(store, _nobody, partial(_stop, store)),
+        ),
         _beside(
             store,
             counted,
@@ -178,6 +184,21 @@ def _signer(setup: Mapping[str, str]) -> CenSigner | None:
     folder = Path(setup["repository"])
     ring = Path(setup.get("keys") or folder / "keys") / _RING
     return CenSigner(read_ring(ring)) if ring.exists() else None
+
+
+async def _nobody(*_: object) -> Operator:
+    raise ForbiddenError(
+        "nobody is an operator here: write spec.operators into the ReleaseService YAML "
+        "(docs/deploy/page.md)"
+    )
+
+
+def _stop(
+    store: ReleaseStore, operator: Operator, name: str, action: str, why: str, revision: int
+) -> None:
+    desk = ReleaseDesk(store, operator.name)
+    change = desk.pause if action == "pause" else desk.roll_back
+    change(name, why, revision)
 
 
 def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
