@@ -13,7 +13,7 @@ from walle_deploy.release.progress import describe
 from walle_deploy.release.rates import Rate, share_of
 from walle_deploy.release.stored_health import read_memory
 from walle_deploy.store.port import ReadTransaction
-from walle_stream.errors import ConflictError, ForbiddenError
+from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 STOPS: Final = ("rollback", "pause")
 """Ways to stop a release."""
@@ -71,6 +71,8 @@ def _stop(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html:
             f"release {progress.release!r} was changed since your page showed it, and is at "
             f"revision {progress.revision}: look at it as it is now"
         )
+    if set(STOPS).isdisjoint(progress.can):
+        raise ReleaseStateError(f"release {progress.release!r} is over: there is nothing to stop")
     ways = {f"can_{each}": progress if each in progress.can else None for each in STOPS}
     return filled("stop", of=progress, **ways)
 

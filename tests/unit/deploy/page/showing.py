@@ -144,11 +144,11 @@ def write_minute(
                 counting.put_window(stored.id, window)
 
 
-def lived(store, step_minutes=12, failures=0, upto=5, **spec):
+def lived(store, step_minutes=12, failures=0, upto=5, why="more views of pages"):
     """A release with a history: devices report each minute, and the product's controller looks."""
     desk = published(store, "v1", "v2")
     steps = [{"percent": each, "minDuration": f"{step_minutes}m"} for each in (1, 5, 20, 50, 100)]
-    desk.create(definition("r", gray=steps, gates=GATES, **spec), "more views of pages")
+    desk.create(definition("r", gray=steps, gates=GATES), why)
     controller = Controller(store, HealthReader(store), None, 10_000)
     share = 0.0
     for _ in range(step_minutes * upto):

@@ -164,6 +164,7 @@ def test_a_release_that_ended_is_not_stopped_again(store, desk, app):
     desk.roll_back("r")
     answer = ask(app, "/releases/r/stop", form={**ROLLBACK, "revision": "2"})
     assert answer.status == 409
+    assert ask(app, "/releases/r/stop?revision=2").status == 409
     assert stages(store) == [("r", 2, False)]
 
 
