@@ -160,14 +160,16 @@ def _answering(page: _Page) -> _Page:
         except WalleError as error:
             path = request.url.path.removesuffix("/stop")
             status, more = refusal(error)
+            phrase = HTTPStatus(status).phrase
+            title = "Nothing was changed" if status == HTTPStatus.CONFLICT else phrase
             main = filled(
                 "problem",
-                title=HTTPStatus(status).phrase,
+                title=title,
                 text=error.message,
                 form=error if status == HTTPStatus.UNAUTHORIZED else None,
                 path=path if path.startswith("/releases/") else "/",
             )
-            response = _shown(main, HTTPStatus(status).phrase, None, status)
+            response = _shown(main, title, None, status)
             response.headers.update(more)
         response.headers.update(_HEADERS)
         return response

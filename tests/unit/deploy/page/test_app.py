@@ -155,6 +155,7 @@ def test_an_old_page_does_nothing_and_is_told_so(store, desk, app):
         ask(application(store), "/releases/r/stop", form=ROLLBACK),  # a service that came anew
     ):
         assert answer.status == 409
+        assert "Nothing was changed" in answer.parsed().text
         assert "revision 2" in answer.parsed().text
         assert "/releases/r" in [each["href"] for each in answer.parsed().of("a")]
     assert stages(store) == before
