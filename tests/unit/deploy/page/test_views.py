@@ -1,6 +1,7 @@
 """What pages show, whoever chose the names in it."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from tests.unit.deploy.page.showing import (
 )
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.page import templates
 from walle_deploy.page.templates import filled
 from walle_deploy.release.controller import Controller
 from walle_deploy.release.desk import ReleaseDesk
@@ -60,6 +62,12 @@ def test_whatever_is_filled_in_stays_text(text):
             each for each in re.findall(r'="([^"]*)"', made.text) if "'" in each or "<" in each
         ]
         assert not quotes
+
+
+def test_markup_is_made_by_templates_alone():
+    for each in Path(templates.__file__).parent.glob("*.py"):
+        made = each.read_text().count("Html(")
+        assert made == (each.name == "templates.py"), each
 
 
 def hostile_release(store, text):
