@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,9 @@ from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.operators.operator import Operator
+from walle_deploy.page.app import page_routes
 from walle_deploy.release.controller import LEASE_MS, Controller
+from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.door import OPEN_MODE, Door, picked
 from walle_deploy.service.operating import operator_routes
@@ -98,6 +101,7 @@ def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
         (
             Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),
             *operator_routes(store, prove, needs_second=needs_second),
+            *page_routes(store, door.admit_operator, partial(_stop, store)),
         ),
         _beside(
             store,
@@ -191,6 +195,15 @@ def _signer(setup: Mapping[str, str]) -> CenSigner | None:
     folder = Path(setup["repository"])
     ring = Path(setup.get("keys") or folder / "keys") / _RING
     return CenSigner(read_ring(ring)) if ring.exists() else None
+
+
+def _stop(
+    store: ReleaseStore, operator: Operator, name: str, action: str, why: str, revision: int
+) -> None:
+    operator.need("author")
+    desk = ReleaseDesk(store, operator)
+    change = desk.pause if action == "pause" else desk.roll_back
+    change(name, why, revision)
 
 
 def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:

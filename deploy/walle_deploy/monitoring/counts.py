@@ -152,6 +152,16 @@ def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
     return found
 
 
+def active_devices(part: bytes) -> int:
+    """Return how many devices of a group ran in a window, but for those that crash all the time.
+
+    Args:
+        part: Encoded counts; of an hour this is the sum over its minutes.
+    """
+    counts = _decode(part)
+    return max(*counts.failures_at_risk, *counts.crashes_at_risk)
+
+
 def percentile(buckets: Mapping[int, float], share: float) -> float | None:
     """Return a percentile of bucket counts, at most 1 % off; None where nothing was counted.
 

@@ -4,10 +4,13 @@ from math import ceil
 from typing import Final
 
 from walle_stream.errors import (
+    ConflictError,
     EnvelopeError,
     ForbiddenError,
     IdentityError,
     ProfileError,
+    RefNotFoundError,
+    ReleaseStateError,
     ServiceBusyError,
     ServiceUnreachableError,
     WalleError,
@@ -23,10 +26,13 @@ REFUSALS: Final = (
 """What a client is told."""
 
 _STATUS: Final[dict[type[WalleError], int]] = {
+    ConflictError: 409,
     EnvelopeError: 400,
     ForbiddenError: 403,
     IdentityError: 401,
     ProfileError: 400,
+    RefNotFoundError: 404,
+    ReleaseStateError: 409,
     ServiceBusyError: 429,
 }
 

@@ -1,20 +1,26 @@
 import asyncio
 from base64 import urlsafe_b64decode
 from contextlib import closing
+from functools import partial
 
 import msgspec
 import pytest
+from starlette.applications import Starlette
 
-from walle_deploy.assembly.serving import open_service
+from tests.unit.deploy.page.showing import Operator, ask, definition, opened, published
+from walle_deploy.assembly.serving import _stop, open_parts, open_service
 from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.service.door import Door
 from walle_deploy.service.middleware import push_middleware
+from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import ServiceUnreachableError, SpecFileError
+from walle_stream.errors import ConflictError, ServiceUnreachableError, SpecFileError
 
 FILES = "https://files.example/"
 
@@ -90,3 +96,27 @@ def test_services_of_a_store_issue_receipts_that_each_of_them_believes(store):
                 "",
                 "",
             )
+
+
+def test_a_service_without_operators_has_no_page_but_a_line(store):
+    parts = open_parts({"store": store}, Door(ServiceSpec()))
+    with parts.beside():
+        app = Starlette(routes=parts.routes)
+        for path in ("/", "/releases/r"):
+            answer = ask(app, path)
+            assert (answer.status, "spec.operators" in answer.text) == (403, True)
+            assert not answer.parsed().of("form", "table")
+
+
+@pytest.mark.parametrize(("action", "is_open"), [("pause", True), ("rollback", False)])
+def test_what_a_page_stops_has_the_operators_name_in_the_log(tmp_path, action, is_open):
+    with opened(tmp_path / "r.db") as store:
+        published(store, "v1", "v2").create(definition("r"))
+        stop = partial(_stop, store, Operator("ann", "author"), "r", action, "too slow")
+        with pytest.raises(ConflictError):
+            stop(2)
+        stop(1)
+        with store.reading() as reading:
+            assert reading.release("r").is_open is is_open
+            last = read_entry(reading.audit("r")[-1])
+        assert (last.by, last.why) == ("ann", "too slow")
