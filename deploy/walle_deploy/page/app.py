@@ -21,12 +21,7 @@ from walle_deploy.page.views import PAGES, STOPS
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import (
-    EnvelopeError,
-    ForbiddenError,
-    IdentityError,
-    WalleError,
-)
+from walle_stream.errors import EnvelopeError, ForbiddenError, IdentityError, WalleError
 
 COOKIE: Final = "walle_operator"
 """Has the token of who is signed in."""
@@ -50,7 +45,7 @@ _HEADERS: Final = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # without any, our own forms would have no origin
+    "referrer-policy": "same-origin",  # with no-referrer our own forms would have no origin
     "cache-control": "no-store",
 }
 

@@ -12,7 +12,7 @@ from walle_deploy.release.audit import AuditEntry
 from walle_deploy.release.progress import Progress
 from walle_deploy.store.port import ReadTransaction
 
-_LEFT, _RIGHT, _WIDTH, _LABEL = 56, 884, 900, 84
+_LEFT, _RIGHT, _WIDTH, _LABEL = 84, 884, 900, 84
 """Of the picture, and the width of a step's name."""
 _SIZES: Final = (1, 2, 5, 10, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080, 43_200)
 """Minutes between two marks. What is longer ago than a day is known by the hour alone."""
