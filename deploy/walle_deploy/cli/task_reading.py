@@ -9,9 +9,10 @@ from walle_deploy.cli.task_output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.owners import USER_PREFIX
 from walle_deploy.tasks.building import build_version, write_version
+from walle_deploy.tasks.differences import Change, diff_folder, diff_versions
 from walle_deploy.tasks.folders import open_folder
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.history import Change, diff_folder, diff_versions, list_tasks, log_task
+from walle_deploy.tasks.history import list_tasks, log_task
 from walle_stream.errors import RefNotFoundError
 
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}

@@ -14,13 +14,8 @@ from msgspec import json as packed
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.audit import (
-    AuditEntry,
-    digest_files,
-    digest_release,
-    read_entry,
-    record,
-)
+from walle_deploy.release.audit import AuditEntry, read_entry, record
+from walle_deploy.release.digests import digest_files, digest_release
 from walle_deploy.release.events import Advanced, Approved, Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release

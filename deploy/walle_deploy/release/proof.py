@@ -4,13 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from walle_deploy.release.audit import (
-    broken,
-    digest_files,
-    digest_release,
-    digest_text,
-    read_entry,
-)
+from walle_deploy.release.audit import broken, read_entry
+from walle_deploy.release.digests import digest_files, digest_release, digest_text
 from walle_deploy.store.port import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import IntegrityError

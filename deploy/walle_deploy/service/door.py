@@ -15,7 +15,8 @@ from walle_deploy.identity.budgets import Budget
 from walle_deploy.identity.ports import DeviceAuthenticator
 from walle_deploy.identity.proven import ANYBODY, Proven
 from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
-from walle_deploy.identity.settings import AddressBudget, BudgetsSpec, DeviceBudget, OpenSpec
+from walle_deploy.identity.rates import AddressBudget, BudgetsSpec, DeviceBudget
+from walle_deploy.identity.settings import OpenSpec
 from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator

@@ -4,13 +4,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from walle_deploy.identity.settings import (
-    AuthenticationSpec,
-    BudgetsSpec,
-    Network,
-    OpenSpec,
-    ProxySpec,
-)
+from walle_deploy.identity.rates import BudgetsSpec
+from walle_deploy.identity.settings import AuthenticationSpec, Network, OpenSpec, ProxySpec
 from walle_deploy.model.addresses import checked_url
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.attributes import AttributeSource

@@ -14,6 +14,7 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.counts import WindowCounts, encode_counts
 from walle_deploy.monitoring.proof import group_scope
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes
 from walle_deploy.release.controller import Controller
 from walle_deploy.release.desk import ReleaseDesk
@@ -24,11 +25,6 @@ from walle_stream.errors import IdentityError
 from walle_stream.wire.buckets import bucket_of
 
 TASK, MINUTE = "shop/ipv", 60_000
-
-
-class Operator(NamedTuple):
-    name: str
-    role: str
 
 
 class Answer(NamedTuple):
@@ -127,7 +123,6 @@ def write_minute(
             counts = WindowCounts(
                 runs,
                 total,
-                0,
                 failed,
                 buckets,
                 {bucket_of(100): runs},
