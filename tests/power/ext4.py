@@ -13,7 +13,7 @@ import signal
 import struct
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.power.campaign import Cut, command_of, in_child, prepared
 from tests.power.workloads import WORKLOADS
@@ -68,7 +68,8 @@ class RealDisk:
                 time.sleep(delay_s)
                 promised = _lines(promises)  # before the shutdown: later ones may be of nothing
                 _shut_down(mount.path)
-                os.killpg(process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # the shutdown may have ended it
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait(_WAIT_S)
                 mount.again()
                 root, material = mount.path / "root", self.folder / name / "material"
